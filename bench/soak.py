@@ -27,6 +27,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from atoll.cli.output import configure_logs
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
 from atoll_devnet.run.options import fitting, with_text
@@ -64,6 +65,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", default="", help="where to work; else the temporary folder")
     asked = parser.parse_args()
+    configure_logs()  # to standard error
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # else mounts and links stay
     with tempfile.TemporaryDirectory(prefix="atoll-soak-", dir=asked.folder or None) as folder:
         config = StormConfig(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import eth_account  # noqa: F401 (before atoll.chain, which undoes what this does to recursion)
@@ -22,8 +23,23 @@ from hypothesis import HealthCheck, settings
 import atoll.chain  # noqa: F401 (undoes it)
 
 TESTS = Path(__file__).parent
+# A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C,
+# which some of them send. What is handled here is at its default in what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 NETWORKS = ("e2e", "network")
-LONGEST_FIRST = (*NETWORKS, "integration", "adversary", "unit/train", "unit/bits", "property")
+WINDOWS_RUN = "e2e/test_quickstart.py"
+"""The one network whose windows nobody skips: it waits for minutes, whatever the machine."""
+LONGEST_FIRST = (
+    WINDOWS_RUN,
+    *NETWORKS,
+    "integration",
+    "adversary",
+    "unit/train",
+    "unit/bits",
+    "property",
+)
 
 settings.register_profile(
     "atoll", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -64,6 +80,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: pytest.Item) -> int:
-    folder = item.path.relative_to(TESTS).parent
-    within = (n for n, name in enumerate(LONGEST_FIRST) if folder.is_relative_to(name))
+    module = item.path.relative_to(TESTS)
+    within = (n for n, name in enumerate(LONGEST_FIRST) if module.is_relative_to(name))
     return next(within, len(LONGEST_FIRST))

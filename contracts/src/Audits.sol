@@ -25,12 +25,18 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         bool isSettled;
     }
 
+    /// Which round's duties are looked at.
+    struct Where {
+        uint256 jobId;
+        uint32 round;
+    }
+
     uint256 private constant DUTY_BYTES = 35;
     uint16 private constant FINE = type(uint16).max;
-    uint256 private constant HASH = type(uint256).max << 48; // 26 bytes of the ballot, or of the opened body's hash;
+    uint256 private constant HASH = type(uint256).max << 48; // 26 bytes of the ballot, of the opened body's or the key's hash;
     uint256 private constant OPENED = 1 << 47; // then whether it is opened;
     uint256 private constant MISSED = 1 << 46; // whether a wrong word of it was a miss;
-    uint256 private constant REST = (1 << 46) - 1; // then how many duties earn, or when it was sealed
+    uint256 private constant REST = (1 << 46) - 1; // then how many duties earn, or when it was sealed or shown
     uint256 private constant BPS = 10_000;
     uint32 private constant LEAK = 0; // for a member's id, where what waits is the half of a key that was told
 
@@ -42,20 +48,20 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     IGame public game;
 
     mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) public ballotOf;
-    mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) public keyOf;
     mapping(uint256 jobId => mapping(uint32 round => uint256)) public leakedOf; // seats
+    mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) private _keys;
     mapping(bytes32 duty => Contest) private _contests;
 
     error NotOpen(uint256 from, uint256 to, uint256 now_);
     error NotYours(uint32 id, address account, address caller);
     error NotThen(uint32 id, uint32 round);
-    error EmptyKey();
     error AlreadyOpened(address account, uint32 round);
     error NotInTime(uint256 sealedAt, uint256 from, uint256 to);
     error WrongBallot(bytes32 given, bytes32 sealed_);
     error WrongBody(bytes32 given, bytes32 opened);
     error BodyLength(uint256 length);
     error NotADuty(uint16 seat, uint32 id);
+    error NotInPool(uint16 place, uint256 ready);
     error KeyShownAlready(address account, uint32 round);
     error OwnKey(address account);
     error NotPaid(uint16 seat, uint256 pay);
@@ -102,7 +108,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requireSealed(
             a, jobId, round, Hashing.ballot(_slot(jobId, round), facts.auditSeed, id, msg.sender, hash, salt)
         );
-        uint256 duties = _requireDuties(a, m.index, facts, body);
+        uint256 duties = _requireDuties(a, Where(jobId, round), m.index, facts, body);
         ballotOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | duties);
         emit Opened(jobId, msg.sender, id, round, body);
     }
@@ -115,7 +121,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requireBetween(a.openEnd, a.windowEnd);
         _requireFacts(a, facts);
         Holder memory m = _requireMember(jobId, round, id);
-        if (!_isDuty(a, m.index, facts, seat)) revert NotADuty(seat, id);
+        if (!_isDutyOf(a, Where(jobId, round), _rankOf(facts, m.index), facts, seat)) revert NotADuty(seat, id);
         bytes32 record = ballotOf[jobId][round][m.account];
         if (uint256(record) & OPENED != 0) {
             _requireBody(record, body);
@@ -134,16 +140,15 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         bool isPlayed =
             hasFallen || game.openGames(set) != 0 || game.wasChallenged(_accusation(jobId, round, id, seat, from, set));
         if (from == FINE || isPlayed) revert NotDropped(seat, id);
-        members.slash(jobId, Role.VERIFIER, id, round, Miss.DROPPED, 5_000, address(0));
+        members.slashDropped(jobId, id, round, seat);
+        emit Dropped(jobId, id, round, seat);
     }
 
     // --- keys ---
 
     /// @inheritdoc IAudits
     function key(uint256 jobId, uint32 round, bytes32 key_) external {
-        if (key_ == 0) revert EmptyKey();
-        if (keyOf[jobId][round][msg.sender] != 0) revert KeyShownAlready(msg.sender, round);
-        keyOf[jobId][round][msg.sender] = key_;
+        _keys[jobId][round][msg.sender] = _shownAt(key_, block.timestamp);
         emit KeyShown(jobId, msg.sender, round, key_);
     }
 
@@ -154,7 +159,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         Reveals.requireKey(s.reveal, key_);
         if (msg.sender == m.account) revert OwnKey(msg.sender);
         _requirePaid(s.jobId, s.round, s.seat);
-        keyOf[s.jobId][s.round][m.account] = key_;
+        _keys[s.jobId][s.round][m.account] = _shownAt(key_, block.timestamp + 1); // after the settlement, if in its block
         leakedOf[s.jobId][s.round] |= Bits.bit(s.seat);
         emit Leaked(s.jobId, msg.sender, s.seat, s.round, key_);
         IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
@@ -270,51 +275,69 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     // --- duties ---
 
-    function _requireDuties(Audit memory a, uint16 place, Facts calldata facts, bytes calldata body)
+    function _requireDuties(Audit memory a, Where memory where, uint16 place, Facts calldata facts, bytes calldata body)
         private
-        pure
+        view
         returns (uint256 duties)
     {
         if (body.length == 0 || body.length % DUTY_BYTES != 0) revert BodyLength(body.length);
         duties = body.length / DUTY_BYTES;
-        (uint256 count, uint256 auditors) = _drawOf(a, facts);
+        uint256 rank = _rankOf(facts, place);
         uint256 least;
         for (uint256 i = 0; i < body.length; i += DUTY_BYTES) {
             uint16 seat = uint8(body[i]);
-            bool isIts = seat >= least && _isDrawn(facts, count, seat)
-                && Draws.isAuditor(facts.auditSeed, facts.ready, auditors, seat, place);
-            if (!isIts) revert NotADuty(seat, place);
+            if (seat < least || !_isDutyOf(a, where, rank, facts, seat)) revert NotADuty(seat, place);
             least = uint256(seat) + 1;
         }
     }
 
-    function _isDuty(Audit memory a, uint16 place, Facts calldata facts, uint16 seat) private pure returns (bool) {
-        (uint256 count, uint256 auditors) = _drawOf(a, facts);
-        return seat <= type(uint8).max && _isDrawn(facts, count, seat)
-            && Draws.isAuditor(facts.auditSeed, facts.ready, auditors, seat, place);
+    /// @dev Of a place of the round's pool.
+    function _rankOf(Facts calldata facts, uint16 place) private pure returns (uint256) {
+        if (!facts.ready.has(place)) revert NotInPool(place, facts.ready);
+        return Draws.rankOfPlace(facts.auditSeed, facts.ready, place);
     }
 
-    /// @return count how many of the revealed seats the seed draws
-    /// @return auditors of each
-    function _drawOf(Audit memory a, Facts calldata facts) private pure returns (uint256 count, uint256 auditors) {
+    function _isDutyOf(Audit memory a, Where memory where, uint256 rank, Facts calldata facts, uint16 seat)
+        private
+        view
+        returns (bool)
+    {
+        if (seat > type(uint8).max) return false;
+        (bool isDrawn, uint256 ordinal) = _drawOf(a, facts, seat);
+        if (!isDrawn || !Draws.isAuditor(ordinal, rank, facts.ready.popcount(), a.isLast ? 2 : 1)) return false;
+        return !a.hasPartials || rounds.segmentsOf(where.jobId, where.round, seat) != 0;
+    }
+
+    /// @return isDrawn whether the seed draws the seat, or it was left out
+    /// @return ordinal of it among the drawn
+    function _drawOf(Audit memory a, Facts calldata facts, uint16 seat)
+        private
+        pure
+        returns (bool isDrawn, uint256 ordinal)
+    {
         uint256 revealed = facts.revealed.popcount();
         bool areAll = a.isLast || a.f == 0;
-        count = areAll ? revealed : Draws.sampled(revealed, facts.ready.popcount(), a.shareBps);
-        auditors = a.isLast ? 2 : 1;
-    }
-
-    function _isDrawn(Facts calldata facts, uint256 count, uint16 seat) private pure returns (bool) {
-        if (count == facts.revealed.popcount()) return facts.revealed.has(seat);
-        return facts.leftOut.has(seat) || Draws.isDrawn(facts.auditSeed, facts.revealed, count, seat);
+        uint256 count = areAll ? revealed : Draws.sampled(revealed, facts.ready.popcount(), a.shareBps);
+        if (!facts.revealed.has(seat)) return (false, 0);
+        if (count == revealed) return (true, (facts.revealed & (Bits.bit(seat) - 1)).popcount());
+        ordinal = Draws.rankOfSeat(facts.auditSeed, facts.revealed, seat);
+        isDrawn = ordinal < count || facts.leftOut.has(seat);
     }
 
     /// @dev The reveal is shown because a wrong key is none, whenever it came: else one shown in time would save the bond.
     function _requireKeyless(Shown calldata s) private view returns (Holder memory m) {
         m = Reveals.requireShown(rounds, members, s);
-        (uint256 count,) = _drawOf(rounds.auditOf(s.jobId, s.round), s.facts);
-        if (!_isDrawn(s.facts, count, s.seat)) revert NotDrawn(s.seat, s.round);
-        bytes32 shown = keyOf[s.jobId][s.round][m.account];
-        if (keccak256(abi.encode(shown)) == s.reveal.keyHash) revert KeyShownAlready(m.account, s.round);
+        Audit memory a = rounds.auditOf(s.jobId, s.round);
+        (bool isDrawn,) = _drawOf(a, s.facts, s.seat);
+        if (!isDrawn || s.reveal.leaves.length == 0) revert NotDrawn(s.seat, s.round);
+        bytes32 record = _keys[s.jobId][s.round][m.account];
+        bool isIt = (record ^ s.reveal.keyHash) & bytes32(HASH) == 0;
+        if (isIt && uint256(record) & REST > a.settledAt) revert KeyShownAlready(m.account, s.round);
+    }
+
+    /// @return record of a key: 26 bytes of its hash, and when it was shown
+    function _shownAt(bytes32 key_, uint256 time) private pure returns (bytes32 record) {
+        return bytes32(uint256(keccak256(abi.encode(key_))) & HASH | time);
     }
 
     /// @return what the game remembers of a challenge by the member about the first segment that it says differs
@@ -392,7 +415,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     }
 
     function _requireFacts(Audit memory a, Facts calldata facts) private pure {
-        bytes32 given = Hashing.shownFacts(facts);
+        bytes32 given = Hashing.keptOf(Hashing.shownFacts(facts));
         if (given != a.facts) revert Reveals.WrongFacts(given, a.facts);
     }
 }

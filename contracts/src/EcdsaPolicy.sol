@@ -19,7 +19,7 @@ contract EcdsaPolicy is IAttestationPolicy {
     /// @param certificate uint32 map ‖ r ‖ s ‖ v of each signer, by ascending number
     function certify(bytes32, address[] calldata committee, bytes32 digest, bytes calldata certificate)
         external
-        pure
+        view
         returns (uint256 signers)
     {
         if (certificate.length < MAP_BYTES) revert WrongLength(certificate.length, MAP_BYTES);
@@ -29,18 +29,35 @@ contract EcdsaPolicy is IAttestationPolicy {
         if (certificate.length != needed) revert WrongLength(certificate.length, needed);
         uint256 offset = MAP_BYTES;
         for (uint256 i = 0; i < committee.length; i++) {
-            if (!Bits.has(signers, i)) continue;
-            address recovered = _recover(digest, certificate[offset:offset + SIGNATURE_BYTES]);
+            if ((signers >> i) & 1 == 0) continue;
+            address recovered = _recover(digest, certificate, offset);
             bool isIts = recovered != address(0) && recovered == committee[i];
             if (!isIts) revert WrongSignature(i, recovered, committee[i]);
             offset += SIGNATURE_BYTES;
         }
     }
 
-    /// @return the zero address where s is not low, or nothing can be recovered
-    function _recover(bytes32 digest, bytes calldata signature) private pure returns (address) {
-        bytes32 s = bytes32(signature[32:64]);
-        if (uint256(s) > HALF_ORDER) return address(0);
-        return ecrecover(digest, uint8(signature[64]), bytes32(signature[:32]), s);
+    /// @return recovered the zero address where s is not low, or nothing can be recovered
+    /// @param offset where the signature begins, of which all is there
+    function _recover(bytes32 digest, bytes calldata certificate, uint256 offset)
+        private
+        view
+        returns (address recovered)
+    {
+        (uint256 highest, bool isHigh) = (HALF_ORDER, false);
+        assembly ("memory-safe") {
+            let from := add(certificate.offset, offset)
+            let s := calldataload(add(from, 32))
+            isHigh := gt(s, highest)
+            let free := mload(64)
+            mstore(free, digest)
+            mstore(add(free, 32), byte(0, calldataload(add(from, 64)))) // v
+            mstore(add(free, 64), calldataload(from)) // r
+            mstore(add(free, 96), s)
+            mstore(0, 0) // what is read where nothing can be recovered, since nothing is returned then
+            pop(staticcall(gas(), 1, free, 128, 0, 32))
+            recovered := mload(0)
+        }
+        if (isHigh) return address(0);
     }
 }

@@ -45,6 +45,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     mapping(bytes32 set => Holder) private _holders;
     mapping(bytes32 set => uint32) private _lostFrom;
     mapping(bytes32 set => uint64) private _readyUntil; // of a member that has not said so
+    mapping(bytes32 set => uint64) private _boundUntil; // of a provider that disagreed
     mapping(uint256 jobId => mapping(address => Mine)) private _mine;
     mapping(uint256 jobId => mapping(Role => mapping(address => Record))) private _records;
     mapping(uint256 jobId => uint256) private _taken; // places that somebody holds for the next round
@@ -67,6 +68,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     error StillMember(uint256 jobId, Role role, uint32 id);
     error MissUncut(uint256 jobId, uint16 seat);
     error GameOpen(uint256 jobId, Role role, uint32 id);
+    error NoRoot();
     error UrlLength(uint256 length, uint256 highest);
     error UrlByte(uint256 position, bytes1 value);
 
@@ -101,9 +103,15 @@ contract Members is IMembers, IMembersHooks, Wired {
         (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.PROVIDER);
         RoundState memory s = IRounds(rounds).state(jobId);
         if (s.seed != seed) revert WrongSeed(seed, s.seed);
-        if (s.phase != Phase.TRAIN || !s.waiting.has(m.index)) revert NotNow(jobId, s.phase);
+        // Until the deadline: else who has missed it could still leave without its cut, before anybody pokes.
+        bool isDue = s.phase == Phase.TRAIN && block.timestamp < s.deadline && s.waiting.has(m.index);
+        if (!isDue) revert NotNow(jobId, s.phase);
+        if (root == 0) revert NoRoot();
         uint32 to = IRoundsHooks(rounds).stop(jobId, m.index, msg.sender, root);
         _endSeat(jobId, set, m, id, to);
+        // As long as an audit takes: else one bond could sit down and disagree in every round of a job.
+        Terms memory t = jobs.termsOf(jobId);
+        _boundUntil[set] = uint64(block.timestamp) + t.auditSeconds + t.openSeconds + t.keySeconds + t.windowSeconds;
     }
 
     /// @inheritdoc IMembers
@@ -193,15 +201,17 @@ contract Members is IMembers, IMembersHooks, Wired {
     }
 
     /// @inheritdoc IMembersHooks
-    function slash(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind, uint256 bps, address winner) external {
-        if (msg.sender != audits && msg.sender != words) revert NotAllowed(msg.sender);
-        bytes32 set = Hashing.setOf(jobId, role, id);
-        uint256 amount = bondOf(jobId, role, id) * bps / BPS;
-        bytes32 fault = Hashing.fault(address(this), jobId, role, id, round, kind);
-        Slash memory order = _orderOf(jobId, role, id, fault, amount);
-        if (winner != address(0)) (order.beneficiary, order.beneficiaryBps) = (winner, HALF_BPS);
-        emit Missed(jobId, order.account, role, id, round, kind, stakes.slash(order));
-        _leave(jobId, role, id, set, false);
+    function slashDropped(uint256 jobId, uint32 id, uint32 round, uint16 seat) external {
+        if (msg.sender != audits) revert NotAllowed(msg.sender);
+        bytes32 fault = Hashing.fault(address(this), jobId, Role.VERIFIER, id, round, Miss.DROPPED, seat);
+        _slash(jobId, id, round, Miss.DROPPED, fault, HALF_BPS, address(0));
+    }
+
+    /// @inheritdoc IMembersHooks
+    function slashEquivocated(uint256 jobId, uint32 id, uint32 round, address winner) external {
+        if (msg.sender != words) revert NotAllowed(msg.sender);
+        bytes32 fault = Hashing.fault(address(this), jobId, Role.VERIFIER, id, round, Miss.EQUIVOCATED, 0);
+        _slash(jobId, id, round, Miss.EQUIVOCATED, fault, BPS, winner);
     }
 
     /// @inheritdoc IMembersHooks
@@ -336,6 +346,8 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     function _requireFree(uint256 jobId, Role role, uint32 id, Holder memory m, bytes32 set) private view {
         if (game.openGames(set) != 0) revert GameOpen(jobId, role, id);
+        uint64 boundUntil = _boundUntil[set];
+        if (block.timestamp < boundUntil) revert StillBound(boundUntil, block.timestamp);
         RoundState memory s = IRounds(rounds).state(jobId);
         bool isClosed = s.phase == Phase.CLOSED;
         if (m.to == FOREVER && !isClosed) revert StillMember(jobId, role, id);
@@ -367,11 +379,23 @@ contract Members is IMembers, IMembersHooks, Wired {
         _leave(jobId, role, id, Hashing.setOf(jobId, role, id), false);
     }
 
+    /// @param bps of what is left of a member's bond
+    /// @param winner of half of it; the rest, or all where it is zero, is burnt
+    function _slash(uint256 jobId, uint32 id, uint32 round, Miss kind, bytes32 fault, uint256 bps, address winner)
+        private
+    {
+        uint256 amount = bondOf(jobId, Role.VERIFIER, id) * bps / BPS;
+        Slash memory order = _orderOf(jobId, Role.VERIFIER, id, fault, amount);
+        if (winner != address(0)) (order.beneficiary, order.beneficiaryBps) = (winner, HALF_BPS);
+        emit Missed(jobId, order.account, Role.VERIFIER, id, round, kind, stakes.slash(order));
+        _leave(jobId, Role.VERIFIER, id, Hashing.setOf(jobId, Role.VERIFIER, id), false);
+    }
+
     /// @dev Doubled a miss, up to an eighth of the bond, and halved by each round done since.
     function _cut(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind) private {
         Holder memory m = _holders[Hashing.setOf(jobId, role, id)];
         uint256 amount = _cutOf(jobId, role, _takeLevel(jobId, role, m, round));
-        bytes32 fault = Hashing.fault(address(this), jobId, role, id, round, kind);
+        bytes32 fault = Hashing.fault(address(this), jobId, role, id, round, kind, 0);
         amount = stakes.slash(_orderOf(jobId, role, id, fault, amount));
         emit Missed(jobId, m.account, role, id, round, kind, amount);
     }

@@ -8,6 +8,7 @@ import {Draws} from "./libraries/Draws.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Rows} from "./libraries/Rows.sol";
 import "./types/Types.sol";
+import {Head, Packed, Settlement, Shape, Windows} from "./rounds/Packed.sol";
 import {RoundsBase} from "./rounds/RoundsBase.sol";
 
 /// @title The round state machine. It holds no money and asks nobody who may change his answer.
@@ -17,6 +18,10 @@ import {RoundsBase} from "./rounds/RoundsBase.sol";
 /// exceed the size limit. Nothing can replace a module.
 contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     using Bits for uint256;
+    using Packed for Head;
+    using Packed for Settlement;
+    using Packed for Shape;
+    using Packed for Windows;
 
     uint256 private constant LONGEST_GAMES = 6;
 
@@ -47,9 +52,9 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function commit(uint256 jobId, uint16 seat, bytes32 seed, bytes32 commitment) external {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         _requireWindow(h, Phase.TRAIN);
-        _requireSeed(seed, j.seed);
+        _requireSeed(seed, _seed(j, h.round));
         _requireHolder(j, seat);
         uint256 waiting = j.waiting;
         if (!waiting.has(seat)) revert NotWaitedFor(seat, waiting);
@@ -64,7 +69,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function reveal(uint256 jobId, uint16 seat, bytes32 seed, Reveal calldata reveal_) external {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         _requireWindow(h, Phase.REVEAL);
         _requireHolder(j, seat);
         uint256 waiting = j.waiting;
@@ -83,13 +88,13 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function word(uint256 jobId, uint16 place, bytes32 seed, uint256 has) external {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         _requireWindow(h, Phase.MERGE);
         if (block.timestamp >= _wordsEnd(h)) revert DeadlinePassed(_wordsEnd(h), block.timestamp);
-        _requireSeed(seed, j.seed);
+        _requireSeed(seed, _seed(j, h.round));
         uint256 committee = j.committee;
         if (place > type(uint8).max || !committee.has(place)) revert NotInCommittee(place, committee);
-        address member = _member(j, place, h.round).account;
+        address member = _accountAt(j, place, h.round);
         if (msg.sender != member) revert NotYourPlace(place, member, msg.sender);
         uint256 words = uint256(j.words);
         uint256 mark = 1 << (committee & (Bits.bit(place) - 1)).popcount();
@@ -104,7 +109,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function seedAudit(uint256 jobId) external {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         if (h.phase != Phase.MERGE) revert WrongPhase(h.phase, Phase.MERGE);
         if (h.isSeeded) revert AlreadySeeded(jobId);
         if (block.timestamp < h.halfMerge) revert NothingToDo(h.phase, h.halfMerge);
@@ -114,7 +119,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function poke(uint256 jobId) external {
         Job storage j = _job(jobId);
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         if (h.phase == Phase.CLOSED) revert NothingToDo(h.phase, 0);
         if (h.phase == Phase.WAITING) return _pokeWaiting(jobId, j, h);
         if (block.timestamp >= _lastMoment(j)) return _close(jobId, j, h, JobStatus.EXPIRED);
@@ -126,14 +131,15 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     function _pokeWaiting(uint256 jobId, Job storage j, Head memory h) private {
-        Shape memory s = j.shape;
+        Shape memory s = j.shape.load();
         if (block.timestamp >= s.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
         if (!_hasEnough(j, s)) revert NothingToDo(Phase.WAITING, 0);
         h.status = JobStatus.ACTIVE;
         uint256 ready = j.ready;
         uint256 pool = block.number > h.poolChangedAt ? ready : ready & j.readyBefore;
         bytes32 seed = Hashing.dataSeed(_slot(jobId, h.round), 0, blockhash(block.number - 1));
-        _openRound(jobId, j, h, seed, pool == 0 ? ready : pool);
+        j.seeds[h.round & 1] = seed;
+        _openRound(jobId, j, h, seed, Draws.committee(seed, pool == 0 ? ready : pool));
     }
 
     /// @param missed seats that have not revealed
@@ -144,12 +150,13 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         if (missed != 0) j.seated = revealed;
         j.waiting = revealed; // it says nothing from here on; written as not zero, since that is cheaper
         bytes32 beacon = blockhash(block.number - 1);
-        j.nextSeed = Hashing.dataSeed(_slot(jobId, h.round + 1), j.reveals, beacon);
+        bytes32 nextSeed = Hashing.dataSeed(_slot(jobId, h.round + 1), j.reveals, beacon);
+        j.seeds[(h.round + 1) & 1] = nextSeed;
         uint40 merge = j.windows.merge;
         (h.phase, h.deadline) = (Phase.MERGE, uint40(block.timestamp) + merge);
         h.halfMerge = uint40(block.timestamp) + merge / 2;
-        j.head = h;
-        emit MergeOpened(jobId, h.round, revealed, j.nextSeed, h.deadline);
+        j.head.store(h);
+        emit MergeOpened(jobId, h.round, revealed, nextSeed, h.deadline);
     }
 
     /// @dev Who was silent in a lot that settled nothing misses; the audit seed stays.
@@ -160,12 +167,12 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
             if (said & 1 == 0) silent |= left & (~left + 1);
         }
         if (silent != 0) j.absent[h.round] |= silent;
-        bytes32 previous = h.lot == 0 ? j.seed : j.lotSeed;
+        bytes32 previous = h.lot == 0 ? _seed(j, h.round) : j.lotSeed;
         h.lot++;
         bytes32 seed = Hashing.lotSeed(previous, h.lot);
         (j.lotSeed, j.words, j.committee) = (seed, Hashing.noWords(seed), Draws.committee(seed, j.ready));
         h.deadline = uint40(block.timestamp) + j.windows.merge;
-        j.head = h;
+        j.head.store(h);
         emit LotDrawn(jobId, h.round, h.lot, j.committee, h.deadline);
     }
 
@@ -179,6 +186,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         j.partials[uint256(h.round) << 8 | seat] = segments + 1;
         if (!j.shape.hasPartials) j.shape.hasPartials = true;
         if (segments * 4 < uint256(h.segments) * 3) j.short |= Bits.bit(seat);
+        if (segments == 0) j.idle |= Bits.bit(seat);
     }
 
     function _requireWindow(Head memory h, Phase phase) private view {
@@ -278,7 +286,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     {
         Job storage j = _jobs[jobId];
         _requireOver(jobId, to);
-        Shape memory s = j.shape;
+        Shape memory s = j.shape.load();
         if (lostFrom < from) lostFrom = from;
         if (lostFrom > to) lostFrom = to;
         return (_paidSegments(j, s, seat, from, lostFrom), _paidSegments(j, s, seat, lostFrom, to));
@@ -288,7 +296,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     function segmentsUnpaid(uint256 jobId, uint32 from, uint32 to) external view returns (uint256 total) {
         Job storage j = _jobs[jobId];
         _requireOver(jobId, to);
-        Shape memory s = j.shape;
+        Shape memory s = j.shape.load();
         for (uint32 round = from; round < to; round++) {
             uint256 lost = Rows.get(j.lost, s.seatBits, round);
             if (lost != 0) total += _segmentsOf(j, s, round, lost);
@@ -307,9 +315,10 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function state(uint256 jobId) external view returns (RoundState memory s) {
         Job storage j = _job(jobId);
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         (s.status, s.phase, s.round, s.lot, s.deadline) = (h.status, h.phase, h.round, h.lot, h.deadline);
-        (s.seed, s.nextSeed) = (j.seed, j.nextSeed);
+        if (h.phase != Phase.WAITING && h.phase != Phase.CLOSED) s.seed = _seed(j, h.round);
+        if (h.phase == Phase.MERGE) s.nextSeed = _seed(j, h.round + 1);
         s.auditSeed = h.isSeeded ? j.auditSeed : bytes32(0);
         (s.held, s.seated, s.waiting, s.owing) = (j.held, j.seated, j.waiting, j.owing);
         (s.ready, s.committee, s.due) = (j.ready, j.committee, j.due);
@@ -319,30 +328,39 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function timesOf(uint256 jobId, uint32 round) public view returns (Times memory t) {
         Job storage j = _jobs[jobId];
-        Settlement memory s = j.settled[round];
+        Settlement memory s = j.settled[round].load();
         if (s.settledAt == 0) return t;
-        Windows memory w = j.windows;
-        t.settledAt = s.settledAt;
-        t.auditEnd = s.settledAt + uint64(s.audits) * w.audit;
-        t.openEnd = t.auditEnd + w.open;
-        t.keysEnd = t.openEnd + w.key;
-        t.half = t.keysEnd + w.window / 2;
-        t.windowEnd = t.keysEnd + w.window;
+        Windows memory w = j.windows.load();
+        unchecked { // 40 and 32 bits in 64
+            t.settledAt = s.settledAt;
+            t.auditEnd = t.settledAt + uint64(s.audits) * w.audit;
+            t.openEnd = t.auditEnd + w.open;
+            t.keysEnd = t.openEnd + w.key;
+            t.half = t.keysEnd + w.window / 2;
+            t.windowEnd = t.keysEnd + w.window;
+        }
     }
 
     /// @inheritdoc IRounds
     function auditOf(uint256 jobId, uint32 round) external view returns (Audit memory a) {
         Job storage j = _jobs[jobId];
-        Times memory t = timesOf(jobId, round);
-        (a.settledAt, a.auditEnd, a.openEnd, a.windowEnd) = (t.settledAt, t.auditEnd, t.openEnd, t.windowEnd);
-        a.facts = j.facts[round];
-        Shape memory s = j.shape;
-        (a.isLast, a.f, a.shareBps) = (round + 1 == s.rounds, s.f, s.shareBps);
+        Settlement memory s = j.settled[round].load();
+        Shape memory shape = j.shape.load();
+        (a.isLast, a.f, a.shareBps) = (uint256(round) + 1 == shape.rounds, shape.f, shape.shareBps);
+        (a.hasPartials, a.facts) = (shape.hasPartials, s.facts);
+        if (s.settledAt == 0) return a;
+        Windows memory w = j.windows.load();
+        unchecked { // 40 and 32 bits in 64
+            a.settledAt = s.settledAt;
+            a.auditEnd = a.settledAt + uint64(s.audits) * w.audit;
+            a.openEnd = a.auditEnd + w.open;
+            a.windowEnd = a.openEnd + uint64(w.key) + w.window;
+        }
     }
 
     /// @inheritdoc IRounds
     function factsOf(uint256 jobId, uint32 round) external view returns (bytes32) {
-        return _jobs[jobId].facts[round];
+        return _jobs[jobId].settled[round].facts;
     }
 
     /// @inheritdoc IRounds
@@ -388,7 +406,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function absoluteEnd(uint256 jobId) external view returns (uint256) {
         Job storage j = _job(jobId);
-        Windows memory w = j.windows;
+        Windows memory w = j.windows.load();
         return _lastMoment(j) + MAX_AUDITS * w.audit + w.open + w.key + w.window + LONGEST_GAMES * longestGame;
     }
 
@@ -419,11 +437,15 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         view
         returns (uint256 count)
     {
-        (uint256 row, uint256 read) = (0, type(uint256).max);
-        for (uint256 round = from; round < to; round++) {
-            (uint256 word_, uint256 shift) = Rows.locate(bits, round);
-            if (word_ != read) (row, read) = (words_[word_], word_);
-            count += (row >> (shift + index)) & 1;
+        if (from >= to) return 0;
+        (uint256 word_, uint256 shift) = Rows.locate(bits, from);
+        uint256 row = words_[word_] >> index;
+        unchecked {
+            for (uint256 left = to - from; left != 0; left--) {
+                count += (row >> shift) & 1;
+                shift += bits;
+                if (shift == 256 && left > 1) (shift, row) = (0, words_[++word_] >> index);
+            }
         }
     }
 

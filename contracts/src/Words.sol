@@ -5,7 +5,7 @@ import {IAttestationPolicy} from "./interfaces/IAttestationPolicy.sol";
 import {IAudits} from "./interfaces/IAudits.sol";
 import {IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
-import {IWords} from "./interfaces/IWords.sol";
+import {Having, IWords} from "./interfaces/IWords.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Reveals} from "./libraries/Reveals.sol";
@@ -19,7 +19,7 @@ contract Words is IWords {
     IMembersHooks public immutable members;
     IAudits public immutable audits;
 
-    mapping(uint256 jobId => mapping(uint32 round => mapping(uint16 place => uint256))) private _late;
+    mapping(uint256 jobId => mapping(uint32 round => mapping(uint32 id => uint256))) private _late;
 
     error TooLate(uint256 auditEnd, uint256 now_);
     error NotYours(uint32 id, address account, address caller);
@@ -40,28 +40,26 @@ contract Words is IWords {
         Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
         if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
         if (m.from > round + 1 || m.to <= round) revert NotThen(id, round);
-        _late[jobId][round][m.index] |= has;
-        emit LateWord(jobId, msg.sender, round, m.index, has);
+        _late[jobId][round][id] |= has;
+        emit LateWord(jobId, msg.sender, round, id, has);
     }
 
     /// @inheritdoc IWords
-    function grant(
-        uint256 jobId,
-        uint32 round,
-        uint16 seat,
-        Facts calldata facts,
-        Facts calldata next,
-        bytes32 lotSeed,
-        bytes calldata places,
-        uint256[] calldata has
-    ) external {
+    function grant(uint256 jobId, uint32 round, uint16 seat, Having calldata h) external {
         _requireBefore(rounds.timesOf(jobId, round).auditEnd);
-        Reveals.requireFacts(rounds, jobId, round, facts);
+        Reveals.requireFacts(rounds, jobId, round, h.facts);
         if (audits.leakedOf(jobId, round).has(seat)) revert WasLeaked(seat);
-        (bytes32 words, uint256 having) = _wordsOf(lotSeed, places, has, seat);
-        if (words != facts.words) revert WrongWords(words, facts.words);
-        uint256 electors = facts.committee | _nextCommittee(jobId, round, next);
-        having |= _lateOf(jobId, round, electors & ~having, seat);
+        (bytes32 words, uint256 having) = _wordsOf(h.lotSeed, h.places, h.has, seat);
+        if (words != h.facts.words) revert WrongWords(words, h.facts.words);
+        uint256 own = h.facts.committee;
+        uint256 electors = own | _nextCommittee(jobId, round, h.next);
+        for (uint256 i = 0; i < h.late.length; i++) {
+            if (!_late[jobId][round][h.late[i]].has(seat)) continue;
+            Holder memory m = members.holderOf(jobId, Role.VERIFIER, h.late[i]);
+            // A place of both committees is its holder's in the round itself.
+            uint32 when = own.has(m.index) ? round : round + 1;
+            if (m.from <= when && when < m.to) having |= Bits.bit(m.index) & electors;
+        }
         bool isHad = having.popcount() * 2 > electors.popcount();
         if (!isHad) revert NotHad(seat, having.popcount(), electors.popcount());
         IRoundsHooks(address(rounds)).setPay(jobId, round, seat, true);
@@ -81,7 +79,7 @@ contract Words is IWords {
         bytes32 first = _signed(jobId, round, m.account, seed, words, shown[0]);
         bytes32 second = _signed(jobId, round, m.account, seed, words, shown[1]);
         if (first == second) revert NoContradiction(id);
-        members.slash(jobId, Role.VERIFIER, id, round, Miss.EQUIVOCATED, 10_000, msg.sender);
+        members.slashEquivocated(jobId, id, round, msg.sender);
     }
 
     /// @return words the accumulator that they give
@@ -95,14 +93,6 @@ contract Words is IWords {
         for (uint256 i = 0; i < has.length; i++) {
             words = Hashing.accumulateWord(words, uint8(places[i]), has[i]);
             if (has[i].has(seat)) having |= Bits.bit(uint8(places[i]));
-        }
-    }
-
-    /// @return having those of the places whose late word has the seat
-    function _lateOf(uint256 jobId, uint32 round, uint256 places, uint16 seat) private view returns (uint256 having) {
-        for (uint256 left = places; left != 0; left &= left - 1) {
-            uint16 place = left.lowest();
-            if (_late[jobId][round][place].has(seat)) having |= Bits.bit(place);
         }
     }
 

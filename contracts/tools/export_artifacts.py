@@ -21,7 +21,7 @@ CONTRACTS = Path(__file__).resolve().parent.parent
 TARGET = CONTRACTS.parent / "sdk" / "atoll" / "chain" / "artifacts"
 TESTED = tuple(
     Path("test/support") / path
-    for path in ("judge/Arithmetic.sol", "judge/Replay.sol", "judge/SetGame.sol", "ToyClaims.sol")
+    for path in ("judge/Arithmetic.sol", "judge/Replays.sol", "judge/SetGame.sol", "ToyClaims.sol")
 )
 TESTED_TARGET = CONTRACTS.parent / "tests" / "judge"
 DEPLOYED = (

@@ -20,7 +20,6 @@ from tests.jobs import tiny_model
 
 from atoll.job.presets import preset
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, prepare_beginning
-from atoll_devnet.report.document import slashed_honest
 from atoll_devnet.report.live import Display
 from atoll_devnet.run.options import RunOptions, fitting
 from atoll_devnet.run.runner import Result, run
@@ -29,16 +28,20 @@ E2E = Path(__file__).parent
 LOG_LINES = 40
 """Of each member, shown with a test that failed."""
 GENEROUS = {
-    "windows.train": 150,
+    "windows.train": 600,
     "windows.reveal": 60,
     "windows.merge": 90,
-    "windows.audit": 150,
+    "windows.audit": 600,
     "windows.open": 40,
     "windows.key": 60,
-    "windows.window": 240,
-    "windows.game": 120,
+    "windows.window": 960,
+    "windows.game": 480,
+    "windows.ready": 900,
+    "lifetime": "1d",
 }
-"""No window ends before its work on a busy machine; what everybody only waits for is skipped."""
+"""No window ends before its work on a busy machine; what everybody only waits for is skipped, so
+that length costs nothing.
+"""
 
 TINY = preset("demo").but(
     {
@@ -150,7 +153,7 @@ def check_books(report: dict[str, Any]) -> None:
     spent = ("paid_wei", "burnt_wei", "refunded_wei", "balance_wei")
     assert amounts["funded_wei"] == sum(amounts[name] for name in spent)
     assert amounts["paid_wei"] == sum(int(party["paid_wei"]) for party in parties)
-    assert slashed_honest(report) == []
+    assert [p for p in parties if not p["cheat"] and p["slashed_wei"] != "0"] == []
     honest = {p["seat"] for p in report["providers"] if not p["cheat"]}
     sincere = {f"verifier {p['index']}" for p in report["verifiers"] if not p["cheat"]}
     for item in report["rounds"]:

@@ -18,6 +18,7 @@ from tests.unit.train.folders import make_folder
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.run.skipping import skipping
 
+from .conftest import GENEROUS
 from .test_command_line import atoll
 from .test_jobs import atoll_json, options_of
 
@@ -26,9 +27,8 @@ SMALL = {
     "inner.batch": "4", "inner.micro_batch": "4",
     "members.seats": "3", "members.min_verifiers": "2", "members.places": "2",
     "members.min_providers": "2",
-    "windows.train": "150", "windows.reveal": "30", "windows.merge": "90",
-    "windows.audit": "150", "windows.open": "30", "windows.key": "30",
-    "windows.window": "150", "windows.game": "60", "lifetime": "1d",
+    "lifetime": "1d",
+    **{name: str(seconds) for name, seconds in GENEROUS.items() if name.startswith("windows.")},
 }  # fmt: skip
 """What makes a job of minutes of it, on two busy cores."""
 BUDGET = "1000"

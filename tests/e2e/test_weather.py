@@ -85,7 +85,7 @@ async def test_without_a_quorum_nothing_is_merged_and_the_job_expires(
     options: Options, play: Runner
 ) -> None:
     """Two of three verifiers say nothing: nobody can certify, and nobody's update counts as had."""
-    job = {"lifetime": "5m", "windows.merge": 60}
+    job = {"lifetime": "5m", "windows.train": 150, "windows.reveal": 60, "windows.merge": 60}
     silent = {1: "offline", 2: "offline"}
     report = await play(options(job=job, providers=2, verifiers=3, verifier_cheats=silent))
     assert report["job"]["status"] == "expired"

@@ -88,7 +88,7 @@ class Court:
 
     def __init__(self, anvil: Anvil) -> None:
         self._anvil = anvil
-        names = (*FAMILIES, "Replay")
+        names = (*FAMILIES, "Replays")
         self._places = {name: f"0x{0x10000 + i:040x}" for i, name in enumerate(names)}
         for name, place in self._places.items():
             creation = {"data": "0x" + creation_code(name).hex(), "gas": hex(_GAS_LIMIT)}
@@ -119,7 +119,7 @@ class Court:
         return self._places[FAMILIES[node.op >> 8]]
 
     def _ask(self, data: bytes) -> bytes:
-        to = self._places["Replay"]
+        to = self._places["Replays"]
         call = {"to": to, "data": "0x" + data.hex(), "gas": hex(_GAS_LIMIT)}
         return bytes.fromhex(str(self._anvil.ask("eth_call", call, "latest"))[2:])
 

@@ -27,7 +27,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
 from atoll.law.upkeep import Call, upkeep
 from atoll.law.views import Holder, JobView, SettledRound
-from atoll.law.words import Address, Digest, JobId, Phase, Role
+from atoll.law.words import Address, Digest, JobId, Miss, Phase, Role
 from atoll.merge.round import merge_updates
 from atoll.service.beside import beside
 from atoll.service.duties.upkeep import is_over
@@ -143,17 +143,18 @@ class Network:
 
 @asynccontextmanager
 async def network(
-    folder: Path, who: Who, kind: Kind = Kind.ECDSA, **terms: Any
+    folder: Path, who: Who, kind: Kind = Kind.ECDSA, *, lasts: int = A_DAY, **terms: Any
 ) -> AsyncIterator[Network]:
     """Everything started and a job created, of `TERMS` with these changes.
 
     Args:
         kind: of its certificates.
+        lasts: seconds of the chain's clock until the job's expiry.
     """
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(who.config(folder / "net")))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
-        job, manifest = await _create(session, {**TERMS, **terms}, kind)
+        job, manifest = await _create(session, {**TERMS, **terms}, kind, lasts)
         await stack.enter_async_context(skipping(cluster, print))
         yield Network(cluster, session, job, manifest)
 
@@ -171,11 +172,13 @@ def submitter_of(cluster: Cluster) -> SessionConfig:
     )
 
 
-async def _create(session: Session, terms: Mapping[str, Any], kind: Kind) -> tuple[JobId, Manifest]:
+async def _create(
+    session: Session, terms: Mapping[str, Any], kind: Kind, lasts: int
+) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
     store = session.store
     now = (await session.chain.head()).timestamp
-    manifest = small_manifest(store, **{"expiry": now + A_DAY, **terms})
+    manifest = small_manifest(store, **{"expiry": now + lasts, **terms})
     manifest = with_program(manifest, store)
     await submit(session, manifest, kind)
     return JobId(1), manifest
@@ -226,6 +229,11 @@ def is_settled_up(view: JobView, now: int) -> bool:
 
 def everybody(view: JobView) -> list[Holder]:
     return [*view.providers.values(), *view.verifiers.values()]
+
+
+def kinds(holder: Holder) -> set[Miss]:
+    """What it was cut for."""
+    return {kind for _, kind in holder.cuts}
 
 
 def fallen(view: JobView) -> set[Address]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.network.members import Who, fallen, is_settled_up, network
+from tests.network.members import Who, fallen, is_settled_up, kinds, network
 
 from atoll.law.pay import round_pay
-from atoll.law.views import Holder
 from atoll.law.words import Miss
 
 DROPPING = "no-sign+false-differs+no-challenge"
@@ -50,7 +49,3 @@ async def test_every_silence_has_its_price_and_nobody_else_pays_it(tmp_path: Pat
     # What one member of six says of the seats changes nothing, and a false word owes no signature.
     assert all(past.facts.available == 0b1111 for past in view.settled)
     assert Miss.SIGNATURE not in kinds(wrong)
-
-
-def kinds(holder: Holder) -> set[Miss]:
-    return {kind for _, kind in holder.cuts}

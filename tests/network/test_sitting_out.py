@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tests.network.members import Network, Who, everybody, is_settled_up, network
-from typer.testing import CliRunner
 
-from atoll.cli.main import app
 from atoll.law.pay import round_pay
 from atoll.law.views import Holder, JobView
 from atoll.law.words import Role
@@ -30,8 +29,12 @@ async def told(member: Member, *words: str) -> Any:
     """The one document that a command about a member prints."""
     group = "node" if member.kind == "provider" else "verifier"
     arguments = [group, *words, "--config", str(member.folder / "config.toml"), "--json"]
-    done = await asyncio.to_thread(CliRunner().invoke, app, arguments, catch_exceptions=False)
-    (line,) = done.stdout.splitlines()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "atoll.cli.main", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await process.communicate()
+    assert process.returncode == 0
+    (line,) = told.splitlines()
     return json.loads(line)
 
 

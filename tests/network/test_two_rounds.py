@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.network.members import Network, Who, everybody, is_settled_up, network
+from tests.network.members import (
+    Network,
+    Who,
+    everybody,
+    is_settled_up,
+    network,
+)
 
 from atoll.job.audit import EQUAL, Extent, JobCheck, audit
 from atoll.job.client import Client, ClientConfig

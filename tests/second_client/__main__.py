@@ -140,11 +140,13 @@ def _seat(done: Any, reveal: Any, told: Any) -> dict[str, Any]:
     return {"states": states, "root": done["root"].hex(), "leaves": leaves}
 
 
-def _bodies(told: Any, drawn: int, done: Any, held: Holders, last: bool) -> dict[str, str]:
+def _bodies(
+    told: Any, drawn: dict[int, int], done: Any, held: Holders, last: bool
+) -> dict[str, str]:
     """What each auditor should have opened, by its id."""
     duties: dict[int, dict[int, tuple[int, bytes]]] = {}
-    for seat in bits(drawn):
-        for place in rounds.auditors_of(told["auditSeed"], seat, told["ready"], last):
+    for seat, ordinal in sorted(drawn.items()):
+        for place in rounds.auditors_of(told["auditSeed"], ordinal, told["ready"], last):
             account = held.accounts[chain.VERIFIER, place]
             word = rounds.fine_word(account, done[seat]["words"])
             duties.setdefault(held.ids[chain.VERIFIER, place], {})[seat] = rounds.FINE, word

@@ -134,6 +134,19 @@ def far_and_loud(G: Gram, kappa: str) -> dict[str, list[int]]:
     }
 
 
+def copies(G: Gram) -> list[int]:
+    """How many others each row is a copy of."""
+    rows = range(len(G))
+    sines = {
+        (i, j): (1 << 64) - ((1 << 64) * G[i][j] ** 2 + d - 1) // d if G[i][j] > 0 else 1 << 64
+        for i in rows
+        for j in rows
+        if i != j and (d := G[i][i] * G[j][j])
+    }
+    middle = lower_median([sine for (i, j), sine in sines.items() if i < j])
+    return [sum(64 * sines[i, j] < middle for j in rows if (i, j) in sines) for i in rows]
+
+
 def named(
     G: Gram, of_moments: Gram | None, kappa: str, f: int, done: Sequence[int]
 ) -> list[tuple[str, int]]:
@@ -144,10 +157,7 @@ def named(
         upper_median([Fraction(G[i][j], done[i] * done[j]) for j in others[i]]) if others[i] else 0
         for i in rows
     ]
-    twins = [
-        sum(G[i][j] > 0 and 10000 * G[i][j] ** 2 > 9801 * G[i][i] * G[j][j] for j in others[i])
-        for i in rows
-    ]
+    twins = copies(G)
     M = lower_median(A)
     found = far_and_loud(G, kappa)
     for check, order in far_and_loud(of_moments or [], kappa).items():

@@ -89,7 +89,7 @@ def audit_clock(terms: Terms, settled: int, facts: Mapping[str, int], last: bool
 
 
 def last_moment(terms: Terms) -> int:
-    windows = ("train_seconds", "reveal_seconds", "merge_seconds")
+    windows = ("train_seconds", "reveal_seconds", "merge_seconds", "merge_seconds")
     return int(terms["expiry"] + sum(terms[name] for name in windows))
 
 

@@ -109,20 +109,26 @@ def share_of(revealed: int, share_bps: int, ready: int) -> int:
     return max(1, min(-(-share_bps * revealed // 10_000), -(-ready // 2)))
 
 
-def drawn_seats(seed: bytes, facts: Mapping[str, int], terms: Mapping[str, Any], last: bool) -> int:
-    """The bitmap of the seats whose work is done again."""
-    revealed = bits(facts["revealed"])
-    if last or terms["f"] == 0:
-        return facts["revealed"]
-    q = share_of(len(revealed), terms["share_bps"], facts["ready"].bit_count())
-    drawn = _smallest({seat: keccak(abi(seed, seat)) for seat in revealed}, q)
-    return sum(1 << seat for seat in drawn) | facts["leftOut"]
+def drawn_seats(
+    seed: bytes, facts: Mapping[str, int], terms: Mapping[str, Any], last: bool, idle: int = 0
+) -> dict[int, int]:
+    """The seats whose work is done again, each with its ordinal; `idle` revealed no segment."""
+    order = bits(facts["revealed"])
+    q = len(order)
+    if not last and terms["f"]:
+        q = share_of(q, terms["share_bps"], facts["ready"].bit_count())
+    if q < len(order):
+        order = _smallest({seat: keccak(abi(seed, seat)) for seat in order}, q + len(order))
+    chosen = sum(1 << seat for seat in order[:q]) | facts["leftOut"]
+    return {seat: i for i, seat in enumerate(order) if (chosen & ~idle) >> seat & 1}
 
 
-def auditors_of(seed: bytes, seat: int, ready: int, last: bool) -> list[int]:
+def auditors_of(seed: bytes, ordinal: int, ready: int, last: bool) -> list[int]:
     """The places that do a drawn seat's work again."""
-    hashes = {place: keccak(abi(seed, seat, place)) for place in bits(ready)}
-    return _smallest(hashes, 2 if last else 1)
+    places = bits(ready)
+    order = _smallest({place: keccak(abi(seed, 256, place)) for place in places}, len(places))
+    found = [order[ordinal % len(order)], order[(ordinal + 1) % len(order)]]
+    return found if last and len(order) > 1 else found[:1]
 
 
 # ------------------------------------------------------- words and certificates (sections 2, 7)
@@ -208,5 +214,6 @@ def bond_lock(job: int, role: int, id: int) -> bytes:
 def fault_id(
     chain: int, members: bytes, job: int, holder: tuple[int, int], miss: Sequence[int]
 ) -> bytes:
-    """`holder`: role and id; `miss`: round and kind."""
-    return hashed("atoll.fault.v2", chain, members, job, *holder, *miss)
+    """`holder`: role and id; `miss`: round, kind, and the seat of a dropped accusation, else 0."""
+    round, kind, seat = miss
+    return hashed("atoll.fault.v2", chain, members, job, *holder, round, seat << 8 | kind)

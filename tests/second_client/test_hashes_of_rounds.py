@@ -138,7 +138,8 @@ def test_names_of_bonds_places_and_faults() -> None:
         assert rounds.place_of(set_, round) == int(case["place"], 16)
         assert rounds.bond_lock(job, role, id) == unhex(case["lock"])
         members = unhex(AT["members"])
-        fault = rounds.fault_id(SLOT[0], members, job, (role, id), (round, case["kind"]))
+        miss = round, case["kind"], case["seat"]
+        fault = rounds.fault_id(SLOT[0], members, job, (role, id), miss)
         assert fault == unhex(case["fault"])
 
 
@@ -148,14 +149,20 @@ def test_draws(case: Json) -> None:
     facts = {name: int(case[name], 16) for name in ("revealed", "leftOut", "ready")}
     assert sum(1 << p for p in rounds.committee_of(seed, ready)) == int(case["committee"], 16)
     terms = {"f": 1, "share_bps": case["shareBps"]}
-    assert rounds.drawn_seats(seed, facts, terms, last=False) == int(case["drawn"], 16)
+    drawn = rounds.drawn_seats(seed, facts, terms, last=False)
+    assert sum(1 << seat for seat in drawn) == int(case["drawn"], 16)
+    assert [drawn[seat] for seat in case["seats"]] == case["ordinals"]
+    idle = 1 << min(drawn)
+    without = rounds.drawn_seats(seed, facts, terms, last=False, idle=idle)
+    assert without == {seat: at for seat, at in drawn.items() if seat != min(drawn)}
     for others in ({"last": True, "terms": terms}, {"last": False, "terms": terms | {"f": 0}}):
-        assert rounds.drawn_seats(seed, facts, **others) == facts["revealed"]
+        every = rounds.drawn_seats(seed, facts, **others)
+        assert every == {seat: at for at, seat in enumerate(rounds.bits(facts["revealed"]))}
     revealed = facts["revealed"].bit_count()
     assert rounds.share_of(revealed, case["shareBps"], ready.bit_count()) == case["count"]
-    for seat, auditors in zip(case["seats"], case["auditors"], strict=True):
-        assert rounds.auditors_of(seed, seat, ready, last=True) == auditors
-        assert rounds.auditors_of(seed, seat, ready, last=False) == auditors[:1]
+    for ordinal, auditors in zip(case["ordinals"], case["auditors"], strict=True):
+        assert rounds.auditors_of(seed, ordinal, ready, last=True) == auditors
+        assert rounds.auditors_of(seed, ordinal, ready, last=False) == auditors[:1]
 
 
 def test_money_and_last_moments() -> None:

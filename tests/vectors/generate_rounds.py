@@ -146,7 +146,7 @@ def case(name: str, gram: Gram | None, **given: Json) -> Json:
 def threshold_cases() -> list[Json]:
     """Each check just at and just beyond its limit."""
     near, far = products([0], [3], [5]), products([0], [10], [20], [33])
-    copies = alike(6, 10_000, 5_000)
+    copies, near_all = alike(6, 10_000, 5_000), alike(6, 1_000_000, 995_000)
     quiet = products(*([[1, 1]] * 6), [9, 9])
     return [
         case("distant: at the limit, 9 = 1.5² · 4", near, f=1),
@@ -159,8 +159,13 @@ def threshold_cases() -> list[Json]:
         case("loud: first of the update, then of the moments", axes(10, 10, 10, 10, 10, 10, 40),
              moments=axes(10, 50, 10, 10, 10, 10, 60), kappa="9"),
         case("silent: not of the moments", alike(7), moments=silent(alike(7), 3), kappa="9"),
-        case("copy: a cosine of 0.99 is none", changed(copies, (1, 4, 9_900))),
-        case("copy: beyond it both are", changed(copies, (1, 4, 9_901))),
+        case("copy: at 1/64 of the median, sin² of 3/4, is none", changed(copies, (1, 4, 9_941))),
+        case("copy: nearer both are", changed(copies, (1, 4, 9_942))),
+        case("copy: nobody where all are alike", near_all),
+        case("copy: nearer than the others, which are alike", changed(near_all, (1, 4, 999_950))),
+        case("copy: zeros count in no median",
+             silent(changed(copies, (1, 4, 9_950)), 0, 5), kappa="9"),
+        case("copy: nobody where the median is 0", alike(6, 10_000, 10_000)),
         case("copy: the opposite is none", changed(copies, (1, 4, -9_999)), kappa="9"),
         case("copy: of three alike the middle one has most twins",
              changed(alike(7, 10_000, 5_000), (1, 4, 9_950), (4, 6, 9_950))),
@@ -418,17 +423,19 @@ def name_cases() -> list[Json]:
     members = Slot(Domain(CHAIN_ID, address("members")), SLOT.job, SLOT.round)
     return [
         {
-            "fault": text(hashing.fault_id(members, role, id, kind)),
+            "fault": text(hashing.fault_id(members, role, id, kind, seat)),
             "id": id,
             "kind": int(kind),
             "lock": text(hashing.bond_lock(SLOT.job, role, id)),
             "place": text(views.pay_place(SLOT.job, role, id, SLOT.round)),
             "role": int(role),
+            "seat": seat,
             "set": text(views.bond_set(SLOT.job, role, id)),
         }
-        for role, id, kind in (
-            (Role.PROVIDER, HolderId(1), Miss.SEAT),
-            (Role.VERIFIER, HolderId(2**32 - 1), Miss.EQUIVOCATED),
+        for role, id, kind, seat in (
+            (Role.PROVIDER, HolderId(1), Miss.SEAT, SeatIndex(0)),
+            (Role.VERIFIER, HolderId(2**32 - 1), Miss.EQUIVOCATED, SeatIndex(0)),
+            (Role.VERIFIER, HolderId(7), Miss.DROPPED, SeatIndex(255)),
         )
     ]
 
@@ -448,15 +455,20 @@ def draw_cases() -> list[Json]:
             seed, Bitmap(revealed), Bitmap(left_out), share_bps=share, ready=pool
         )
         count = Bitmap(revealed).bit_count()
+        share_count = lots.audited_share(count, share, pool.bit_count())
+        ordinals = lots.ordinals(seed, Bitmap(revealed), share_count)
         some = [SeatIndex(seat) for seat in bits(drawn)[:5]]
         cases.append(
             {
-                "auditors": [lots.auditors_of(seed, seat, pool, is_last=True) for seat in some],
+                "auditors": [
+                    lots.auditors_of(seed, ordinals[seat], pool, is_last=True) for seat in some
+                ],
                 "committee": hex(to_bitmap(lots.draw_committee(seed, pool))),
-                "count": lots.audited_share(count, share, pool.bit_count()),
+                "count": share_count,
                 "drawn": hex(drawn),
                 "leftOut": hex(left_out),
                 "name": name,
+                "ordinals": [ordinals[seat] for seat in some],
                 "ready": hex(ready),
                 "revealed": hex(revealed),
                 "seats": some,

@@ -13,6 +13,7 @@ interface IAudits {
     event Contested(uint256 indexed jobId, address indexed by, uint32 indexed id, uint32 round, uint16 seat);
     event ContestSettled(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 seat, bool wrong);
     event Struck(uint256 indexed jobId, uint32 indexed round, uint16 indexed seat);
+    event Dropped(uint256 indexed jobId, uint32 indexed id, uint32 indexed round, uint16 seat);
 
     /// @notice A member's sealed ballot of a round's duties. The last one before auditEnd counts, so one that was made for
     /// another seed can be replaced. Warning: one that is sealed later replaces it, too, and cannot be opened.
@@ -21,7 +22,8 @@ interface IAudits {
     /// @param body 35 bytes a duty: seat, 0xffff or the first segment that differs, word
     function open(uint256 jobId, uint32 round, uint32 id, Facts calldata facts, bytes calldata body, bytes32 salt)
         external;
-    /// @notice The holder of a seat shows the key of its words' masks. Warning: before auditEnd anyone can take half of the pay.
+    /// @notice The holder of a seat shows the key of its words' masks. Warning: before auditEnd anyone can take half of the
+    /// pay. What is shown in the block of its settlement or before is none, and the last one counts.
     function key(uint256 jobId, uint32 round, bytes32 key_) external;
     /// @notice Anyone but the holder, before auditEnd: shows a key that it was told, for half of the seat's pay.
     function leak(Shown calldata shown, bytes32 key_) external;
@@ -46,7 +48,6 @@ interface IAudits {
         view
         returns (uint16 from, bytes32 word);
     function ballotOf(uint256 jobId, uint32 round, address account) external view returns (bytes32);
-    function keyOf(uint256 jobId, uint32 round, address account) external view returns (bytes32);
     /// @return seats whose key another account showed before the end of AUDIT
     function leakedOf(uint256 jobId, uint32 round) external view returns (uint256);
 }

@@ -64,8 +64,10 @@ interface IMembersHooks {
     function closeFall(uint256 jobId) external;
     /// @notice Only audits: a miss of a holder, cut at once. Reverts if it was cut before.
     function miss(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind) external;
-    /// @notice Only audits: a part of the bond, in basis points of what is left, burnt or half of it to somebody.
-    function slash(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind, uint256 bps, address winner) external;
+    /// @notice Only audits: an accusation of a seat that was not played takes half of what is left of the member's bond.
+    function slashDropped(uint256 jobId, uint32 id, uint32 round, uint16 seat) external;
+    /// @notice Only words: two certificates of one round take a member's whole bond, half of it for `winner`.
+    function slashEquivocated(uint256 jobId, uint32 id, uint32 round, address winner) external;
     /// @notice Only claims and audits: a lost game, or no key. What can still be done is done; the second time does less.
     function fall(uint256 jobId, Role role, uint32 id, uint32 lowestRound, address winner) external;
 }

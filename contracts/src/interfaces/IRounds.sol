@@ -37,7 +37,7 @@ interface IRounds is IRoundsEvents {
 
     function state(uint256 jobId) external view returns (RoundState memory);
     function timesOf(uint256 jobId, uint32 round) external view returns (Times memory);
-    /// @return hash of a settled round's facts; zero before
+    /// @return the first 26 bytes of the hash of a settled round's facts; zero before
     function factsOf(uint256 jobId, uint32 round) external view returns (bytes32);
     /// @return pay seats whose pay stands
     /// @return lost seats that revealed and are not paid

@@ -9,6 +9,7 @@ library Draws {
 
     uint256 internal constant COMMITTEE = 32;
     uint256 private constant BPS = 10_000;
+    uint256 private constant NO_SEAT = 256; // in tickets of places that audit
 
     /// @return drawn the (at most 32) places of the pool with the smallest hashes under the lot's seed
     function committee(bytes32 lotSeed, uint256 pool) internal pure returns (uint256 drawn) {
@@ -39,11 +40,9 @@ library Draws {
         return count == 0 ? 1 : count;
     }
 
-    /// @return whether fewer than `count` of the revealed seats come before this one
-    function isDrawn(bytes32 auditSeed, uint256 revealed, uint256 count, uint256 seat) internal pure returns (bool) {
-        if (!revealed.has(seat)) return false;
+    /// @return before how many of the revealed seats have a smaller ticket
+    function rankOfSeat(bytes32 auditSeed, uint256 revealed, uint256 seat) internal pure returns (uint256 before) {
         bytes32 own = ticket(auditSeed, seat);
-        uint256 before;
         unchecked {
             for (uint256 other = 0; revealed != 0; (revealed >>= 1, other++)) {
                 if (revealed & 1 == 0) continue;
@@ -51,26 +50,26 @@ library Draws {
                 if (value < own || (value == own && other < seat)) before++;
             }
         }
-        return before < count;
     }
 
-    /// @return whether fewer than `count` places of the pool come before this one for the seat
-    function isAuditor(bytes32 auditSeed, uint256 ready, uint256 count, uint256 seat, uint256 place)
-        internal
-        pure
-        returns (bool)
-    {
-        if (!ready.has(place)) return false;
-        bytes32 own = ticket(auditSeed, seat, place);
-        uint256 before;
+    /// @return before how many places of the pool have a smaller ticket
+    function rankOfPlace(bytes32 auditSeed, uint256 ready, uint256 place) internal pure returns (uint256 before) {
+        bytes32 own = ticket(auditSeed, NO_SEAT, place);
         unchecked {
             for (uint256 other = 0; ready != 0; (ready >>= 1, other++)) {
                 if (ready & 1 == 0) continue;
-                bytes32 value = ticket(auditSeed, seat, other);
+                bytes32 value = ticket(auditSeed, NO_SEAT, other);
                 if (value < own || (value == own && other < place)) before++;
             }
         }
-        return before < count;
+    }
+
+    /// @notice Drawn seats go round the pool, so that nobody has two before everybody has one.
+    /// @param ordinal of the seat among the drawn
+    /// @param rank of the place in a pool of so many
+    /// @param auditors of each seat
+    function isAuditor(uint256 ordinal, uint256 rank, uint256 places, uint256 auditors) internal pure returns (bool) {
+        return ordinal % places == rank || (auditors == 2 && (ordinal + 1) % places == rank);
     }
 
     function ticket(bytes32 seed, uint256 index) internal pure returns (bytes32 value) {

@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import "../types/Types.sol";
 
 /// @title Every hash that binds what someone says to a chain, a contract and a round. SPEC-ROUNDS.md, 2 and 3.
-/// @dev Long encodings are concatenations of shorter ones: all fields are single words, so this equals one `abi.encode`.
+/// @dev All fields are single words, which are laid out by hand: the same bytes as one `abi.encode`, for a third of its gas.
 library Hashing {
     bytes32 internal constant COMMIT = keccak256("atoll.commit.v2");
     bytes32 internal constant DATA = keccak256("atoll.data.v2");
@@ -25,16 +25,26 @@ library Hashing {
         return keccak256(_slot(slot));
     }
 
-    function dataSeed(Slot memory slot, bytes32 source, bytes32 beacon) internal view returns (bytes32) {
-        return keccak256(bytes.concat(abi.encode(DATA), _slot(slot), abi.encode(source, beacon)));
+    function dataSeed(Slot memory slot, bytes32 source, bytes32 beacon) internal view returns (bytes32 value) {
+        bytes32[12] memory said;
+        _into(said, DATA, slot);
+        (said[5], said[6]) = (source, beacon);
+        assembly ("memory-safe") {
+            value := keccak256(said, 224)
+        }
     }
 
     function auditSeed(Slot memory slot, bytes32 reveals, bytes32 beacon, uint256 randao)
         internal
         view
-        returns (bytes32)
+        returns (bytes32 value)
     {
-        return keccak256(bytes.concat(abi.encode(AUDIT), _slot(slot), abi.encode(reveals, beacon, randao)));
+        bytes32[12] memory said;
+        _into(said, AUDIT, slot);
+        (said[5], said[6], said[7]) = (reveals, beacon, bytes32(randao));
+        assembly ("memory-safe") {
+            value := keccak256(said, 256)
+        }
     }
 
     function lotSeed(bytes32 previous, uint256 lot) internal pure returns (bytes32) {
@@ -62,8 +72,18 @@ library Hashing {
         }
     }
 
-    function accumulateReveal(bytes32 accumulator, uint256 seat, bytes32 commitment_) internal pure returns (bytes32) {
-        return keccak256(abi.encode(accumulator, seat, commitment_));
+    function accumulateReveal(bytes32 accumulator, uint256 seat, bytes32 commitment_)
+        internal
+        pure
+        returns (bytes32 value)
+    {
+        assembly ("memory-safe") {
+            let free := mload(64)
+            mstore(free, accumulator)
+            mstore(add(free, 32), seat)
+            mstore(add(free, 64), commitment_)
+            value := keccak256(free, 96)
+        }
     }
 
     /// @return the accumulator that a lot's words begin with
@@ -72,8 +92,15 @@ library Hashing {
     }
 
     /// @param accumulator with its last 4 bytes zero
-    function accumulateWord(bytes32 accumulator, uint256 place, uint256 has) internal pure returns (bytes32) {
-        return cut(keccak256(abi.encode(accumulator, place, has)));
+    function accumulateWord(bytes32 accumulator, uint256 place, uint256 has) internal pure returns (bytes32 value) {
+        assembly ("memory-safe") {
+            let free := mload(64)
+            mstore(free, accumulator)
+            mstore(add(free, 32), place)
+            mstore(add(free, 64), has)
+            value := keccak256(free, 96)
+        }
+        return cut(value);
     }
 
     /// @return the word with its last 4 bytes zero
@@ -84,35 +111,57 @@ library Hashing {
     function certificate(Slot memory slot, bytes32 seed, bytes32 words, Verdict calldata v)
         internal
         view
-        returns (bytes32)
+        returns (bytes32 value)
     {
-        return keccak256(
-            bytes.concat(
-                abi.encode(CERTIFICATE),
-                _slot(slot),
-                abi.encode(seed, words, v.leftOut, v.merged, v.state, keccak256(v.cid), v.loss)
-            )
-        );
+        bytes32[12] memory said;
+        _into(said, CERTIFICATE, slot);
+        (said[5], said[6]) = (seed, words);
+        (said[7], said[8]) = (bytes32(v.leftOut), bytes32(uint256(v.merged)));
+        (said[9], said[10], said[11]) = (v.state, keccak256(v.cid), bytes32(v.loss));
+        assembly ("memory-safe") {
+            value := keccak256(said, 384)
+        }
     }
 
-    function facts(Facts memory f) internal pure returns (bytes32) {
-        return keccak256(abi.encode(FACTS, f));
+    /// @dev The struct's words follow one another in memory.
+    function facts(Facts memory f) internal pure returns (bytes32 value) {
+        bytes32 tag = FACTS;
+        assembly ("memory-safe") {
+            let free := mload(64)
+            mstore(free, tag)
+            for { let i := 0 } lt(i, 320) { i := add(i, 32) } { mstore(add(add(free, 32), i), mload(add(f, i))) }
+            value := keccak256(free, 352)
+        }
+    }
+
+    /// @return what the contract keeps of it: 26 bytes, which share their storage word with two times
+    function keptOf(bytes32 factsHash) internal pure returns (bytes32) {
+        return bytes32(bytes26(factsHash));
     }
 
     /// @dev The same of what somebody shows.
-    function shownFacts(Facts calldata f) internal pure returns (bytes32) {
-        return keccak256(abi.encode(FACTS, f));
+    function shownFacts(Facts calldata f) internal pure returns (bytes32 value) {
+        bytes32 tag = FACTS;
+        assembly ("memory-safe") {
+            let free := mload(64)
+            mstore(free, tag)
+            calldatacopy(add(free, 32), f, 320)
+            value := keccak256(free, 352)
+        }
     }
 
     function ballot(Slot memory slot, bytes32 auditSeed_, uint32 id, address account, bytes32 bodyHash, bytes32 salt)
         internal
         view
-        returns (bytes32)
+        returns (bytes32 value)
     {
-        return
-            keccak256(
-                bytes.concat(abi.encode(BALLOT), _slot(slot), abi.encode(auditSeed_, id, account, bodyHash, salt))
-            );
+        bytes32[12] memory said;
+        _into(said, BALLOT, slot);
+        (said[5], said[6], said[7]) = (auditSeed_, bytes32(uint256(id)), bytes32(uint256(uint160(account))));
+        (said[8], said[9]) = (bodyHash, salt);
+        assembly ("memory-safe") {
+            value := keccak256(said, 320)
+        }
     }
 
     /// @return what the mask of a segment's work word is
@@ -120,12 +169,14 @@ library Hashing {
         return keccak256(abi.encode(key, segment));
     }
 
-    function fault(address members, uint256 jobId, Role role, uint32 id, uint32 round, Miss kind)
+    /// @param seat that an accusation was about; zero of other kinds
+    function fault(address members, uint256 jobId, Role role, uint32 id, uint32 round, Miss kind, uint16 seat)
         internal
         view
         returns (bytes32)
     {
-        return keccak256(abi.encode(FAULT, block.chainid, members, jobId, role, id, round, kind));
+        uint256 what = uint256(seat) << 8 | uint256(kind);
+        return keccak256(abi.encode(FAULT, block.chainid, members, jobId, role, id, round, what));
     }
 
     /// @return id of the lock that holds a seat's or a place's bond
@@ -141,6 +192,13 @@ library Hashing {
     /// @return the pay of a holder's round: of one set, places are in the order of rounds
     function placeOf(bytes32 set, uint32 round) internal pure returns (bytes32) {
         return bytes32(uint256(set) << 32 | round);
+    }
+
+    /// @dev Tag and slot, the first five words of what is hashed.
+    function _into(bytes32[12] memory said, bytes32 tag, Slot memory slot) private view {
+        (said[0], said[1]) = (tag, bytes32(block.chainid));
+        (said[2], said[3]) = (bytes32(uint256(uint160(slot.rounds))), bytes32(slot.jobId));
+        said[4] = bytes32(uint256(slot.round));
     }
 
     function _slot(Slot memory slot) private view returns (bytes memory) {

@@ -53,7 +53,7 @@ library Reveals {
     }
 
     function requireFacts(IRounds rounds, uint256 jobId, uint32 round, Facts calldata facts) internal view {
-        (bytes32 given, bytes32 kept) = (Hashing.shownFacts(facts), rounds.factsOf(jobId, round));
+        (bytes32 given, bytes32 kept) = (Hashing.keptOf(Hashing.shownFacts(facts)), rounds.factsOf(jobId, round));
         if (given != kept) revert WrongFacts(given, kept);
     }
 

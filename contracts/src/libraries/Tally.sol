@@ -5,12 +5,17 @@ pragma solidity 0.8.37;
 library Tally {
     uint256 internal constant PLANES = 6; // counts up to 63
 
-    /// @dev Adds one word to the counts: a ripple of half adders.
+    /// @dev Adds one word to the counts, at most 63 of them: a ripple of half adders.
     function add(uint256[6] memory planes, uint256 word) internal pure {
-        for (uint256 p = 0; word != 0; p++) {
-            uint256 carry = planes[p] & word;
-            planes[p] ^= word;
-            word = carry;
+        assembly ("memory-safe") {
+            for {
+                let at_ := planes
+                let end := add(planes, 192) // six planes
+            } and(gt(word, 0), lt(at_, end)) { at_ := add(at_, 32) } {
+                let plane := mload(at_)
+                mstore(at_, xor(plane, word))
+                word := and(plane, word)
+            }
         }
     }
 

@@ -9,58 +9,16 @@ import {Hashing} from "../libraries/Hashing.sol";
 import {Rows} from "../libraries/Rows.sol";
 import {Wired} from "../libraries/Wired.sol";
 import "../types/Types.sol";
+import {Head, Packed, Settlement, Shape, Windows} from "./Packed.sol";
 
 /// @title What a round is made of, how one opens, and how a job waits or ends.
 /// @dev All storage of the rounds contract and of the modules that run in it by delegate call is declared here, and nowhere else.
 abstract contract RoundsBase is IRoundsEvents, Wired {
     using Bits for uint256;
-
-    /// One word: what every message looks at.
-    struct Head {
-        Phase phase;
-        JobStatus status;
-        uint32 round; // also: how many are settled
-        uint40 deadline;
-        uint16 lot;
-        uint8 streak; // of rounds that merged nothing
-        bool isCancelled;
-        bool isSeeded; // the audit seed is fixed
-        uint40 halfMerge;
-        uint40 poolChangedAt; // block, while the job waits
-        uint16 segments; // of a whole round; as in the shape
-        uint32 signing; // of a lot: the seconds before its deadline in which no word is taken any more
-    }
-
-    struct Windows {
-        uint32 train;
-        uint32 reveal;
-        uint32 merge;
-        uint32 audit;
-        uint32 open;
-        uint32 key;
-        uint32 window;
-    }
-
-    struct Shape {
-        uint40 expiry;
-        uint32 rounds;
-        uint16 seats;
-        uint16 minProviders;
-        uint16 places;
-        uint16 minVerifiers;
-        uint8 f;
-        uint16 shareBps;
-        uint16 segments;
-        uint16 seatBits; // width of a row of seats
-        uint16 placeBits;
-        bool hasPartials; // somebody ever revealed fewer than all segments
-    }
-
-    /// One word of a settled round.
-    struct Settlement {
-        uint40 settledAt;
-        uint8 audits; // how many times auditSeconds AUDIT takes
-    }
+    using Packed for Head;
+    using Packed for Settlement;
+    using Packed for Shape;
+    using Packed for Windows;
 
     struct Occupant {
         address account;
@@ -73,15 +31,16 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         Windows windows;
         Shape shape;
         address policy;
-        bytes32 seed;
-        bytes32 nextSeed;
+        bytes32[2] seeds; // of even and of odd rounds, so that the next one's is not written twice
         bytes32 auditSeed;
         uint256 held;
         uint256 seated;
         uint256 waiting;
         uint256 owing;
         uint256 short;
-        uint256 shortBefore;
+        uint256 shortBefore; // short in the round before, or idle in the one before that
+        uint256 idle; // revealed no segment
+        uint256 idleBefore;
         bytes32 reveals;
         bytes32 words; // 28 bytes of the accumulator, then who of the committee has spoken, by rank
         uint256 ready;
@@ -94,7 +53,6 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         bytes32 model;
         bytes32 digest;
         Earned earned;
-        mapping(uint256 round => bytes32) facts;
         mapping(uint256 round => Settlement) settled;
         mapping(uint256 word => uint256) pay; // rows of seats
         mapping(uint256 word => uint256) lost; // rows of seats
@@ -140,6 +98,10 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         return Hashing.Slot(address(this), jobId, round);
     }
 
+    function _seed(Job storage j, uint32 round) internal view returns (bytes32) {
+        return j.seeds[round & 1];
+    }
+
     /// @return the round that members who change now first count in
     function _nextRound(Head memory h) internal pure returns (uint32) {
         return h.phase == Phase.WAITING || h.phase == Phase.CLOSED ? h.round : h.round + 1;
@@ -151,14 +113,24 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     }
 
     /// @return unix seconds from which on nothing of a round is said any more
+    /// @dev One mergeSeconds is for the last lot, another for `settleLate` behind it.
     function _lastMoment(Job storage j) internal view returns (uint256) {
-        Windows memory w = j.windows;
-        return uint256(j.shape.expiry) + w.train + w.reveal + w.merge;
+        Windows memory w = j.windows.load();
+        return uint256(j.shape.expiry) + w.train + w.reveal + 2 * uint256(w.merge);
     }
 
     function _member(Job storage j, uint256 place, uint32 round) internal view returns (Occupant memory o) {
         o = j.pool[place];
         return o.from <= round ? o : j.poolBefore[place];
+    }
+
+    function _accountAt(Job storage j, uint256 place, uint32 round) internal view returns (address) {
+        Occupant storage o = j.pool[place];
+        uint256 word; // read once: account, id, from
+        assembly ("memory-safe") {
+            word := sload(o.slot)
+        }
+        return uint32(word >> 192) <= round ? address(uint160(word)) : j.poolBefore[place].account;
     }
 
     // --- opening, waiting, ending ---
@@ -169,14 +141,14 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         return j.held.popcount() >= least && j.ready.popcount() >= s.minVerifiers;
     }
 
-    /// @param pool the places that the committee is drawn from
-    function _openRound(uint256 jobId, Job storage j, Head memory h, bytes32 seed, uint256 pool) internal {
-        (uint256 seated, uint256 committee) = (j.held, Draws.committee(seed, pool));
-        (j.seed, j.reveals, j.words) = (seed, seed, Hashing.noWords(seed));
+    /// @param seed of the round, which is stored
+    function _openRound(uint256 jobId, Job storage j, Head memory h, bytes32 seed, uint256 committee) internal {
+        uint256 seated = j.held;
+        (j.reveals, j.words) = (seed, Hashing.noWords(seed));
         (j.seated, j.waiting, j.committee) = (seated, seated, committee);
         (h.phase, h.lot, h.isSeeded) = (Phase.TRAIN, 0, false);
         h.deadline = uint40(block.timestamp) + j.windows.train;
-        j.head = h;
+        j.head.store(h);
         emit RoundOpened(jobId, h.round, seed, seated, j.ready, committee, j.model, h.deadline);
     }
 
@@ -212,13 +184,13 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         (h.phase, h.deadline, h.poolChangedAt) = (Phase.WAITING, 0, uint40(block.number));
         j.readyBefore = j.ready;
         (j.seated, j.waiting) = (0, 0);
-        j.head = h;
+        j.head.store(h);
         emit Waiting(jobId, h.round, missed);
     }
 
     function _close(uint256 jobId, Job storage j, Head memory h, JobStatus status) internal {
         (h.phase, h.status, h.deadline) = (Phase.CLOSED, status, 0);
-        j.head = h;
+        j.head.store(h);
         j.earned.closedAt = uint64(block.timestamp);
         emit Closed(jobId, status, h.round, uint64(block.timestamp));
     }
@@ -233,13 +205,13 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         if (missed != 0) j.seated = committed;
         j.waiting = committed;
         (h.phase, h.deadline) = (Phase.REVEAL, uint40(block.timestamp) + j.windows.reveal);
-        j.head = h;
+        j.head.store(h);
         emit RevealOpened(jobId, h.round, committed, h.deadline);
     }
 
     function _seedAudit(uint256 jobId, Job storage j, Head memory h) internal {
         h.isSeeded = true;
-        j.head = h;
+        j.head.store(h);
         j.auditSeed = Hashing.auditSeed(_slot(jobId, h.round), j.reveals, blockhash(block.number - 1), block.prevrandao);
         emit AuditSeeded(jobId, h.round, j.auditSeed);
     }
@@ -272,7 +244,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     }
 
     function _auditEnd(Job storage j, uint32 round) internal view returns (uint256) {
-        Settlement memory s = j.settled[round];
+        Settlement memory s = j.settled[round].load();
         return uint256(s.settledAt) + uint256(s.audits) * j.windows.audit;
     }
 }

@@ -4,12 +4,15 @@ pragma solidity 0.8.37;
 import {Bits} from "../libraries/Bits.sol";
 import {Rows} from "../libraries/Rows.sol";
 import "../types/Types.sol";
+import {Head, Packed, Shape, Windows} from "./Packed.sol";
 import {RoundsBase} from "./RoundsBase.sol";
 
 /// @title What escrow, members and audits tell the rounds contract. IHooks.sol says what each does.
 /// @dev Runs by delegate call from `Rounds`; called directly it knows no job.
 contract RoundsMembership is RoundsBase {
     using Bits for uint256;
+    using Packed for Head;
+    using Packed for Shape;
 
     uint32 private constant SIGNING_PART = 4;
 
@@ -54,7 +57,7 @@ contract RoundsMembership is RoundsBase {
 
     function cancel(uint256 jobId) external only(jobs) {
         Job storage j = _job(jobId);
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         if (h.phase == Phase.WAITING) return _close(jobId, j, h, JobStatus.CANCELLED);
         j.head.isCancelled = true;
     }
@@ -63,7 +66,7 @@ contract RoundsMembership is RoundsBase {
 
     function sit(uint256 jobId, uint16 seat, address account, uint32 id) external only(members) returns (uint32 from) {
         Job storage j = _job(jobId);
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
         if (seat >= j.shape.seats) revert NoSuchIndex(seat, j.shape.seats);
         uint256 taken = j.held | j.owing | j.seated;
@@ -72,18 +75,22 @@ contract RoundsMembership is RoundsBase {
         from = h.phase == Phase.MERGE ? h.round + 1 : h.round;
         j.seats[seat] = Occupant(account, id, from);
         j.held |= Bits.bit(seat);
+        if (j.shape.hasPartials) {
+            j.shortBefore &= ~Bits.bit(seat);
+            j.idleBefore &= ~Bits.bit(seat);
+        }
     }
 
     function unseat(uint256 jobId, uint16 seat) external only(members) returns (uint32 to) {
         Job storage j = _jobs[jobId];
         j.held &= ~Bits.bit(seat);
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         return j.seated.has(seat) ? _nextRound(h) : h.round;
     }
 
     function stop(uint256 jobId, uint16 seat, address account, bytes32 root) external only(members) returns (uint32) {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         uint256 mark = Bits.bit(seat);
         j.held &= ~mark;
         if (h.phase != Phase.TRAIN || j.waiting & mark == 0) return _nextRound(h);
@@ -99,7 +106,7 @@ contract RoundsMembership is RoundsBase {
         Job storage j = _jobs[jobId];
         if (seat > type(uint8).max || !j.owing.has(seat)) revert NoMiss(seat, j.owing);
         j.owing ^= Bits.bit(seat);
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         return (j.seats[seat].id, h.round, _nextRound(h));
     }
 
@@ -109,7 +116,7 @@ contract RoundsMembership is RoundsBase {
         returns (uint32 from)
     {
         Job storage j = _job(jobId);
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
         if (place_ >= j.shape.places) revert NoSuchIndex(place_, j.shape.places);
         // Who has left it counts until the next settlement, whatever is void before.
@@ -129,7 +136,7 @@ contract RoundsMembership is RoundsBase {
 
     function unplace(uint256 jobId, uint16 place_) external only(members) returns (uint32 to) {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         uint256 mark = Bits.bit(place_);
         if (h.phase != Phase.WAITING) {
             j.poolIn &= ~mark;
@@ -158,7 +165,7 @@ contract RoundsMembership is RoundsBase {
     // --- parts ---
 
     function _requireNoMerge(uint256 jobId, Job storage j) private view returns (Head memory h) {
-        h = j.head;
+        h = j.head.load();
         if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
         if (h.phase == Phase.MERGE) revert MergeRuns(jobId);
     }

@@ -2,19 +2,22 @@
 pragma solidity 0.8.37;
 
 import {IAttestationPolicy} from "../interfaces/IAttestationPolicy.sol";
-import {IMembersHooks} from "../interfaces/IHooks.sol";
+import {Earned, IMembersHooks} from "../interfaces/IHooks.sol";
 import {Bits} from "../libraries/Bits.sol";
 import {Draws} from "../libraries/Draws.sol";
 import {Hashing} from "../libraries/Hashing.sol";
 import {Rows} from "../libraries/Rows.sol";
 import {Tally} from "../libraries/Tally.sol";
 import "../types/Types.sol";
+import {Head, Packed, Settlement, Shape} from "./Packed.sol";
 import {RoundsBase} from "./RoundsBase.sol";
 
 /// @title From a committee's words to the next round: what was had, what was merged, who may be paid.
 /// @dev Runs by delegate call from `Rounds`; called directly it knows no job.
 contract RoundsSettlement is RoundsBase {
     using Bits for uint256;
+    using Packed for Head;
+    using Packed for Shape;
 
     /// What the words of a lot say.
     struct Count {
@@ -44,11 +47,11 @@ contract RoundsSettlement is RoundsBase {
         bytes calldata certificate
     ) external {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         Count memory c = _count(j, h, places, has);
         if (!c.isDecided && block.timestamp < _wordsEnd(h)) revert StillOpen(_wordsEnd(h), block.timestamp);
         _requireSound(j, verdict, c.available);
-        bytes32 digest = Hashing.certificate(_slot(jobId, h.round), j.seed, c.words, verdict);
+        bytes32 digest = Hashing.certificate(_slot(jobId, h.round), _seed(j, h.round), c.words, verdict);
         uint256 signers = _requireSigned(jobId, j, h.round, digest, certificate);
         _store(jobId, j, h, c, verdict, digest, signers);
         h.streak = verdict.merged == 0 ? h.streak + 1 : 0;
@@ -58,7 +61,7 @@ contract RoundsSettlement is RoundsBase {
 
     function settleLate(uint256 jobId, bytes calldata places, uint256[] calldata has) external {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head;
+        Head memory h = j.head.load();
         Count memory c = _count(j, h, places, has);
         uint256 due = h.deadline > j.shape.expiry ? h.deadline : j.shape.expiry;
         if (block.timestamp < due) revert StillOpen(due, block.timestamp);
@@ -75,8 +78,8 @@ contract RoundsSettlement is RoundsBase {
         uint32 round = j.head.round;
         if (round == 0) revert SigningOver(0);
         round--;
-        bytes32 given = Hashing.facts(facts);
-        if (given != j.facts[round]) revert WrongFacts(given, j.facts[round]);
+        bytes26 given = bytes26(Hashing.facts(facts));
+        if (given != j.settled[round].facts) revert WrongFacts(given, j.settled[round].facts);
         if (!_isSigning(j, round)) revert SigningOver(round);
         Holder memory m = IMembersHooks(members).holderOf(jobId, Role.VERIFIER, id);
         bool isMember = m.from <= round && round < m.to && facts.committee.has(m.index);
@@ -105,24 +108,48 @@ contract RoundsSettlement is RoundsBase {
         if (h.phase != Phase.MERGE) revert WrongPhase(h.phase, Phase.MERGE);
         uint256 last = _lastMoment(j);
         if (block.timestamp >= last) revert DeadlinePassed(last, block.timestamp);
-        c.words = Hashing.noWords(h.lot == 0 ? j.seed : j.lotSeed);
-        uint256[6] memory planes;
-        for (uint256 i = 0; i < has.length; i++) {
-            uint256 place = uint8(places[i]);
-            c.words = Hashing.accumulateWord(c.words, place, has[i]);
-            c.spoke |= Bits.bit(place);
-            Tally.add(planes, has[i]);
-        }
-        bytes32 kept = Hashing.cut(j.words);
-        if (c.words != kept || places.length != has.length) revert WrongWords(c.words, kept);
+        c.words = Hashing.noWords(h.lot == 0 ? _seed(j, h.round) : j.lotSeed);
         uint256 members = j.committee.popcount();
+        bytes32 kept = Hashing.cut(j.words);
+        if (has.length > members || places.length != has.length) revert WrongWords(c.words, kept);
+        uint256[6] memory planes;
+        uint256 everybodys = _fold(c, planes, places, has);
+        if (c.words != kept) revert WrongWords(c.words, kept);
         (uint256 least, uint256 silent) = (members / 2 + 1, members - has.length);
         c.available = Tally.reaching(planes, least) & j.seated;
         uint256 possible = Tally.reaching(planes, least > silent ? least - silent : 0) & j.seated;
         c.isDecided = possible == c.available;
+        if (c.available & ~everybodys == 0) return c;
         for (uint256 i = 0; i < has.length; i++) {
             if (c.available & ~has[i] != 0) c.lacking |= Bits.bit(uint8(places[i]));
         }
+    }
+
+    /// @dev Takes the words into the count, which begins with what the accumulator begins with.
+    /// @return everybodys the seats that every word has
+    function _fold(Count memory c, uint256[6] memory planes, bytes calldata places, uint256[] calldata has)
+        private
+        pure
+        returns (uint256 everybodys)
+    {
+        (bytes32 words, uint256 spoke) = (c.words, 0);
+        everybodys = type(uint256).max;
+        unchecked {
+            for (uint256 i = 0; i < has.length; i++) {
+                uint256 place;
+                uint256 word;
+                assembly ("memory-safe") {
+                    // both are as long, which the caller has asked
+                    place := byte(0, calldataload(add(places.offset, i)))
+                    word := calldataload(add(has.offset, shl(5, i)))
+                }
+                words = Hashing.accumulateWord(words, place, word);
+                spoke |= 1 << place;
+                everybodys &= word;
+                Tally.add(planes, word);
+            }
+        }
+        (c.words, c.spoke) = (words, spoke);
     }
 
     // --- verdicts ---
@@ -141,18 +168,30 @@ contract RoundsSettlement is RoundsBase {
         view
         returns (uint256 signers)
     {
-        uint256 members = j.committee.popcount();
-        address[] memory accounts = new address[](members);
-        uint256 left = j.committee;
-        for (uint256 i = 0; i < members; i++) {
-            accounts[i] = _member(j, left.lowest(), round).account;
-            left &= left - 1;
-        }
+        uint256 committee = j.committee;
+        uint256 members = committee.popcount();
+        address[] memory accounts = _accountsOf(j, committee, members, round);
         bytes32 slot = Hashing.slotHash(_slot(jobId, round));
         uint256 ranks = IAttestationPolicy(j.policy).certify(slot, accounts, digest, certificate);
         if (ranks.popcount() * 3 < members * 2) revert TooFewSigners(ranks.popcount(), members);
-        for (left = j.committee; ranks != 0; (left &= left - 1, ranks >>= 1)) {
+        if (ranks == Bits.firstBits(members)) return committee;
+        for (uint256 left = committee; ranks != 0; (left &= left - 1, ranks >>= 1)) {
             if (ranks & 1 == 1) signers |= left & (~left + 1);
+        }
+    }
+
+    /// @return accounts by ascending place
+    function _accountsOf(Job storage j, uint256 committee, uint256 members, uint32 round)
+        private
+        view
+        returns (address[] memory accounts)
+    {
+        accounts = new address[](members);
+        uint256 i;
+        unchecked {
+            for (uint256 place = 0; committee != 0; (committee >>= 1, place++)) {
+                if (committee & 1 == 1) accounts[i++] = _accountAt(j, place, round);
+            }
         }
     }
 
@@ -169,9 +208,8 @@ contract RoundsSettlement is RoundsBase {
     ) private {
         if (!h.isSeeded) _seedAudit(jobId, j, h);
         _noteDue(j, h.round, c, signers);
-        Shape memory s = j.shape;
-        Facts memory f = _factsOf(j, c, v.leftOut);
-        j.facts[h.round] = Hashing.facts(f);
+        Shape memory s = j.shape.load();
+        Facts memory f = _factsOf(j, h.round, c, v.leftOut);
         j.digest = digest;
         Rows.set(j.pay, s.seatBits, h.round, f.available);
         if (f.available != f.revealed) Rows.set(j.lost, s.seatBits, h.round, f.revealed & ~f.available);
@@ -180,8 +218,12 @@ contract RoundsSettlement is RoundsBase {
         emit Settled(jobId, h.round, digest, v, f.available, signers, f);
     }
 
-    function _factsOf(Job storage j, Count memory c, uint256 leftOut) private view returns (Facts memory f) {
-        (f.seed, f.auditSeed, f.reveals, f.words, f.model) = (j.seed, j.auditSeed, j.reveals, c.words, j.model);
+    function _factsOf(Job storage j, uint32 round, Count memory c, uint256 leftOut)
+        private
+        view
+        returns (Facts memory f)
+    {
+        (f.seed, f.auditSeed, f.reveals, f.words, f.model) = (_seed(j, round), j.auditSeed, j.reveals, c.words, j.model);
         (f.revealed, f.available, f.leftOut) = (j.seated, c.available, leftOut);
         (f.ready, f.committee) = (j.ready, j.committee);
     }
@@ -203,39 +245,43 @@ contract RoundsSettlement is RoundsBase {
             audits = 1 + (2 * revealed + ready - 1) / ready;
             if (audits > MAX_AUDITS) audits = MAX_AUDITS;
         }
-        j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(audits));
+        j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(audits), bytes26(Hashing.facts(f)));
         uint256 drawn =
             isLast || s.f == 0 ? revealed : Draws.sampled(revealed, ready, s.shareBps) + f.leftOut.popcount();
-        j.earned.segments += uint64(_segmentsOf(j, s, h.round, f.revealed));
-        j.earned.signatures += uint64(f.committee.popcount());
-        j.earned.duties += uint64(isLast ? 2 * drawn : drawn);
+        Earned memory e = j.earned;
+        e.segments += uint64(_segmentsOf(j, s, h.round, f.revealed));
+        e.signatures += uint64(f.committee.popcount());
+        e.duties += uint64(isLast ? 2 * drawn : drawn);
+        j.earned = e;
     }
 
     // --- the boundary ---
 
     /// @dev Members change here and nowhere else while a job runs. The committee's pool is older than the seed.
     function _next(uint256 jobId, Job storage j, Head memory h) private {
-        if (j.short | j.shortBefore != 0) _noteShort(j, h.round);
-        Shape memory s = j.shape;
+        Shape memory s = j.shape.load();
+        if (s.hasPartials) _noteShort(j);
         h.round++;
-        uint256 pool = j.ready & ~j.poolOut;
+        (uint256 pool, uint256 out) = (j.ready, j.poolOut);
         _changePool(j);
         if (h.round == s.rounds) return _close(jobId, j, h, JobStatus.DONE);
         if (h.isCancelled) return _close(jobId, j, h, JobStatus.CANCELLED);
         bool isOver = h.streak == MAX_STREAK || block.timestamp >= s.expiry;
         if (isOver) return _close(jobId, j, h, JobStatus.EXPIRED);
         if (!_hasEnough(j, s)) return _wait(jobId, j, h, 0);
-        _openRound(jobId, j, h, j.nextSeed, pool == 0 ? j.ready : pool);
+        bytes32 seed = _seed(j, h.round);
+        // The seed is older than some leavings: who leaves takes its own ticket away, and changes nobody else's luck.
+        uint256 committee = Draws.committee(seed, pool) & ~out;
+        _openRound(jobId, j, h, seed, committee == 0 ? Draws.committee(seed, j.ready) : committee);
     }
 
-    /// @dev Twice running is a miss of the holder that was short both times.
-    function _noteShort(Job storage j, uint32 round) private {
-        uint256 twice;
-        for (uint256 left = j.short & j.shortBefore; left != 0; left &= left - 1) {
-            uint256 seat = left.lowest();
-            if (j.seats[seat].from < round) twice |= Bits.bit(seat);
-        }
+    /// @dev Twice running is a miss, and so is once a round after next to one without any segment. Who takes a seat
+    /// inherits nothing (`sit`).
+    function _noteShort(Job storage j) private {
+        (uint256 short, uint256 idleBefore) = (j.short, j.idleBefore);
+        uint256 twice = short & j.shortBefore;
         _free(j, twice);
-        (j.shortBefore, j.short) = (j.short & ~twice, 0);
+        (j.shortBefore, j.short) = ((short | idleBefore) & ~twice, 0);
+        (j.idleBefore, j.idle) = (j.idle & ~twice, 0);
     }
 }

@@ -126,6 +126,7 @@ struct Audit {
     bool isLast; // of the terms
     uint8 f;
     uint16 shareBps;
+    bool hasPartials; // somebody ever revealed fewer than all segments
 }
 
 /// Who holds a seat or a place, from round `from` up to, not including, `to`.
@@ -145,8 +146,8 @@ struct RoundState {
     uint32 round; // also: how many are settled
     uint16 lot;
     uint64 deadline;
-    bytes32 seed;
-    bytes32 nextSeed; // of the next round, once REVEAL is over
+    bytes32 seed; // zero while no round runs
+    bytes32 nextSeed; // of the next round, while this one merges; else zero
     bytes32 auditSeed; // zero until it is fixed
     uint256 held; // seats that the next round may count on
     uint256 seated; // seats that count; committed ones from REVEAL, revealed ones from MERGE on

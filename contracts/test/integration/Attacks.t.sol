@@ -13,9 +13,18 @@ import "../../src/types/Types.sol";
 import {BlacklistToken} from "../support/HostileTokens.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title Twenty attacks that succeeded on the second design's contracts, each staged against these, where it fails.
+/// @title Twenty attacks that succeeded on the second design's contracts, each staged against these, where it fails. The
+/// number of each is in the name of its test; 16 is with 2 and 17 with 1, which are one attack here. README.md lists them.
 contract AttacksTest is Network {
     using Bits for uint256;
+
+    /// @dev After every one of them, whatever became of it.
+    modifier allHome() {
+        _;
+        for (uint256 i = 0; i < created.length; i++) {
+            everythingGoesHome(created[i]);
+        }
+    }
 
     function many() internal view returns (Terms memory t) {
         t = defaultTerms();
@@ -51,7 +60,7 @@ contract AttacksTest is Network {
 
     /// 1, 17. There are no challenge slots to fill, and nothing has to be accepted: a seat that withholds its update is not
     /// had by those who have not got it, and two who say they have it change nothing.
-    function test_poc01_withholdingIsNotPaidWhoeverVouches() public {
+    function test_poc01_withholdingIsNotPaidWhoeverVouches() public allHome {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = same8(13);
         (has[0], has[1]) = (15, 15); // the colluders
@@ -67,7 +76,7 @@ contract AttacksTest is Network {
 
     /// 2, 16. A ballot takes no room from another: two colluders cannot say anything about seats that are not theirs, and the
     /// member whose duty a seat is always can.
-    function test_poc02_nobodyTakesAnothersDuty() public {
+    function test_poc02_nobodyTakesAnothersDuty() public allHome {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         uint16 seat = drawn(jobId, 0).lowest();
@@ -93,7 +102,7 @@ contract AttacksTest is Network {
     }
 
     /// 3. A submitter that is all verifiers can leave honest seats unpaid for a round; it gets nothing for it, and no bond falls.
-    function test_poc03_aCommitteeOfTheSubmittersOwnGainsNothing() public {
+    function test_poc03_aCommitteeOfTheSubmittersOwnGainsNothing() public allHome {
         uint256 jobId = start(defaultTerms(), 4, 3);
         uint256[] memory has = new uint256[](3);
         toWordsWith(jobId, has);
@@ -114,7 +123,7 @@ contract AttacksTest is Network {
     }
 
     /// 4. Three cheats of four seats fall one by one. The job, and the honest seat's bond, go on and end.
-    function test_poc04_aMajorityOfCheatsIsSlashed() public {
+    function test_poc04_aMajorityOfCheatsIsSlashed() public allHome {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         play(jobId);
@@ -138,7 +147,7 @@ contract AttacksTest is Network {
     }
 
     /// 5. No ballot, an empty one, a guessed one: no fee.
-    function test_poc05_onlyAReplayEarnsAFee() public {
+    function test_poc05_onlyAReplayEarnsAFee() public allHome {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         uint16 seat = drawn(jobId, 0).lowest();
@@ -163,7 +172,7 @@ contract AttacksTest is Network {
     }
 
     /// 6. Three of eight that speak and never sign stop a lot, are cut for nothing that they gain, and stop no pay.
-    function test_poc06_silentSignersStopNoPay() public {
+    function test_poc06_silentSignersStopNoPay() public allHome {
         uint256 jobId = start(many(), 4, 8);
         toWords(jobId);
         RoundState memory s = rounds.state(jobId);
@@ -185,7 +194,7 @@ contract AttacksTest is Network {
     }
 
     /// 7. A false accusation that its author does not play costs half of its bond, each time.
-    function test_poc07_falseAccusationsCost() public {
+    function test_poc07_falseAccusationsCost() public allHome {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         uint16 seat = drawn(jobId, 0).lowest();
@@ -202,7 +211,7 @@ contract AttacksTest is Network {
     }
 
     /// 8. Every miss costs its account, twice as much as the one before, whoever sits there next.
-    function test_poc08_everyMissCosts() public {
+    function test_poc08_everyMissCosts() public allHome {
         uint256 jobId = start(defaultTerms(), 4, 3);
         uint256 lost;
         for (uint256 i = 0; i < 3; i++) {
@@ -230,7 +239,7 @@ contract AttacksTest is Network {
     }
 
     /// 9. Who missed has no place any more; whoever wants one has to lock a whole bond again.
-    function test_poc09_whoMissedLosesItsPlace() public {
+    function test_poc09_whoMissedLosesItsPlace() public allHome {
         uint256 jobId = start(many(), 4, 8);
         commitAll(jobId, 15);
         nextBlock();
@@ -252,7 +261,7 @@ contract AttacksTest is Network {
     }
 
     /// 10. A body names its author, so a copied one is wrong words; the share of a fall goes to who won the game.
-    function test_poc10_copiedWordsAreWrong() public {
+    function test_poc10_copiedWordsAreWrong() public allHome {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         uint16 seat = drawn(jobId, 0).lowest();
@@ -268,7 +277,7 @@ contract AttacksTest is Network {
     }
 
     /// 11. Nobody signs money: a later committee's certificate leaves earlier rounds' rows as they are.
-    function test_poc11_laterRoundsDoNotTouchEarlierPay() public {
+    function test_poc11_laterRoundsDoNotTouchEarlierPay() public allHome {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         (uint256 pay,, uint256 signed) = rounds.rowsOf(jobId, 0);
@@ -282,7 +291,7 @@ contract AttacksTest is Network {
     }
 
     /// 12. An account is not both; accounts of one person are, and one outsider with a bond has its seats slashed.
-    function test_poc12_onePersonIsEveryone() public {
+    function test_poc12_onePersonIsEveryone() public allHome {
         uint256 jobId = start(many(), 4, 8);
         stakeUp(verifier(0), Role.PROVIDER, BOND);
         vm.prank(verifier(0));
@@ -296,7 +305,7 @@ contract AttacksTest is Network {
     }
 
     /// 13. Nothing holds a bond beyond the absolute end, whatever was or was not called.
-    function test_poc13_noBondIsTrapped() public {
+    function test_poc13_noBondIsTrapped() public allHome {
         uint256 jobId = start(defaultTerms(), 4, 3);
         commitAll(jobId, 3);
         vm.warp(rounds.state(jobId).deadline);
@@ -322,7 +331,7 @@ contract AttacksTest is Network {
     }
 
     /// 14. A member that never says that it is ready is replaced for nothing, and holds nobody up.
-    function test_poc14_neverReady() public {
+    function test_poc14_neverReady() public allHome {
         Terms memory t = defaultTerms();
         uint256 jobId = create(t);
         for (uint16 i = 0; i < 3; i++) {
@@ -342,7 +351,7 @@ contract AttacksTest is Network {
     }
 
     /// 15. Who is not served says so in its word, which costs nothing; nobody votes on it.
-    function test_poc15_selectiveServiceCostsTheVictimNothing() public {
+    function test_poc15_selectiveServiceCostsTheVictimNothing() public allHome {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = same8(15);
         has[5] = 13;
@@ -358,7 +367,7 @@ contract AttacksTest is Network {
     }
 
     /// 18. A minority cannot keep a seat from its pay: more than half of the words is enough, and no report exists.
-    function test_poc18_aBlockingMinorityDeniesNoPay() public {
+    function test_poc18_aBlockingMinorityDeniesNoPay() public allHome {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = same8(15);
         (has[0], has[1], has[2]) = (13, 13, 13);
@@ -369,7 +378,7 @@ contract AttacksTest is Network {
     }
 
     /// 19. A sink that refuses stops no cut, no fall and no release.
-    function test_poc19_aSinkThatRefusesStopsNothing() public {
+    function test_poc19_aSinkThatRefusesStopsNothing() public allHome {
         BlacklistToken hostile = new BlacklistToken(address(this), 1e9 ether);
         deploy(address(hostile));
         uint256 jobId = start();
@@ -388,7 +397,7 @@ contract AttacksTest is Network {
     }
 
     /// 20. Windows in which nobody honest can answer are refused.
-    function test_poc20_oneSecondWindowsAreRefused() public {
+    function test_poc20_oneSecondWindowsAreRefused() public allHome {
         Terms memory t = defaultTerms();
         t.revealSeconds = 9;
         bytes memory refusal =
@@ -400,7 +409,7 @@ contract AttacksTest is Network {
 
     /// One seat that serves half of a committee, and one member that speaks in the last second, kept every lot open until its
     /// deadline, when anyone may replace it. Words end earlier, so there is time to sign over what was said.
-    function test_aLastWordReplacesNoLot() public {
+    function test_aLastWordReplacesNoLot() public allHome {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = new uint256[](7);
         for (uint256 i = 0; i < 7; i++) {
@@ -421,7 +430,7 @@ contract AttacksTest is Network {
     }
 
     /// Outbidding ready members without ever being ready emptied the pool for nothing: every bond went home.
-    function test_whoOutbidsIsReady() public {
+    function test_whoOutbidsIsReady() public allHome {
         Terms memory t = many();
         (t.places, t.minVerifiers) = (3, 3);
         uint256 jobId = start(t, 4, 3);

@@ -98,7 +98,7 @@ contract CertificatesTest is BlsNetwork {
     function test_whoseBondIsSlashedWhollyStillWaitsADay() public {
         toWords(jobId);
         vm.prank(address(words));
-        members.slash(jobId, Role.VERIFIER, 1, 0, Miss.EQUIVOCATED, 10_000, OUTSIDER);
+        members.slashEquivocated(jobId, 1, 0, OUTSIDER);
         same(lockedOf(verifier(0), Role.VERIFIER), 0, "nothing is locked");
         (bytes memory key, bytes memory proof) = proofFor(verifier(0), 7);
         vm.expectPartialRevert(BlsKeys.TooEarly.selector);

@@ -37,19 +37,19 @@ contract GasTest is Network {
             play(jobId);
         }
         commitSeat(jobId, 0, revealFor(jobId, 0, 8));
-        atMost(shown("commit"), 45_000, "commit");
+        atMost(shown("commit"), 43_500, "commit");
         commitAll(jobId, 6);
         commitSeat(jobId, 3, revealFor(jobId, 3, 8));
-        atMost(shown("last commit"), 62_000, "last commit");
+        atMost(shown("last commit"), 54_000, "last commit");
         revealSeat(jobId, 0, revealFor(jobId, 0, 8));
-        atMost(shown("reveal"), 66_500, "reveal");
+        atMost(shown("reveal"), 66_000, "reveal");
         revealAll(jobId, 6);
         revealSeat(jobId, 3, revealFor(jobId, 3, 8));
-        atMost(shown("last reveal"), 90_000, "last reveal");
+        atMost(shown("last reveal"), 83_000, "last reveal");
         sayWord(jobId, 0, 15);
-        atMost(shown("first word"), 60_000, "first word");
+        atMost(shown("first word"), 55_000, "first word");
         sayWord(jobId, 1, 15);
-        atMost(shown("word"), 42_000, "word");
+        atMost(shown("word"), 41_500, "word");
     }
 
     function test_P41_revealOf64Leaves() public {
@@ -69,15 +69,15 @@ contract GasTest is Network {
     }
 
     function test_P41_aRoundOfFour() public {
-        atMost(measure(4, 3, 5_000), 310_000, "a provider's round, all in, at 4/3");
+        atMost(measure(4, 3, 5_000), 292_500, "a provider's round, all in, at 4/3");
     }
 
     function test_P41_aRoundOf16() public {
-        atMost(measure(16, 7, 2_500), 190_000, "a provider's round, all in, at 16/7");
+        atMost(measure(16, 7, 2_500), 198_500, "a provider's round, all in, at 16/7");
     }
 
     function test_P41_aRoundOf64() public {
-        atMost(measure(64, 7, 2_500), 165_000, "a provider's round, all in, at 64/7");
+        atMost(measure(64, 7, 2_500), 141_000, "a provider's round, all in, at 64/7");
     }
 
     function test_P41_aRoundOf256() public {
@@ -95,15 +95,15 @@ contract GasTest is Network {
     }
 
     function test_P41_settlementAt7Members() public {
-        settled(7, 290_000, "settlement at 7 members, all of whom sign");
+        settled(7, 225_000, "settlement at 7 members, all of whom sign");
     }
 
     function test_P41_settlementAt16Members() public {
-        settled(16, 390_000, "settlement at 16 members, all of whom sign");
+        settled(16, 290_000, "settlement at 16 members, all of whom sign");
     }
 
     function test_P41_settlementAt32Members() public {
-        settled(32, 525_000, "settlement at 32 members, all of whom sign");
+        settled(32, 420_000, "settlement at 32 members, all of whom sign");
     }
 
     /// @dev 2^24 is what a transaction may use at most (EIP-7825).
@@ -239,7 +239,7 @@ contract GasTest is Network {
         jobs.claim(jobId, Role.VERIFIER, 1, 12);
         uint256 member = shown("  claim of ten rounds, member");
         spent = before;
-        atMost(seat, seats < 256 ? 106_000 : 122_000, "claim of ten rounds"); // rows of 256 seats are longer
+        atMost(seat, seats < 256 ? 101_000 : 118_000, "claim of ten rounds"); // rows of 256 seats are longer
         return (seat + member * places / seats) / 10;
     }
 }

@@ -21,10 +21,11 @@ contract EventFold is Check {
     uint256 internal poolOut;
     uint256 internal short;
     uint256 internal shortBefore;
+    uint256 internal idle;
+    uint256 internal idleBefore;
     bytes32 internal lotSeed;
     uint256 internal spoke;
     uint256[256] internal hasOf; // by place
-    uint32[256] internal from; // by seat
     uint32[256] internal counts; // by place, from which round on
 
     constructor(address rounds_, uint256 jobId_, uint256 segments_) {
@@ -54,9 +55,10 @@ contract EventFold is Check {
         }
         uint256 mark = Bits.bit(uint256(log.topics[3]));
         if (name == IMembers.Seated.selector) {
-            (uint32 id, uint32 first) = abi.decode(log.data, (uint32, uint32));
-            (seatOf[id], from[uint256(log.topics[3])]) = (uint256(log.topics[3]), first);
+            (uint32 id,) = abi.decode(log.data, (uint32, uint32));
+            seatOf[id] = uint256(log.topics[3]);
             s.held |= mark;
+            (shortBefore, idleBefore) = (shortBefore & ~mark, idleBefore & ~mark);
         } else if (name == IMembers.SeatLeaving.selector) {
             s.held &= ~mark;
         } else {
@@ -102,7 +104,7 @@ contract EventFold is Check {
         (s.seed, s.seated, s.ready, s.committee, s.model, s.deadline) =
             abi.decode(log.data, (bytes32, uint256, uint256, uint256, bytes32, uint64));
         (s.phase, s.status, s.waiting, s.reveals) = (Phase.TRAIN, JobStatus.ACTIVE, s.seated, s.seed);
-        (s.words, s.lot, s.auditSeed) = (Hashing.noWords(s.seed), 0, 0);
+        (s.words, s.lot, s.auditSeed, s.nextSeed) = (Hashing.noWords(s.seed), 0, 0, 0);
         (lotSeed, spoke) = (s.seed, 0);
     }
 
@@ -129,6 +131,7 @@ contract EventFold is Check {
         bytes32 commitment = this.commitmentOf(slot, s.seed, seat, account, s.model, r);
         s.reveals = Hashing.accumulateReveal(s.reveals, seat, commitment);
         if (r.leaves.length / 64 * 4 < segments * 3) short |= Bits.bit(seat);
+        if (r.leaves.length == 0) idle |= Bits.bit(seat);
     }
 
     function commitmentOf(
@@ -176,13 +179,11 @@ contract EventFold is Check {
         }
         s.due = s.digest == 0 ? s.committee & ~spoke : s.committee & ~signers & ~lacking;
         s.model = v.state;
-        uint256 twice;
-        for (uint256 left = short & shortBefore; left != 0; left &= left - 1) {
-            if (from[left.lowest()] < s.round) twice |= left & (~left + 1);
-        }
+        uint256 twice = short & shortBefore;
         if (s.digest != 0) {
             miss(twice);
-            (shortBefore, short) = (short & ~twice, 0);
+            (shortBefore, short) = ((short | idleBefore) & ~twice, 0);
+            (idleBefore, idle) = (idle & ~twice, 0);
         }
         s.round++;
         changePool();
@@ -200,11 +201,12 @@ contract EventFold is Check {
             if (counts[left.lowest()] <= s.round) (s.ready, poolIn) = (s.ready | mark, poolIn ^ mark);
         }
         miss(missed);
+        (s.seed, s.nextSeed) = (0, 0);
         (s.phase, s.seated, s.waiting, s.deadline) = (Phase.WAITING, 0, 0, 0);
     }
 
     function close(Vm.Log calldata log) private {
         (s.status,,) = abi.decode(log.data, (JobStatus, uint32, uint64));
-        (s.phase, s.deadline) = (Phase.CLOSED, 0);
+        (s.phase, s.deadline, s.seed, s.nextSeed) = (Phase.CLOSED, 0, 0, 0);
     }
 }

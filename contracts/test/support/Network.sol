@@ -63,6 +63,7 @@ abstract contract Network is Check {
 
     mapping(uint256 jobId => mapping(uint32 round => Said)) internal said;
     mapping(uint256 jobId => bytes32) internal model; // certified last
+    uint256[] internal created;
 
     function setUp() public virtual {
         deploy(address(new AtollToken(address(this), 1_000_000_000 ether)));
@@ -172,6 +173,7 @@ abstract contract Network is Check {
         uint256 funding = jobs.budget(t);
         vm.prank(SUBMITTER);
         jobId = jobs.create("spec", "cid", t, address(policy), funding);
+        created.push(jobId);
     }
 
     /// @return jobId with everybody seated and ready, in TRAIN
@@ -381,17 +383,25 @@ abstract contract Network is Check {
         if (a.isLast || a.f == 0) return f.revealed;
         uint256 count = Draws.sampled(f.revealed.popcount(), f.ready.popcount(), a.shareBps);
         for (uint256 seat = 0; seat < 256; seat++) {
-            if (Draws.isDrawn(f.auditSeed, f.revealed, count, seat)) seats |= Bits.bit(seat);
+            bool isIts = f.revealed.has(seat) && Draws.rankOfSeat(f.auditSeed, f.revealed, seat) < count;
+            if (isIts) seats |= Bits.bit(seat);
         }
         return seats | f.leftOut;
     }
 
     function dutiesOf(uint256 jobId, uint32 round, uint16 place) internal view returns (uint256 duties) {
         Facts memory f = said[jobId][round].facts;
+        if (!f.ready.has(place)) return 0;
         uint256 auditors = rounds.auditOf(jobId, round).isLast ? 2 : 1;
-        for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
+        uint256 rank = Draws.rankOfPlace(f.auditSeed, f.ready, place);
+        uint256 all = drawn(jobId, round);
+        for (uint256 left = all; left != 0; left &= left - 1) {
             uint16 seat = left.lowest();
-            if (Draws.isAuditor(f.auditSeed, f.ready, auditors, seat, place)) duties |= Bits.bit(seat);
+            uint256 ordinal = all == f.revealed
+                ? (all & (Bits.bit(seat) - 1)).popcount()
+                : Draws.rankOfSeat(f.auditSeed, f.revealed, seat);
+            bool isIts = Draws.isAuditor(ordinal, rank, f.ready.popcount(), auditors);
+            if (isIts && rounds.segmentsOf(jobId, round, seat) != 0) duties |= Bits.bit(seat);
         }
     }
 
@@ -513,6 +523,33 @@ abstract contract Network is Check {
             if (verifier(i) == account) return verifierKey(i);
         }
         revert NotTrue("a verifier of the test");
+    }
+
+    // --- the end ---
+
+    /// @dev Nobody's funds are locked after a job's absolute end, whatever was done or left undone before: calls that
+    /// anybody may make close it, pay what is owed, free every bond, and bring the rest home.
+    function everythingGoesHome(uint256 jobId) internal {
+        uint256 end = rounds.absoluteEnd(jobId);
+        if (block.timestamp < end) vm.warp(end);
+        if (rounds.state(jobId).phase != Phase.CLOSED) rounds.poke(jobId);
+        uint32 settled = rounds.state(jobId).round;
+        freeAll(jobId, Role.PROVIDER, settled);
+        freeAll(jobId, Role.VERIFIER, settled);
+        try jobs.burn(jobId, settled) {} catch {} // all are, or there is none
+        vm.warp(block.timestamp + jobs.termsOf(jobId).claimSeconds);
+        jobs.refund(jobId);
+        same(jobs.escrowOf(jobId).balance, 0, "the escrow is empty");
+    }
+
+    function freeAll(uint256 jobId, Role role, uint32 settled) private {
+        for (uint32 id = 1;; id++) {
+            Holder memory m = members.holderOf(jobId, role, id);
+            if (m.account == address(0)) return;
+            try jobs.claim(jobId, role, id, m.to < settled ? m.to : settled) {} catch {} // claimed, or never counted
+            if (!m.isReleased) members.release(jobId, role, id);
+            same(members.bondOf(jobId, role, id), 0, "the bond is free");
+        }
     }
 
     function inPhase(uint256 jobId, Phase phase) internal view {

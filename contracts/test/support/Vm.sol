@@ -34,6 +34,8 @@ interface Vm {
     function recordLogs() external;
     function toString(uint256 value) external pure returns (string memory);
     function snapshotGasLastCall(string calldata name) external returns (uint256);
+    function snapshotState() external returns (uint256 id);
+    function revertToState(uint256 id) external returns (bool);
 
     struct Log {
         bytes32[] topics;

@@ -141,7 +141,9 @@ contract AdminTest is Network {
         vm.expectPartialRevert(Members.NotAllowed.selector);
         members.miss(jobId, Role.PROVIDER, 1, 0, Miss.KEY);
         vm.expectPartialRevert(Members.NotAllowed.selector);
-        members.slash(jobId, Role.VERIFIER, 1, 0, Miss.DROPPED, 1, heir);
+        members.slashDropped(jobId, 1, 0, 0);
+        vm.expectPartialRevert(Members.NotAllowed.selector);
+        members.slashEquivocated(jobId, 1, 0, heir);
         vm.expectPartialRevert(Members.NotAllowed.selector);
         members.fall(jobId, Role.PROVIDER, 1, 0, heir);
         vm.expectPartialRevert(Members.NotAllowed.selector);

@@ -6,6 +6,7 @@ import {Jobs} from "../../src/Jobs.sol";
 import {Members} from "../../src/Members.sol";
 import {Words} from "../../src/Words.sol";
 import {Claims, Evidence} from "../../src/judge/Claims.sol";
+import {Having} from "../../src/interfaces/IWords.sol";
 import {Claim} from "../../src/judge/IClaims.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
@@ -62,7 +63,7 @@ contract AuditsTest is Network {
         if (revealed == 0) revealed = 1;
         uint256 total;
         for (uint256 s = 0; s < 256; s++) {
-            if (Draws.isDrawn(seed, revealed, count, s)) total++;
+            if (revealed.has(s) && Draws.rankOfSeat(seed, revealed, s) < count) total++;
         }
         uint256 wanted = count < revealed.popcount() ? count : revealed.popcount();
         same(total, wanted, "drawn");
@@ -328,13 +329,15 @@ contract AuditsTest is Network {
         bytes memory places = said[jobId][2].places;
         uint256[] memory has = said[jobId][2].has;
         Facts memory none;
+        Having memory h = Having(f, none, f.seed, places, has, new uint32[](2));
+        (h.late[0], h.late[1]) = (1, 2);
         vm.prank(verifier(0));
         words.lateWord(jobId, 2, 1, 1);
         vm.expectPartialRevert(Words.NotHad.selector);
-        words.grant(jobId, 2, 0, f, none, f.seed, places, has);
+        words.grant(jobId, 2, 0, h);
         vm.prank(verifier(1));
         words.lateWord(jobId, 2, 2, 1);
-        words.grant(jobId, 2, 0, f, none, f.seed, places, has);
+        words.grant(jobId, 2, 0, h);
         (pay,,) = rounds.rowsOf(jobId, 2);
         same(pay, 15, "paid");
         vm.warp(rounds.timesOf(jobId, 2).auditEnd);

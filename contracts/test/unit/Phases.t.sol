@@ -499,8 +499,18 @@ contract PhasesTest is Network {
         commitAll(jobId, 7);
         inPhase(jobId, Phase.REVEAL);
         same(rounds.state(jobId).owing, 0, "and owes nothing");
-        members.release(jobId, Role.PROVIDER, 4);
-        same(lockedOf(provider(3), Role.PROVIDER), 0, "its bond is home");
+    }
+
+    /// @dev Else every miss of a commit could be taken back in the block that would note it.
+    function test_whoHasMissedTheDeadlineCannotDisagreeAnyMore() public {
+        RoundState memory s = rounds.state(jobId);
+        commitAll(jobId, 7);
+        vm.warp(s.deadline);
+        vm.prank(provider(3));
+        vm.expectRevert(abi.encodeWithSelector(Members.NotNow.selector, jobId, Phase.TRAIN));
+        members.disagree(jobId, s.seed, "another root");
+        rounds.poke(jobId);
+        same(rounds.state(jobId).owing, 8, "it owes its cut");
     }
 
     function test_committeeIsTheSmallestTicketsOfThePool() public pure {

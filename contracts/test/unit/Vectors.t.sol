@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {EcdsaPolicy} from "../../src/EcdsaPolicy.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import {Reveals} from "../../src/libraries/Reveals.sol";
@@ -126,7 +127,7 @@ contract VectorsTest is Check {
 
     function test_names() public view {
         address members = vm.parseJsonAddress(json, ".slot.members");
-        for (uint256 i = 0; i < 2; i++) {
+        for (uint256 i = 0; i < 3; i++) {
             string memory place = string.concat(".names[", vm.toString(i), "]");
             Role role = Role(number(string.concat(place, ".role")));
             uint32 id = uint32(number(string.concat(place, ".id")));
@@ -135,7 +136,8 @@ contract VectorsTest is Check {
             same(set, word(string.concat(place, ".set")), "set");
             same(Hashing.placeOf(set, slot.round), word(string.concat(place, ".place")), "place");
             same(Hashing.bondLock(slot.jobId, role, id), word(string.concat(place, ".lock")), "lock");
-            bytes32 fault = Hashing.fault(members, slot.jobId, role, id, slot.round, kind);
+            uint16 seat = uint16(number(string.concat(place, ".seat")));
+            bytes32 fault = Hashing.fault(members, slot.jobId, role, id, slot.round, kind, seat);
             same(fault, word(string.concat(place, ".fault")), "fault");
         }
     }
@@ -153,16 +155,21 @@ contract VectorsTest is Check {
         uint256 count = number(string.concat(place, ".count"));
         same(Draws.committee(seed, ready), number(string.concat(place, ".committee")), "committee");
         uint256[] memory seats = vm.parseJsonUintArray(json, string.concat(place, ".seats"));
-        uint256 leftOut = number(string.concat(place, ".leftOut"));
+        uint256[] memory ordinals = vm.parseJsonUintArray(json, string.concat(place, ".ordinals"));
+        bool areAll = count == Bits.popcount(revealed);
         for (uint256 i = 0; i < seats.length; i++) {
-            bool isLeftOut = (leftOut >> seats[i]) & 1 == 1;
-            check(isLeftOut || Draws.isDrawn(seed, revealed, count, seats[i]), "drawn");
+            if (!areAll) same(Draws.rankOfSeat(seed, revealed, seats[i]), ordinals[i], "ordinal");
             string memory own = string.concat(place, ".auditors[", vm.toString(i), "]");
-            uint256[] memory auditors = vm.parseJsonUintArray(json, own);
-            for (uint256 k = 0; k < auditors.length; k++) {
-                check(Draws.isAuditor(seed, ready, k + 1, seats[i], auditors[k]), "auditor");
-                if (k > 0) check(!Draws.isAuditor(seed, ready, k, seats[i], auditors[k]), "not before");
-            }
+            checkAuditors(seed, ready, ordinals[i], vm.parseJsonUintArray(json, own));
+        }
+    }
+
+    function checkAuditors(bytes32 seed, uint256 ready, uint256 ordinal, uint256[] memory auditors) internal pure {
+        uint256 places = Bits.popcount(ready);
+        for (uint256 k = 0; k < auditors.length; k++) {
+            uint256 rank = Draws.rankOfPlace(seed, ready, auditors[k]);
+            check(Draws.isAuditor(ordinal, rank, places, k + 1), "auditor");
+            if (k > 0) check(!Draws.isAuditor(ordinal, rank, places, k), "not before");
         }
     }
 

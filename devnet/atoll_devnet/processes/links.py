@@ -18,7 +18,8 @@ from atoll.errors import ConfigError
 if TYPE_CHECKING:
     from atoll_devnet.processes.cluster import Member
 
-NETWORK, BRIDGE = "10.77.0", "atollbench"
+NETWORK, OUTER = "10.77.0", "atollb"
+BRIDGE: Final = "atollbench"
 HOST: Final = f"{NETWORK}.1"
 """The machine itself, as it is reached from the namespaces."""
 BURST, LATENCY = "256kb", "100ms"
@@ -102,7 +103,7 @@ class Links:
 
     def outer(self, index: int) -> str:
         """The bridge's end of a member's link."""
-        return f"atollb{index}"
+        return f"{OUTER}{index}"
 
     def address(self, index: int) -> str:
         """Where a member is reached."""
@@ -132,10 +133,16 @@ class Links:
                 self.shape(index, f"{self.mbit}mbit")
 
     def _clear(self) -> None:
-        """What a process that was killed left here."""
-        left = [f"ip netns del {self.space(index)}" for index in range(self.members)]
-        for command in (*left, f"ip link del {BRIDGE}"):
-            subprocess.run(command.split(), check=False, stderr=subprocess.DEVNULL)  # noqa: S603 (our own)
+        """What a process that was killed left here, however many links it had.
+
+        Links first: a namespace lasts, and its link, as long as a process is in it.
+        """
+        devices = Path("/sys/class/net").glob(f"{OUTER}*")  # the bridge is one of them
+        spaces = Path("/var/run/netns").glob(f"{BRIDGE}*")
+        left = [("link", path) for path in devices] + [("netns", path) for path in spaces]
+        for kind, path in left:
+            command = ("ip", kind, "del", path.name)
+            subprocess.run(command, check=False, stderr=subprocess.DEVNULL)  # noqa: S603 (our own)
 
     def _run(self, *words: str, undo: str = "") -> None:
         subprocess.run(" ".join(words).split(), check=True)  # noqa: S603 (our own command line)

@@ -180,6 +180,7 @@ class Storm:
         now = time.monotonic()
         for name, process in self.processes():
             if process.is_running or process.exit_code in {None, 0}:
+                self._ended.pop(name, None)
                 continue
             if name not in self._ended:
                 self._ended[name] = now
@@ -213,7 +214,7 @@ class Storm:
         while not self.is_over():
             if time.monotonic() > until:
                 self.find(f"jobs did not end in {CALM_SECONDS:.0f} s of fine weather")
-                return
+                break
             await asyncio.sleep(LOOK_SECONDS)
         self.signatures.look(self.cluster.members)
         self.findings += defects(self.cluster.members)
@@ -263,16 +264,18 @@ def holds(verdict: dict[str, Any]) -> bool:
 
 
 def defects(members: Iterable[Member]) -> Iterator[str]:
-    """What services said of themselves: an exception that nobody had thought of."""
+    """What services said of themselves: exceptions that nobody had thought of, by what they say."""
     for member in members:
         text = member.process.log_file.read_text(encoding="utf-8", errors="replace")
-        for line in text.splitlines():
+        lines = iter(text.splitlines())
+        for line in lines:
             if '"level": "error"' in line:
                 told = json.loads(line)
                 cause = str(told.get("exception", "")).strip().rpartition("\n")[2]
                 yield f"{member.name}: {told['event']} {told.get('command', '')}: {cause}"
             elif line.startswith("Traceback"):
-                yield f"{member.name}: a traceback in its log"
+                cause = next((each for each in lines if not each.startswith(" ")), "")
+                yield f"{member.name}: a traceback in its log: {cause}"
 
 
 async def rage(storm: Storm, weights: Mapping[Fault, int]) -> None:

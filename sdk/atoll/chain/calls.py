@@ -209,10 +209,10 @@ class Calls:
         Args:
             following: the next round, where that is settled.
         """
-        said = (bytes(past.words), list(past.words.values()))
         facts = (past.facts, _NO_FACTS if following is None else following.facts)
-        where = (past.slot.job, past.round, seat)
-        return self.build("grant", *where, *facts, past.lot_seed, *said, permissionless=True)
+        said = (bytes(past.words), list(past.words.values()))
+        having = (*facts, past.lot_seed, *said, list(past.late))
+        return self.build("grant", past.slot.job, past.round, seat, having, permissionless=True)
 
     def equivocated(
         self,

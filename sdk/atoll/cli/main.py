@@ -77,7 +77,9 @@ class LazyGroup(TyperGroup):
     def _add_plugins(self) -> None:
         for plugin in entry_points(group=PLUGINS):
             if plugin.name not in self.commands:
-                self.add_command(typer.main.get_command(plugin.load()), plugin.name)
+                command = typer.main.get_command(plugin.load())
+                command.name = plugin.name
+                self.add_command(command)
 
 
 app = typer.Typer(

@@ -42,37 +42,7 @@ def member_app(member: RoleCommand) -> typer.Typer:
     )
     default_config = member.folder / services.CONFIG_NAME
 
-    @app.command()
-    def init(
-        folder: Folder = member.folder,
-        key: Annotated[
-            Path | None, typer.Option(help="A keystore to use; left out, a new key is made.")
-        ] = None,
-        password_file: PasswordFile = None,
-        host: Annotated[str, typer.Option(help="The interface to serve blocks at.")] = "127.0.0.1",
-        port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 0,
-        public_url: Annotated[
-            str | None, typer.Option(help="Where others reach it: http://203.0.113.7:4001")
-        ] = None,
-        reward: Annotated[
-            str | None,
-            typer.Option("--reward", metavar="ADDRESS", help="A wallet that `atoll claim` pays."),
-        ] = None,
-        rpc: Rpc = DEFAULT_RPC,
-        deployment: DeploymentFile = None,
-        json: Json = False,
-    ) -> None:
-        """Make a folder with a key and a config; at a terminal, what is left out is asked."""
-        from atoll.cli.deploying import known_address
-
-        to = known_address(reward, "--reward")
-        choices = services.Choices(
-            member.role, rpc, deployment, password_file, key, host, port, public_url, to
-        )
-        where = folder.expanduser()
-        made = services.write_config(where, choices if json else services.asked(choices))
-        start = f"atoll {member.command} run --config {made['config']}"
-        emit(made, f"{made['address']}\nfund it, then: {start}", as_json=json)
+    _add_init(app, member)
 
     @app.command()
     def run(config: Config = default_config, settings: Set = None) -> None:
@@ -106,6 +76,42 @@ def member_app(member: RoleCommand) -> typer.Typer:
 
     _add_orders(app, default_config)
     return app
+
+
+def _add_init(app: typer.Typer, member: RoleCommand) -> None:
+    """What makes a member's folder."""
+
+    @app.command()
+    def init(
+        folder: Folder = member.folder,
+        key: Annotated[
+            Path | None, typer.Option(help="A keystore to use; left out, a new key is made.")
+        ] = None,
+        password_file: PasswordFile = None,
+        host: Annotated[str, typer.Option(help="The interface to serve blocks at.")] = "127.0.0.1",
+        port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 0,
+        public_url: Annotated[
+            str | None, typer.Option(help="Where others reach it: http://203.0.113.7:4001")
+        ] = None,
+        reward: Annotated[
+            str | None,
+            typer.Option("--reward", metavar="ADDRESS", help="A wallet that `atoll claim` pays."),
+        ] = None,
+        rpc: Rpc = DEFAULT_RPC,
+        deployment: DeploymentFile = None,
+        json: Json = False,
+    ) -> None:
+        """Make a folder with a key and a config; at a terminal, what is left out is asked."""
+        from atoll.cli.deploying import known_address
+
+        to = known_address(reward, "--reward")
+        choices = services.Choices(
+            member.role, rpc, deployment, password_file, key, host, port, public_url, to
+        )
+        where = folder.expanduser()
+        made = services.write_config(where, choices if json else services.asked(choices))
+        start = f"atoll {member.command} run --config {made['config']}"
+        emit(made, f"{made['address']}\nfund it, then: {start}", as_json=json)
 
 
 def _add_orders(app: typer.Typer, default_config: Path) -> None:

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.network import (
-    Network,
-    on_network,
-)
+from atoll.cli.network import Network, on_network
 from atoll.cli.output import Json, emit, say
 
 if TYPE_CHECKING:

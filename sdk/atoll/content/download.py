@@ -128,8 +128,11 @@ class Downloader:
             next_step="check that a gateway which holds it is running and reachable",
         )
 
-    async def awaited(self, cid: Cid, gateway: str) -> bytes | None:
+    async def awaited(self, cid: Cid, gateway: str, until: float) -> bytes | None:
         """A block from a gateway that is getting it itself just now; stored when this returns.
+
+        Args:
+            until: when nothing is waited for any more, whose fault it may be; by the book's clock.
 
         Returns:
             None where it fails, or does not have it in time: then nothing is waited for there for
@@ -137,7 +140,7 @@ class Downloader:
         """
         for source in self.sources.ranked([gateway]):
             began, pause = self.sources.clock(), _FIRST_PAUSE_S
-            while (left := self._patience_left(source, began)) > 0:
+            while (left := self._patience_left(source, began, until)) > 0:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left):
                         block = await self._from_one(cid, source, {})
@@ -147,8 +150,8 @@ class Downloader:
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
         return None
 
-    def _patience_left(self, source: Source, began: float) -> float:
-        """Seconds for which a gateway is still waited for; notes when that is over."""
+    def _patience_left(self, source: Source, began: float, last: float) -> float:
+        """Seconds for which a gateway is still waited for; notes when it had its time in vain."""
         now, config = self.sources.clock(), self._config
         if source.lies or max(source.rest_until, source.unawaited_until) > now:
             return 0.0
@@ -156,7 +159,7 @@ class Downloader:
         until = min(max(began, source.delivered_at) + patience, began + config.relay_max_s)
         if until <= now:
             self.sources.withheld(source)
-        return until - now
+        return min(until, last) - now
 
     async def note(self, gateway: str, name: str, max_bytes: int) -> bytes | None:
         """What a gateway has under a name; None where it has nothing.

@@ -171,13 +171,14 @@ class Fetcher:
         """As `fetch`, of a file that many get at once: its author is asked for our share of it.
 
         The other blocks come from the relays whose turn they are, who are getting them meanwhile;
-        what these do not deliver, from anybody.
+        what these do not deliver, or not while there is patience, from anybody.
 
         Raises:
             As `fetch`.
         """
         tally = _Tally(FileWalk(cid, max_bytes), None, self._downloader)
         others: list[_Want] = []
+        until = self.sources.clock() + spread.patience_s
 
         async def bring_ours(want: _Want) -> bytes | None:
             if want.cid.codec == RAW and spread.waited_for(want.cid.digest):
@@ -188,7 +189,7 @@ class Fetcher:
         async def bring_theirs(want: _Want) -> bytes | None:
             if await asyncio.to_thread(self._store.claim, want.cid) is None:
                 for relay in spread.waited_for(want.cid.digest):
-                    block = await self._downloader.awaited(want.cid, relay)
+                    block = await self._downloader.awaited(want.cid, relay, until)
                     if block is not None:
                         return block
             second = len(spread.waited_for(want.cid.digest)) < min(TRIES, len(spread.relays))

@@ -205,6 +205,8 @@ class Gateway:
             return await self._route(request)
         except Refusal as refusal:
             return _refuse(refusal.status, str(refusal))
+        except ConnectionError:  # whoever asked is gone; aiohttp would log each with its traceback
+            return web.Response()
         finally:
             self._requests -= 1
             self._strangers_requests -= is_stranger

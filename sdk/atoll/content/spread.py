@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import Final, Self
 
 from atoll.content.sources import normalise_gateway
@@ -25,18 +26,21 @@ class Spread:
         author: the gateway of who made the file.
         relays: gateways that get the file and serve it on.
         me: our own gateway's URL.
+        patience_s: for how long from its beginning a fetch waits for relays, all of them together,
+            so that those who withhold cannot make anybody late for what it is fetched for.
     """
 
     author: str
     relays: frozenset[str]
     me: str
+    patience_s: float = inf
 
     @classmethod
-    def of(cls, author: str, relays: Iterable[str], me: str) -> Self:
+    def of(cls, author: str, relays: Iterable[str], me: str, patience_s: float = inf) -> Self:
         """The same of announced URLs; the author is no relay, and what is no URL is nobody's."""
         usable = {url for raw in relays if (url := normalise_gateway(raw)) is not None}
         relays = frozenset(usable - {normalise_gateway(author)})
-        return cls(author, relays, normalise_gateway(me) or "")
+        return cls(author, relays, normalise_gateway(me) or "", patience_s)
 
     def waited_for(self, digest: bytes) -> tuple[str, ...]:
         """The relays that a block is waited for at, in order; none where we ask its author.

@@ -6,7 +6,7 @@ Rule of this file: it reads; nothing is sent, and nothing is asked of a service.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from atoll.law.events import ContractEvent
 from atoll.law.views import JobView
 from atoll.law.words import Address, BlockRef, JobId, Role
 from atoll.service.lock import hold_folder
+from atoll.service.private import make_private
 
 log = structlog.get_logger("atoll.job.account")
 READERS: Final = 16
@@ -37,29 +38,45 @@ class Known:
     """What the chain says of an account at a block.
 
     Attributes:
-        events: all of the deployment, oldest first; `own` by job.
+        events: all of the deployment, oldest first.
         views: of the jobs in which the account has, or had, a part.
     """
 
     head: BlockRef
     events: Sequence[ContractEvent]
-    own: Mapping[JobId, Sequence[ContractEvent]]
     views: Mapping[JobId, JobView]
 
     def statements(self, account: Address) -> list[Statement]:
         """What the account has of each of its jobs, by number."""
-        return [self._statement(job, account) for job in self.own]
+        return statements(self.views, self.events, account, self.head.timestamp)
 
     def paid_to(self, account: Address) -> int:
         """Wei that jobs have paid an account."""
         return paid_to(self.events, account)
 
-    def _statement(self, job: JobId, account: Address) -> Statement:
+
+def statements(
+    views: Mapping[JobId, JobView], events: Sequence[ContractEvent], account: Address, now: int
+) -> list[Statement]:
+    """What an account has of each of its jobs, by number.
+
+    Args:
+        views: of these jobs, after all of `events`, which are oldest first.
+        now: the chain's clock, unix seconds.
+    """
+    own: dict[JobId, list[ContractEvent]] = {job: [] for job in jobs_of(events, account)}
+    for event in events:
+        job = getattr(event, "job_id", None)
+        if job in own:
+            own[job].append(event)
+    found = []
+    for job, said in own.items():
         try:
-            return statement(self.views[job], self.own[job], account, self.head.timestamp)
+            found.append(statement(views[job], said, account, now))
         except Exception as error:  # what one job brings about must not hide the others
             log.exception("defect: a job cannot be counted", job=job)
-            return Statement(job, (), {}, (f"job {job} cannot be counted: {error!r}",))
+            found.append(Statement(job, (), {}, (f"job {job} cannot be counted: {error!r}",)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +95,9 @@ class Reader:
         head = await self._caught_up()
         history = self.index.history()
         events = [item.event for item in history]
-        jobs = jobs_of(events, account)
-        fold = Fold(self.chain.deployment, set(jobs))
+        fold = Fold(self.chain.deployment, set(jobs_of(events, account)))
         fold.fold_all(history)
-        of_job: dict[JobId, list[ContractEvent]] = {job: [] for job in jobs}
-        for event in events:
-            job = getattr(event, "job_id", None)
-            if job in of_job:
-                of_job[job].append(event)
-        return Known(head, events, of_job, dict(fold.views))
+        return Known(head, events, dict(fold.views))
 
     async def _caught_up(self) -> BlockRef:
         for _ in range(LOOKS):
@@ -123,7 +134,7 @@ async def reading(
         ChainError: no endpoint answers, or it is another chain.
     """
     async with AsyncExitStack() as stack:
-        place = _free_folder(folder, stack)
+        place = free_folder(folder, stack)
         chain = await AtollChain.connect(list(rpc_urls), deployment)
         stack.push_async_callback(chain.close)
         index = EventIndex(chain, confirmations=0, path=place / "events.sqlite")
@@ -131,10 +142,11 @@ async def reading(
         yield Reader(chain, index)
 
 
-def _free_folder(folder: Path, stack: AsyncExitStack) -> Path:
+def free_folder(folder: Path, stack: AsyncExitStack | ExitStack) -> Path:
+    """A reader's place below the folder that nobody holds. Raises ConfigError, OSError."""
     for number in range(READERS):
         place = folder / "readers" / str(number)
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(place)
         with suppress(ConfigError):
             stack.enter_context(hold_folder(place))
             return place

@@ -19,6 +19,7 @@ from atoll.errors import StorageError
 from atoll.law import events as ev
 from atoll.law.words import Address
 from atoll.service.lock import hold_folder
+from atoll.service.private import make_private
 
 if TYPE_CHECKING:
     from atoll.chain.calls import Calls
@@ -64,7 +65,7 @@ class Forwarding:
     def write(self, file: Path) -> Forwarding:
         """Itself, on the disk. Raises StorageError."""
         try:
-            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(file.parent)
             write_beside(file, json.dumps(self.to_plain()).encode()).replace(file)
         except OSError as error:
             raise StorageError(f"cannot write {file}: {error}") from error
@@ -99,7 +100,7 @@ def forwarding(folder: Path, account: Address, to: Address, paid: int) -> Iterat
         StorageError: the file cannot be read or written.
     """
     file = _file(folder, account)
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(file.parent)
     with hold_folder(file.parent):
         if Forwarding.read(file) is None:
             Forwarding(to, paid).write(file)

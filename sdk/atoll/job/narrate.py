@@ -395,8 +395,11 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.Struck: lambda e, n: (
         f"round {e.round}: seat {e.seat} showed no key and loses that round's pay"
     ),
+    ev.Dropped: lambda e, n: (
+        f"round {e.round}: the accusation of seat {e.seat} by verifier {e.id} was not played"
+    ),
     ev.LateWord: lambda e, n: (
-        f"round {e.round}: place {e.place} has the updates of seats {numbers(e.has)} by now"
+        f"round {e.round}: {n(e.account)} has the updates of seats {numbers(e.has)} by now"
     ),
     ev.JobCreated: lambda e, n: (
         f"created with {tokens(e.funded)} tokens for {e.terms.rounds} rounds"

@@ -13,7 +13,15 @@ from atoll.law import events as ev
 from atoll.law.ballots import Body
 from atoll.law.membership import Handler, drop, put
 from atoll.law.views import Contest, JobView, SettledRound
-from atoll.law.words import NO_HOLDER, Bitmap, BlockRef, RoundIndex
+from atoll.law.words import (
+    NO_HOLDER,
+    Address,
+    Bitmap,
+    BlockRef,
+    HolderId,
+    RoundIndex,
+    SeatIndex,
+)
 
 
 def with_settled(view: JobView, round: RoundIndex, **changes: Any) -> JobView:
@@ -57,15 +65,30 @@ def _opened(view: JobView, event: ev.Opened, block: BlockRef) -> JobView:
 
 
 def _key_shown(view: JobView, event: ev.KeyShown, block: BlockRef) -> JobView:
-    """Of a round that is not settled yet it is kept; of others it is its holder's."""
-    past = view.settled_round(event.round)
-    if past is None:
-        early = put(view.early_keys, (event.round, event.account), event.key)
-        return replace(view, early_keys=early)
-    seats = past.seats.items()
-    for seat in (s for s, h in seats if view.providers[h].account == event.account):
-        return with_settled(view, event.round, keys=put(past.keys, seat, event.key))
-    return view
+    """Of who holds a seat in the round; anybody may say one. Too early it is only known."""
+    past, running = view.settled_round(event.round), view.open
+    if past is not None:
+        seat = _seat_of(view, past.seats, event.account)
+        if seat is None:
+            return view
+        if block.timestamp > past.clock.settled_at:
+            return with_settled(view, event.round, keys=put(past.keys, seat, event.key))
+        early = put(past.early_keys, seat, event.key)
+        return with_settled(view, event.round, early_keys=early)
+    if running is None or running.round != event.round:
+        return view
+    seat = _seat_of(view, running.seats, event.account)
+    if seat is None:
+        return view
+    early = put(running.early_keys, seat, event.key)
+    return replace(view, open=replace(running, early_keys=early))
+
+
+def _seat_of(
+    view: JobView, seats: Mapping[SeatIndex, HolderId], account: Address
+) -> SeatIndex | None:
+    own = (seat for seat, holder in seats.items() if view.providers[holder].account == account)
+    return next(own, None)
 
 
 def _leaked(view: JobView, event: ev.Leaked, block: BlockRef) -> JobView:
@@ -93,8 +116,13 @@ def _contest_settled(view: JobView, event: ev.ContestSettled, block: BlockRef) -
 
 def _late_word(view: JobView, event: ev.LateWord, block: BlockRef) -> JobView:
     late = _past(view, event.round).late
-    has = Bitmap(late.get(event.place, 0) | event.has)
-    return with_settled(view, event.round, late=put(late, event.place, has))
+    has = Bitmap(late.get(event.id, 0) | event.has)
+    return with_settled(view, event.round, late=put(late, event.id, has))
+
+
+def _dropped(view: JobView, event: ev.Dropped, block: BlockRef) -> JobView:
+    dropped = _past(view, event.round).dropped | {(event.id, event.seat)}
+    return with_settled(view, event.round, dropped=dropped)
 
 
 AUDIT_HANDLERS: Final[Mapping[type, Handler]] = {
@@ -108,4 +136,5 @@ AUDIT_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Contested: _contested,
     ev.ContestSettled: _contest_settled,
     ev.LateWord: _late_word,
+    ev.Dropped: _dropped,
 }

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from itertools import combinations
 from math import lcm
 from typing import Final, TypeAlias
 
@@ -22,8 +23,12 @@ Gram: TypeAlias = Sequence[Sequence[int]]
 
 NORM_CAP: Final = Fraction(3)
 """Times the lower median norm; honest updates of one round stay within 2.3."""
-COPY_COSINE: Final = Fraction(99, 100)
-"""Above the highest cosine of two honest updates, 0.965, which warm-up brings."""
+COPY_SHARE: Final = 64
+"""Of the median of `apart`: two honest updates are never so much nearer than others of their round,
+however alike all of them are. Where they have little in common it is a cosine of 0.992.
+"""
+RIGHT_ANGLE: Final = 1 << 64
+"""What `apart` says of two updates that have nothing in common."""
 ALIGNMENT: Final = Fraction(3, 4)
 """Of the median alignment (`alignments`): one honest update in a thousand is below it."""
 
@@ -138,26 +143,36 @@ def _silent(seats: Sequence[SeatIndex], gram: Gram) -> list[Named]:
     return [Named(seat, Check.SILENT, "every value is zero") for seat in silent]
 
 
+def apart(gram: Gram) -> dict[tuple[int, int], int]:
+    """sin² of the angle between two updates, in parts of 2^64 rounded down, by pair of rows.
+
+    At a right angle and beyond it is the whole. What is zero has no angle with anything.
+    """
+    squares = _squares(gram)
+    found = {}
+    for i, j in combinations([row for row, square in enumerate(squares) if square], 2):
+        whole, product = squares[i] * squares[j], gram[i][j]
+        found[i, j] = (whole - max(product, 0) ** 2) * RIGHT_ANGLE // whole
+    return found
+
+
 def _copies(seats: Sequence[SeatIndex], gram: Gram) -> list[Named]:
-    """Of two alike both are named: which came first is not in the bytes."""
-    found = []
-    for row, seat in enumerate(seats):
-        twins = _twins(row, gram)
-        if twins:
-            names = ", ".join(str(seats[twin]) for twin in twins)
-            reason = f"cosine above {float(COPY_COSINE)} with seat {names}"
-            found.append((-len(twins), seat, reason))
-    return [Named(seat, Check.COPY, reason) for _, seat, reason in sorted(found)]
+    """Of two alike both are named: which came first is not in the bytes.
 
-
-def _twins(row: int, gram: Gram) -> list[int]:
-    """Rows whose cosine with `row` is above the limit: products compared squared, as integers."""
-    limit, squares = COPY_COSINE**2, _squares(gram)
-    return [
-        other
-        for other, product in enumerate(gram[row])
-        if other != row and product > 0 and product**2 > limit * squares[row] * squares[other]
-    ]
+    What counts as alike follows from the round: in one of few steps or little noise every honest
+    update has a cosine above 0.99 with every other.
+    """
+    angles = apart(gram)
+    middle = lower_median([*angles.values()])
+    twins: dict[int, list[int]] = {}
+    for (i, j), angle in angles.items():
+        if COPY_SHARE * angle < middle:
+            twins.setdefault(i, []).append(j)
+            twins.setdefault(j, []).append(i)
+    ranked = sorted((-len(others), row) for row, others in twins.items())
+    names = {row: ", ".join(str(seats[twin]) for twin in twins[row]) for row in twins}
+    reason = f"nearer than 1/{COPY_SHARE} of the median angle's sin² to seat"
+    return [Named(seats[row], Check.COPY, f"{reason} {names[row]}") for _, row in ranked]
 
 
 def _misaligned(seats: Sequence[SeatIndex], gram: Gram, done: Sequence[int]) -> list[Named]:

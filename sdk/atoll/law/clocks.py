@@ -75,8 +75,12 @@ def words_end(terms: Terms, deadline: int) -> int:
 
 
 def last_moment(terms: Terms) -> int:
-    """From then on nothing is committed, revealed, said or settled."""
-    return terms.expiry + terms.train_seconds + terms.reveal_seconds + terms.merge_seconds
+    """From then on nothing is committed, revealed, said or settled.
+
+    A round that opens just before expiry has its phases, and mergeSeconds more to be settled late.
+    """
+    last_round = terms.train_seconds + terms.reveal_seconds + terms.merge_seconds
+    return terms.expiry + last_round + terms.merge_seconds
 
 
 def absolute_end(terms: Terms, longest_game: int) -> int:

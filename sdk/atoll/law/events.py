@@ -304,11 +304,19 @@ class Struck:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    job_id: JobId
+    id: HolderId
+    round: RoundIndex
+    seat: SeatIndex
+
+
+@dataclass(frozen=True, slots=True)
 class LateWord:
     job_id: JobId
     account: Address
     round: RoundIndex
-    place: PlaceIndex
+    id: HolderId
     has: Bitmap
 
 
@@ -555,6 +563,7 @@ ContractEvent = (
     | Contested
     | ContestSettled
     | Struck
+    | Dropped
     | LateWord
     | JobCreated
     | JobFunded

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple
+from typing import Final
 
 from eth_abi.abi import encode
 from eth_hash.auto import keccak
@@ -37,6 +38,7 @@ _TERMS_TYPE = (
     "uint32,uint32,uint32,uint32,uint32,uint64,uint32,uint32,uint64,"
     "uint128,uint128,uint128,uint128,uint128,bytes32)"
 )
+NO_SEAT: Final = SeatIndex(0)
 _ACCUMULATOR_BYTES = 28
 """Of the words' accumulator, which shares its storage word with another."""
 
@@ -151,12 +153,19 @@ def bond_lock(job: JobId, role: Role, holder: HolderId) -> Digest:
     return hash_fields(types, ("atoll.bond.v2", job, int(role), holder))
 
 
-def fault_id(members: Slot, role: Role, holder: HolderId, kind: Miss) -> Digest:
-    """Names one miss of a holder in a round; `members.domain` has the address of Members."""
+def fault_id(
+    members: Slot, role: Role, holder: HolderId, kind: Miss, seat: SeatIndex = NO_SEAT
+) -> Digest:
+    """Names one miss of a holder in a round; `members.domain` has the address of Members.
+
+    Args:
+        seat: that a dropped accusation is about; 0 of other kinds.
+    """
     chain_id, contract, job, round = slot_values(members)
+    what = seat << 8 | int(kind)
     return hash_fields(
-        ("bytes32", "uint256", "address", "uint256", "uint8", "uint32", "uint32", "uint8"),
-        (tag("atoll.fault.v2"), chain_id, contract, job, int(role), holder, round, int(kind)),
+        ("bytes32", "uint256", "address", "uint256", "uint8", "uint32", "uint32", "uint256"),
+        (tag("atoll.fault.v2"), chain_id, contract, job, int(role), holder, round, what),
     )
 
 

@@ -25,8 +25,18 @@ def electors(view: JobView, past: SettledRound) -> Bitmap:
 def having(view: JobView, past: SettledRound, seat: SeatIndex) -> Bitmap:
     """Electors that said, in time or late, to have a seat's update."""
     said = to_bitmap(place for place, has in past.words.items() if has >> seat & 1)
-    late = to_bitmap(place for place, has in past.late.items() if has >> seat & 1)
+    late = to_bitmap(
+        view.verifiers[id].index
+        for id, has in past.late.items()
+        if has >> seat & 1 and speaks(past, view.verifiers[id])
+    )
     return Bitmap((said | late) & electors(view, past))
+
+
+def speaks(past: SettledRound, member: Holder) -> bool:
+    """Whether a place's late word is this member's: of the round's committee who had it then."""
+    is_own = past.facts.committee >> member.index & 1
+    return member.counts_in(past.round if is_own else past.round + 1)
 
 
 def is_had_late(view: JobView, past: SettledRound, seat: SeatIndex) -> bool:
@@ -50,8 +60,7 @@ def without_pay(view: JobView, past: SettledRound, now: int) -> Iterator[SeatInd
 
 def lacks_word(view: JobView, past: SettledRound, member: Holder, now: int) -> list[SeatIndex]:
     """Seats that a late word of this member could help to their pay."""
-    counts = member.start <= past.round + 1 and member.to > past.round
-    if not counts or not electors(view, past) >> member.index & 1:
+    if not speaks(past, member) or not electors(view, past) >> member.index & 1:
         return []
     return [
         seat

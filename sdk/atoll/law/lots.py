@@ -6,7 +6,7 @@ number, and a ticket is the hash of the seed and of the number that it is for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from atoll.law.hashing import hash_fields
@@ -17,6 +17,8 @@ COMMITTEE: Final = 32
 """Members of a committee, where so many are ready."""
 LAST_AUDITORS: Final = 2
 """Auditors of a seat in a job's last round."""
+_NO_SEAT: Final = 256
+"""In tickets of places that audit, so that they are not those of seats."""
 
 
 def _ticket(seed: Digest, *numbers: int) -> Digest:
@@ -54,20 +56,35 @@ def draw_seats(
     return Bitmap(to_bitmap(_smallest(bits(revealed), seed)[:count]) | left_out)
 
 
+def ordinals(seed: Digest, revealed: Bitmap, count: int) -> dict[SeatIndex, int]:
+    """Where each revealed seat stands, of which the first `count` are drawn by share.
+
+    By ticket; where all are drawn, by number.
+    """
+    seats = list(bits(revealed))
+    order = seats if count == len(seats) else _smallest(seats, seed)
+    return {SeatIndex(seat): at for at, seat in enumerate(order)}
+
+
 def auditors_of(
-    seed: Digest, seat: SeatIndex, ready: Bitmap, *, is_last: bool = False
+    seed: Digest, ordinal: int, ready: Bitmap, *, is_last: bool = False
 ) -> tuple[PlaceIndex, ...]:
-    """Places that audit a drawn seat, smallest ticket first."""
-    count = LAST_AUDITORS if is_last else 1
-    return tuple(PlaceIndex(p) for p in _smallest(bits(ready), seed, seat)[:count])
+    """Places that audit a drawn seat: drawn seats go round the pool in the order of its tickets."""
+    order = _smallest(bits(ready), seed, _NO_SEAT)
+    count = min(LAST_AUDITORS if is_last else 1, len(order))
+    return tuple(PlaceIndex(order[(ordinal + k) % len(order)]) for k in range(count))
 
 
 def draw_duties(
-    seed: Digest, drawn: Bitmap, ready: Bitmap, *, is_last: bool
+    seed: Digest, drawn: Mapping[SeatIndex, int], ready: Bitmap, *, is_last: bool
 ) -> dict[PlaceIndex, tuple[SeatIndex, ...]]:
-    """The seats that each place audits, ascending; places without any are left out."""
+    """The seats that each place audits, ascending; places without any are left out.
+
+    Args:
+        drawn: seats that are audited, with their ordinals.
+    """
     duties: dict[PlaceIndex, tuple[SeatIndex, ...]] = {}
-    for seat in map(SeatIndex, bits(drawn)):
-        for place in auditors_of(seed, seat, ready, is_last=is_last):
+    for seat, ordinal in sorted(drawn.items()):
+        for place in auditors_of(seed, ordinal, ready, is_last=is_last):
             duties[place] = (*duties.get(place, ()), seat)
     return duties

@@ -14,14 +14,13 @@ from atoll.law.audits import AUDIT_HANDLERS
 from atoll.law.clocks import AuditClock, last_audits, last_moment, words_end
 from atoll.law.disputes import DISPUTE_HANDLERS
 from atoll.law.events import ContractEvent
-from atoll.law.lots import draw_duties, draw_seats, next_lot
+from atoll.law.lots import audited_share, draw_duties, draw_seats, next_lot, ordinals
 from atoll.law.membership import MEMBERSHIP_HANDLERS, Handler, put, with_holder
 from atoll.law.merge_inputs import is_whole_enough
 from atoll.law.views import Holder, JobView, OpenRound, SeatCommit, SeatReveal, SettledRound
 from atoll.law.words import (
     Bitmap,
     BlockRef,
-    Digest,
     Facts,
     HolderId,
     JobStatus,
@@ -30,6 +29,7 @@ from atoll.law.words import (
     Role,
     RoundIndex,
     SeatIndex,
+    Terms,
     bits,
     to_bitmap,
 )
@@ -113,8 +113,13 @@ def _committed(view: JobView, event: ev.Committed, block: BlockRef) -> JobView:
 
 
 def _stopped(view: JobView, event: ev.Stopped, block: BlockRef) -> JobView:
-    """It disagreed or fell, and is not waited for."""
-    return _with(view, stopped=Bitmap(_running(view).stopped | 1 << event.seat))
+    """It disagreed or fell, and is not waited for. Who disagreed is bound while an audit lasts."""
+    running = _running(view)
+    if any(event.root):
+        until = AuditClock.of(view.require_terms(), block.timestamp).window_end
+        holder = running.seats[event.seat]
+        view = with_holder(view, Role.PROVIDER, holder, bound_until=until)
+    return _with(view, stopped=Bitmap(running.stopped | 1 << event.seat))
 
 
 def _reveal_opened(view: JobView, event: ev.RevealOpened, block: BlockRef) -> JobView:
@@ -214,35 +219,40 @@ def _settled(view: JobView, event: ev.Settled, block: BlockRef) -> JobView:
         view = _miss(view, _short_twice(view, running))
     following = RoundIndex(event.round + 1)
     settled = (*view.settled, past)
-    early = {key: shown for key, shown in view.early_keys.items() if key[0] != event.round}
-    view = replace(view, settled=settled, early_keys=early)
-    return replace(view, open=None, phase=Phase.WAITING, round=following)
+    view = replace(view, settled=settled, open=None)
+    return replace(view, phase=Phase.WAITING, round=following)
 
 
 def _short_twice(view: JobView, running: OpenRound) -> Bitmap:
-    """Seats whose holder was short in the round before, too, and has no successor yet."""
-    if not view.settled:
-        return Bitmap(0)
-    before, whole = view.settled[-1].reveals, view.require_terms().segments
+    """Seats whose holder was short in the round before, too, and has no successor yet.
+
+    Without any segment it counts as short for one round more.
+    """
+    whole = view.require_terms().segments
     newest = {h.index: h.id for h in sorted(view.providers.values(), key=lambda h: h.id)}
+    lately = [past.reveals for past in view.settled[-2:]][::-1]
+
+    def was_short(seat: SeatIndex, holder: HolderId, ago: int) -> bool:
+        before = lately[ago].get(seat) if ago < len(lately) else None
+        if before is None or before.holder != holder:
+            return False
+        return not before.segments if ago else not is_whole_enough(before.segments, whole)
+
     return to_bitmap(
         seat
         for seat, told in running.reveals.items()
         if not is_whole_enough(told.segments, whole)
-        and seat in before
-        and not is_whole_enough(before[seat].segments, whole)
-        and before[seat].holder == told.holder == newest[seat]
+        and told.holder == newest[seat]
+        and (was_short(seat, told.holder, 0) or was_short(seat, told.holder, 1))
     )
 
 
 def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> SettledRound:
     running, facts, terms = _running(view), event.facts, view.require_terms()
-    is_last = view.is_last(event.round)
-    drawn, share = facts.revealed, terms.share_bps
-    seed, ready = facts.audit_seed, facts.ready
-    if terms.f and not is_last:
-        drawn = draw_seats(seed, drawn, facts.left_out, share_bps=share, ready=ready)
-    audits = last_audits(drawn.bit_count(), ready.bit_count()) if is_last else 1
+    is_last, ready = view.is_last(event.round), facts.ready
+    drawn = _drawn(running, facts, terms, is_last=is_last)
+    revealed = facts.revealed.bit_count()
+    audits = last_audits(revealed, ready.bit_count()) if is_last else 1
     return SettledRound(
         slot=running.slot,
         block=block,
@@ -256,10 +266,10 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         reveals=running.reveals,
         words=running.words,
         clock=AuditClock.of(terms, block.timestamp, audits=audits),
-        drawn=drawn,
-        duties=draw_duties(seed, drawn, ready, is_last=is_last),
+        drawn=to_bitmap(drawn),
+        duties=draw_duties(facts.audit_seed, drawn, ready, is_last=is_last),
         pay=event.available,
-        keys=_early_keys(view, running),
+        early_keys=running.early_keys,
         is_consistent=facts == facts_of(running, event.verdict.left_out),
         lot_seed=running.lot_seed,
         accused=running.accused,
@@ -267,11 +277,19 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
     )
 
 
-def _early_keys(view: JobView, running: OpenRound) -> dict[SeatIndex, Digest]:
-    """Whoever shows its key too early has shown it."""
-    accounts = {seat: view.providers[holder].account for seat, holder in running.seats.items()}
-    early = ((seat, view.early_keys.get((running.round, who))) for seat, who in accounts.items())
-    return {seat: key for seat, key in early if key is not None}
+def _drawn(
+    running: OpenRound, facts: Facts, terms: Terms, *, is_last: bool
+) -> dict[SeatIndex, int]:
+    """Seats that are audited, with their ordinals. Who revealed no segment claims nothing."""
+    revealed, count = facts.revealed, facts.revealed.bit_count()
+    drawn = revealed
+    if terms.f and not is_last:
+        share, ready = terms.share_bps, facts.ready
+        count = audited_share(count, share, ready.bit_count())
+        drawn = draw_seats(facts.audit_seed, revealed, facts.left_out, share_bps=share, ready=ready)
+    standing = ordinals(facts.audit_seed, revealed, count)
+    done = running.segments
+    return {s: at for s, at in standing.items() if drawn >> s & 1 and done.get(s)}
 
 
 def _waiting(view: JobView, event: ev.Waiting, block: BlockRef) -> JobView:

@@ -171,7 +171,7 @@ def leaked_keys(past: SettledRound, now: int, told: Iterable[Digest] = ()) -> It
     for seat in map(SeatIndex, bits(past.pay & past.facts.revealed)):
         if seat in past.leaks or not past.reveals[seat].segments:
             continue
-        key = past.key_of(seat) or by_hash.get(past.reveals[seat].reveal.key_hash)
+        key = past.known_key(seat) or by_hash.get(past.reveals[seat].reveal.key_hash)
         if key is not None:
             yield Shown(seat, key)
 
@@ -218,15 +218,13 @@ def _dropped(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
         return
     for auditor, body in past.bodies.items():
         author = view.verifiers[auditor]
-        if (past.round, Miss.DROPPED) in author.cuts:
-            continue
         for duty in body.duties:
             about = past.seats[duty.seat]
             is_over = view.providers[about].has_fallen or any(
                 view.games_about(Role.PROVIDER, about)
             )
             is_kept = duty.is_fine or is_over or is_played(view, past, author.account, duty)
-            if not is_kept:
+            if not is_kept and (auditor, duty.seat) not in past.dropped:
                 yield Upkeep(Call.DROPPED, past.round, Role.VERIFIER, auditor, duty.seat)
 
 
@@ -259,7 +257,7 @@ def burnable_to(view: JobView, now: int) -> RoundIndex:
 def is_releasable(view: JobView, holder: Holder, now: int) -> bool:
     """Whether the bond goes home now; the absolute end is another reason that it does."""
     is_closed = view.phase is Phase.CLOSED
-    is_bound = holder.is_released or holder.missed != NO_ROUND
+    is_bound = holder.is_released or holder.missed != NO_ROUND or now < holder.bound_until
     if is_bound or (holder.to == NO_ROUND and not is_closed):
         return False
     if any(view.games_about(holder.role, holder.id)):

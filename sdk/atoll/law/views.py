@@ -71,6 +71,7 @@ class Holder:
         lost_from: the first round that a fall took the pay of.
         claimed_to: the first round that it has not claimed.
         missed: a seat's miss that nobody has cut yet, by its round; `cuts` what was cut.
+        bound_until: of a provider that disagreed, when its bond may go home at the earliest.
     """
 
     id: HolderId
@@ -88,6 +89,7 @@ class Holder:
     is_released: bool = False
     missed: RoundIndex = NO_ROUND
     cuts: frozenset[tuple[RoundIndex, Miss]] = frozenset()
+    bound_until: int = 0
 
     def counts_in(self, round: int) -> bool:
         """Whether the round, when it opens, has it."""
@@ -138,6 +140,7 @@ class OpenRound:
         reveals, words: in the chain's order; words of the lot.
         silent: places that said nothing in a lot that was replaced.
         accused, fallen: seats, as of MERGE's opening.
+        early_keys: that the round's providers have shown before it is settled.
     """
 
     slot: Slot
@@ -164,6 +167,7 @@ class OpenRound:
     silent: Bitmap = NO_BITS
     accused: Bitmap = NO_BITS
     fallen: Bitmap = NO_BITS
+    early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
 
     @property
     def round(self) -> RoundIndex:
@@ -269,8 +273,10 @@ class SettledRound:
         pay: seats that are paid, as far as falls take nothing.
         ballots, bodies: by auditor, before and after the opening.
         keys: shown, whether they are what was committed to or not.
+        early_keys: shown before the settlement; known to all, and not shown for any rule.
         leaks: keys that somebody else showed first, and who.
-        late: words said after the settlement.
+        late: words said after the settlement, by member.
+        dropped: accusations that their authors did not play, by author and seat.
         is_consistent: the facts are those that the events give.
         lot_seed: of the lot that settled.
         accused, fallen: seats, as of MERGE's opening.
@@ -298,7 +304,9 @@ class SettledRound:
     leaks: Mapping[SeatIndex, Address] = field(default_factory=dict)
     struck: Bitmap = NO_BITS
     contests: Mapping[tuple[HolderId, SeatIndex], Contest] = field(default_factory=dict)
-    late: Mapping[PlaceIndex, Bitmap] = field(default_factory=dict)
+    late: Mapping[HolderId, Bitmap] = field(default_factory=dict)
+    dropped: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
+    early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
     lot_seed: Digest = ZERO_DIGEST
     accused: Bitmap = NO_BITS
     fallen: Bitmap = NO_BITS
@@ -333,6 +341,13 @@ class SettledRound:
         if key is None or told is None or key_hash(key) != told.reveal.key_hash:
             return None
         return key
+
+    def known_key(self, seat: SeatIndex) -> Digest | None:
+        """The key that was committed to, shown in time or too early."""
+        early, told = self.early_keys.get(seat), self.reveals.get(seat)
+        if early is None or told is None or key_hash(early) != told.reveal.key_hash:
+            return self.key_of(seat)
+        return early
 
     def place_of(self, holder: HolderId) -> PlaceIndex | None:
         """The place that the holder has in this round's pool."""
@@ -402,7 +417,6 @@ class JobView:
         held: seats that the next round may count on.
         records: misses of accounts, by role.
         settled: rounds with their audits, in order.
-        early_keys: shown of rounds that are not settled yet.
         games: about its settled rounds, by number.
         gateways: last announced URL by account.
         paid: wei by account, credits included; `credits` those that are not claimed.
@@ -430,7 +444,6 @@ class JobView:
     verifiers: Mapping[HolderId, Holder] = field(default_factory=dict)
     records: Mapping[tuple[Role, Address], Record] = field(default_factory=dict)
     settled: tuple[SettledRound, ...] = ()
-    early_keys: Mapping[tuple[RoundIndex, Address], Digest] = field(default_factory=dict)
     games: Mapping[int, GameRecord] = field(default_factory=dict)
     gateways: Mapping[Address, str] = field(default_factory=dict)
     funded: int = 0
@@ -586,15 +599,20 @@ class JobView:
         if now >= last_moment(terms):
             return True
         if self.open is None:
-            return now >= terms.expiry or self._can_open(terms)
+            return now >= terms.expiry or self._can_open()
         if self.phase is Phase.MERGE:
             return self.open.deadline <= now < terms.expiry
         return now >= self.open.deadline
 
-    def _can_open(self, terms: Terms) -> bool:
-        enough = max(terms.min_providers, 2 * terms.f + 1)
+    def gathered(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Seats that are held and verifiers that are ready, each with how many open a round."""
+        terms = self.require_terms()
         ready = self.ready_places(self.round).bit_count()
-        return self.held.bit_count() >= enough and ready >= terms.min_verifiers
+        enough = max(terms.min_providers, 2 * terms.f + 1)
+        return (self.held.bit_count(), enough), (ready, terms.min_verifiers)
+
+    def _can_open(self) -> bool:
+        return all(here >= enough for here, enough in self.gathered())
 
 
 _ROLE_BIT: Final = 32

@@ -44,6 +44,7 @@ class Known:
         defects: jobs whose machine does not step, and why.
         gateway: why it serves nothing; empty where it does.
         worries: of its jobs, the gravest first of each.
+        gathering: jobs in which the account has a place and no round runs, and what they wait for.
         sits_out: why it takes no part in anything; empty where it does.
     """
 
@@ -57,6 +58,7 @@ class Known:
     defects: Mapping[int, str] = field(default_factory=dict)
     gateway: str = ""
     worries: Sequence[Condition] = ()
+    gathering: Mapping[int, str] = field(default_factory=dict)
     sits_out: str = ""
 
 
@@ -162,6 +164,10 @@ def _idle(known: Known) -> Condition | None:
         text = f"no open job is for this service; the newest, job {job}: {why}"
         step = "wait for another one, or change what the refusal names"
         return Condition("refused", text, step, is_fault=False)
+    if known.gathering and len(known.gathering) == known.jobs - len(known.strange):
+        job, what = min(known.gathering.items())
+        step = f"wait for others; `atoll job watch {job}` tells who comes"
+        return Condition("members", f"job {job} {what}", step, is_fault=False)
     return None
 
 

@@ -32,6 +32,8 @@ at most 64 MiB in memory."""
 NAMED_TIMES = {"StillBound": 0, "WindowOpen": 0}
 """Refusals that name when the call will be due, and which of their fields does (unix seconds)."""
 ROLES = {"provider": Role.PROVIDER, "verifier": Role.VERIFIER}
+RELAY_PART = 4
+"""Relays are waited for a 4th of a lot's time. When half of it is over, words are said."""
 MOST_HEALED = 64
 """Blocks that are fetched again for one command; a disk that loses more has to be looked at."""
 PATIENCE_S = 3.0
@@ -177,7 +179,9 @@ class Effects:
         """As `fetch`, of what a round's committee serves on for its author. Raises as `fetch`."""
         await self.keep(view, round_, cid.to_bytes())
         relays, told = committee_gateways(view, round_), view.gateways
-        spread = Spread.of(told.get(author, ""), relays, told.get(self.context.me, ""))
+        urls = (told.get(author, ""), relays, told.get(self.context.me, ""))
+        patience = view.require_terms().merge_seconds / RELAY_PART
+        spread = Spread.of(*urls, patience)
         await self.context.fetcher_of(view.job_id).fetch_spread(cid, max_bytes, spread)
 
     async def for_each(self, items: Iterable[T], bring: Callable[[T], Awaitable[None]]) -> None:

@@ -50,8 +50,8 @@ TABLES: Final = {
     "measures": ("job", "round", "name", "value"),
 }
 """The columns of each, without the checksum, which is the last one; a key's come first."""
-_KEYS: Final = {"signed": 1, "facts": 2, "notes": 1, "meta": 1, "measures": 3}
-"""How many columns the key is."""
+KEYS: Final = {"signed": 1, "facts": 2, "notes": 1, "meta": 1, "measures": 3}
+"""How many of the columns are the key."""
 SUM_BYTES: Final = 8
 log = structlog.get_logger("atoll.journal")
 
@@ -217,9 +217,9 @@ def sweep(database: Database) -> int:
             if table in {"signed", "meta"} or (table == "facts" and values[0] == OF_SERVICE):
                 raise _damaged(database.path, f"a row of {table}, {values[0]!r}")
             lost += 1
-            log.warning("a damaged row goes", table=table, row=values[: _KEYS[table]])
-            where = " AND ".join(f"{name} IS ?" for name in columns[: _KEYS[table]])
-            database.execute(f"DELETE FROM {table} WHERE {where}", values[: _KEYS[table]])  # noqa: S608
+            log.warning("a damaged row goes", table=table, row=values[: KEYS[table]])
+            where = " AND ".join(f"{name} IS ?" for name in columns[: KEYS[table]])
+            database.execute(f"DELETE FROM {table} WHERE {where}", values[: KEYS[table]])  # noqa: S608
     return lost
 
 

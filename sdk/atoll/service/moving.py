@@ -20,6 +20,7 @@ from atoll.chain.database import Database
 from atoll.chain.files import write_once
 from atoll.errors import ConfigError, StorageError
 from atoll.service.journal import (
+    KEYS,
     RETIRED,
     SCHEMA_VERSION,
     TABLES,
@@ -33,9 +34,8 @@ from atoll.service.lock import hold_folder
 from atoll.service.plain import JournalError
 
 FORMAT: Final = "atoll-journal"
-_LATER: Final = {"facts": (2, 4), "measures": (3, 3)}
-"""Of which the row that is later, or larger, stays: how many columns the key is, and which counts.
-"""
+_LATER: Final = {"facts": "written_at", "measures": "value"}
+"""Of which the row that is later, or larger, stays: the column that counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +123,10 @@ def _rows(database: Database) -> Iterator[dict[str, list[Any]]]:
 
 def _add(database: Database, table: str, values: list[Any]) -> None:
     if table in _LATER:
-        key, place = _LATER[table]
-        where = " AND ".join(f"{name} = ?" for name in TABLES[table][:key])
-        found = database.rows(f"SELECT * FROM {table} WHERE {where}", values[:key])  # noqa: S608 - our own names
-        if not found or found[0][place] < values[place]:
+        columns, counts, key = TABLES[table], _LATER[table], KEYS[table]
+        where = " AND ".join(f"{name} = ?" for name in columns[:key])
+        found = database.rows(f"SELECT {counts} FROM {table} WHERE {where}", values[:key])  # noqa: S608 - our own names
+        if not found or found[0][0] < values[columns.index(counts)]:
             put(database, table, values)
         return
     add(database, table, values)

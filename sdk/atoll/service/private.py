@@ -42,6 +42,16 @@ def exposed(path: Path) -> Exposed | None:
     return None
 
 
+def make_private(folder: Path) -> None:
+    """Makes a folder, and those above it that are not there, their owner's alone. Raises OSError.
+
+    `mkdir(parents=True)` gives those above it everybody's mode, and a service refuses such a one.
+    """
+    for place in (*reversed(folder.parents), folder):
+        if not place.is_dir():
+            place.mkdir(mode=0o700, exist_ok=True)
+
+
 def private_paths(keystore: Path | None, password: Path | None, data: Path | None) -> list[Path]:
     """What of a service is its owner's alone, as far as it is there."""
     databases = sorted(data.glob("*.sqlite*")) if data is not None else []

@@ -49,7 +49,7 @@ from atoll.service.metrics import NO_ROUND, write_metrics
 from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders, off_hours
 from atoll.service.outside import answers_of, metrics_of
 from atoll.service.watchdog import Watchdog, call, notify_systemd
-from atoll.service.worries import misses, owed_plain, worries
+from atoll.service.worries import misses, owed_plain, waits_for, worries
 
 B = TypeVar("B")
 S = TypeVar("S")
@@ -361,6 +361,9 @@ class Service(Generic[S]):
                     int(job): next(iter(all_.values())) for job, all_ in self._defects.items()
                 },
                 worries=self._worries(),
+                gathering={
+                    int(job): what for job, s in self._machines.items() if (what := waits_for(s))
+                },
                 sits_out=self.sits_out(),
             )
         )

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from atoll.law.owes import Duty, Owed, owed_by
 from atoll.law.views import Holder, JobView
-from atoll.law.words import TOKEN, Role, Terms
+from atoll.law.words import TOKEN, Phase, Role, Terms
 from atoll.service.condition import Condition
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.game import NoMove, SendMove
@@ -29,6 +29,21 @@ def worries(state: State[S]) -> Iterator[Condition]:
     yield from _falls(state)
     yield from _disagreements(state)
     yield from _late(state)
+
+
+def waits_for(state: State[S]) -> str:
+    """What a job of ours lacks before a round opens; empty where it lacks nothing."""
+    view, holder = state.view, state.view.standing(state.me)
+    if holder is None or not holder.counts_in(view.round):
+        return ""
+    if view.phase is not Phase.WAITING or view.is_poke_due(state.now):
+        return ""
+    (held, seats), (ready, verifiers) = view.gathered()
+    left = view.require_terms().expiry - state.now
+    return (
+        f"waits for members: {held} of {seats} seats are held, {ready} of {verifiers} verifiers "
+        f"are ready; it ends in {left} s without them"
+    )
 
 
 def _lost_games(state: State[S]) -> Iterator[Condition]:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from atoll.chain.index import Indexed
-from atoll.job.earnings import State, Statement, jobs_of, statement
+from atoll.job.account import statements
+from atoll.job.earnings import State, Statement
 from atoll.job.narrate import Names, describe, words
 from atoll.law.views import JobView
 from atoll.law.words import NO_ROUND, Address, JobId, Role
@@ -37,7 +38,7 @@ def member_document(
         now: the chain's clock, unix seconds.
     """
     stakes, events = Stakes.of(items), [item.event for item in items]
-    told = [_statement(views[job], items, account, now) for job in jobs_of(events, account)]
+    told = statements(views, events, account, now)
     bonds = bonds_of(views).get(account, {})
     return {
         "kind": "member",
@@ -55,11 +56,6 @@ def member_document(
         "jobs": [_job(each, views[each.job], account) for each in told],
         "log": _log(account, items, name_of(names or {})),
     }
-
-
-def _statement(view: JobView, items: Sequence[Indexed], account: Address, now: int) -> Statement:
-    own = [item.event for item in items if getattr(item.event, "job_id", None) == view.job_id]
-    return statement(view, own, account, now)
 
 
 def _sums(told: Sequence[Statement]) -> dict[str, str]:

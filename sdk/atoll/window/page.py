@@ -11,7 +11,7 @@ import hashlib
 import html
 import json
 from collections.abc import Mapping
-from functools import cache, reduce
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,10 @@ def page(document: Mapping[str, Any], live: str = "") -> str:
     Args:
         live: the path at which the same document is served as it changes; empty for a file to keep.
     """
-    about = {"job": ("job", "id"), "member": ("name",), "network": ()}[document["kind"]]
-    which = reduce(lambda part, name: part[name], about, document) if about else ""
-    title = f"Atoll, {document['kind']} {which}".rstrip()
     filled = _part("page.html")
     for name, text in (
         ("policy", html.escape(policy(live=bool(live)))),
-        ("title", html.escape(title)),
+        ("title", html.escape(_title(document))),
         ("live", html.escape(live)),
         ("style", _part("page.css")),
         ("script", _part("page.js")),
@@ -39,6 +36,15 @@ def page(document: Mapping[str, Any], live: str = "") -> str:
     ):
         filled = filled.replace("{{" + name + "}}", text, 1)
     return filled
+
+
+def _title(document: Mapping[str, Any]) -> str:
+    match document["kind"]:
+        case "job":
+            return f"Atoll, job {document['job']['id']}"
+        case "member":
+            return f"Atoll, member {document['name']}"
+    return "Atoll, network"
 
 
 def embedded(document: Mapping[str, Any]) -> str:

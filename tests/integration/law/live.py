@@ -395,8 +395,8 @@ class Live(Network):
     def grant(self, round: int, seat: int) -> None:
         past = self.folded.settled[round]
         facts = (past.facts, self.settled[-1].facts)
-        said = (past.lot_seed, bytes(past.words), list(past.words.values()))
-        sent = (WATCHER, self.chain.words, "grant", self.job, round, seat, *facts, *said)
+        said = (past.lot_seed, bytes(past.words), list(past.words.values()), list(past.late))
+        sent = (WATCHER, self.chain.words, "grant", self.job, round, seat, (*facts, *said))
         self.both(sent, lambda: super(Live, self).grant(round, seat))
 
     def contest(self, round: int, id: int, seat: int, by: Address) -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.law.factories import digest
 
 from atoll.law.draws import DrawStream, batch_offsets
-from atoll.law.lots import auditors_of, draw_committee, draw_duties, draw_seats
-from atoll.law.words import Bitmap, Digest, SeatIndex, bits, to_bitmap
+from atoll.law.lots import auditors_of, draw_committee, draw_duties, draw_seats, ordinals
+from atoll.law.words import Bitmap, Digest, PlaceIndex, SeatIndex, bits, to_bitmap
 
 SEEDS = st.binary(min_size=32, max_size=32).map(Digest)
 SEATS = st.integers(0, 255).map(SeatIndex)
@@ -104,20 +104,25 @@ def test_every_drawn_seat_has_its_auditors(
     seed: Digest, drawn: Bitmap, ready: Bitmap, is_last: bool
 ) -> None:
     drawn, ready = Bitmap(drawn & 0xFF), Bitmap(ready & 0xFFFF | 1)
-    duties = draw_duties(seed, drawn, ready, is_last=is_last)
-    each = min(2 if is_last else 1, ready.bit_count())
+    places, count = ready.bit_count(), drawn.bit_count()
+    standing = ordinals(seed, drawn, count)
+    duties = draw_duties(seed, standing, ready, is_last=is_last)
+    each = min(2 if is_last else 1, places)
     for seat in map(SeatIndex, bits(drawn)):
         own = {place for place, seats in duties.items() if seat in seats}
-        assert own == set(auditors_of(seed, seat, ready, is_last=is_last))
+        assert own == set(auditors_of(seed, standing[seat], ready, is_last=is_last))
         assert len(own) == each
+    # Nobody has more than one more than anybody else, in the last round than two.
+    least = min((len(duties.get(PlaceIndex(place), ())) for place in bits(ready)), default=0)
+    assert max(map(len, duties.values()), default=0) <= least + each
+    assert max(map(len, duties.values()), default=0) <= each * -(-count // places)
     assert to_bitmap(duties) & ~ready == 0
     assert all(list(seats) == sorted(seats) for seats in duties.values())
 
 
 def test_every_place_audits_as_often_as_any_other() -> None:
     counts = Counter(
-        auditors_of(digest(f"audit {i}"), SeatIndex(i % 256), Bitmap(0b1101_1010))[0]
-        for i in range(6_000)
+        auditors_of(digest(f"audit {i}"), i % 256, Bitmap(0b1101_1010))[0] for i in range(6_000)
     )
     assert set(counts) == {1, 3, 4, 6, 7}
     assert chi_squared(counts, 5) < bound(5)

@@ -18,7 +18,7 @@ from atoll.law import misses, pay
 from atoll.law.owes import Duty, Owed, owed_by
 from atoll.law.upkeep import Call, Upkeep, upkeep
 from atoll.law.views import Holder
-from atoll.law.words import NO_ROUND, Phase, Role
+from atoll.law.words import NO_ROUND, Phase, Role, SeatIndex
 
 WAITS = st.sampled_from([1, 5, 20, 30, 40, 60, 100, 250, 600])
 TERMS = st.sampled_from(
@@ -226,7 +226,9 @@ class AnyJob(RuleBasedStateMachine):
                 past = net.settled[one.round]
                 assert one.seat in past.pay
                 assert net.now < past.ends["audit"]
-                assert hashed(past.keys[one.seat]) == past.reveals[one.seat].key_hash
+                key = net.view.settled[one.round].known_key(SeatIndex(one.seat))
+                assert key is not None  # of the settlement's own block, too: early, but known
+                assert hashed(key) == past.reveals[one.seat].key_hash
             case _:
                 raise AssertionError(one)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.resources
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,6 +93,12 @@ def folder(tmp_path: Path) -> Path:
 def test_help_loads_nothing_heavy() -> None:
     runs = [(*group.split(), "--help") for group in ("", *MOUNTED, "devnet")]
     assert run_and_look(runs) == [[0, True, []]] * len(runs)
+
+
+def test_help_names_every_group() -> None:
+    told = atoll("--help").output
+    for name in (*MOUNTED, "devnet"):
+        assert re.search(rf"^\W*{name}\b", told, re.MULTILINE), name
 
 
 def test_commands_that_need_nothing_heavy_load_nothing_heavy(folder: Path) -> None:

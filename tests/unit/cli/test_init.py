@@ -17,6 +17,7 @@ from atoll.cli.members import node, verifier
 from atoll.errors import ConfigError, KeystoreError
 from atoll.job.forwarding import unsent
 from atoll.service.config import ServiceConfig, read_config
+from atoll.service.private import exposed
 
 PASSWORD = "correct horse battery"
 
@@ -130,5 +131,6 @@ def test_a_reward_address_is_written_and_counts_from_the_first_wei(
     settings = settings_in(folder)
     assert settings.reward_address == wallet
     assert unsent(settings.data_dir, made["address"], 5) == 5
+    assert exposed(settings.data_dir) is None  # a service would refuse it
     with pytest.raises(ConfigError, match="no address"):
         run(verifier, "--folder", tmp_path / "other", "--reward", "me")

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -167,6 +168,30 @@ async def test_a_block_that_is_not_taken_counts_as_a_request(store: LocalStore) 
             assert all(g.waiting() < 1 << 18 for g in gateway.door._guests.values())
     finally:
         await gateway.stop()
+
+
+@pytest.mark.parametrize("kind", ["raw", "car"])
+async def test_who_leaves_before_its_answer_writes_nothing_into_the_log(
+    store: LocalStore, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else whoever asks and goes fills the disk; those who hedge do it all the time."""
+    cid, read, is_gone, begun = store.add_block(bytes(BLOCK)), store.get_block, Event(), Event()
+
+    def waits(wanted: Cid) -> bytes:
+        begun.set()
+        assert is_gone.wait(60.0)
+        return read(wanted)
+
+    monkeypatch.setattr(store, "get_block", waits)
+    async with serving(store) as gateway:
+        with await connect(gateway, "127.0.0.1") as connection:
+            asks = f"GET /ipfs/{cid}?format={kind} HTTP/1.1\r\nHost: x\r\n\r\n"
+            await asyncio.get_running_loop().sock_sendall(connection, asks.encode())
+            await until(begun.is_set)
+        await until(lambda: not gateway.door._guests)
+        is_gone.set()
+        await until(lambda: gateway._requests == 0)
+    assert caplog.records == []
 
 
 async def test_a_guest_who_left_is_forgotten(store: LocalStore, tmp_path: Path) -> None:

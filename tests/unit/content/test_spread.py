@@ -7,14 +7,13 @@ import hashlib
 import os
 from collections import Counter
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.unit.content.test_retrieval import QUICK, hostile, serving, stalls
+from tests.unit.content.test_retrieval import hostile, serving, stalls
 
-from atoll.content import Fetcher, LocalStore
+from atoll.content import FetchConfig, Fetcher, LocalStore
 from atoll.content.sources import SourceBook
 from atoll.content.spread import TRIES, Spread
 from atoll.errors import NotFound
@@ -22,8 +21,16 @@ from atoll.errors import NotFound
 MIB = 1 << 20
 URLS = [f"http://127.0.0.1:{port}" for port in range(4001, 4008)]
 DIGESTS = [hashlib.sha256(bytes([i])).digest() for i in range(200)]
-PATIENT = replace(QUICK, block_timeout_s=60.0, relay_min_s=60.0, relay_max_s=60.0)
-IMPATIENT = replace(QUICK, relay_min_s=0.2, relay_max_s=0.4)
+PATIENT = FetchConfig(
+    connect_timeout_s=60.0,
+    block_timeout_s=60.0,
+    hedge_min_s=60.0,
+    hedge_max_s=60.0,
+    relay_min_s=60.0,
+    relay_max_s=60.0,
+)
+"""A slow machine is no reason to ask anybody else."""
+IMPATIENT = FetchConfig(relay_min_s=0.2, relay_max_s=0.4)
 
 
 def test_every_block_has_one_first_and_one_second() -> None:
@@ -88,6 +95,31 @@ async def test_a_relay_that_does_not_serve_costs_one_wait(tmp_path: Path, fails:
             await fetcher.fetch_spread(cids[1], MIB * 4, spread)
             assert asked == before  # nobody waits there again so soon
     assert [ours.read_bytes(cid, 4 * MIB) for cid in cids] == files
+
+
+async def test_relays_that_withhold_make_nobody_late(tmp_path: Path) -> None:
+    """Two of a committee leave a block out; whoever waits for both would miss its word by that."""
+    theirs, ours = (LocalStore(tmp_path / name, sync=False) for name in ("author", "ours"))
+    data = os.urandom(MIB // 2)
+    cid, now, asked = theirs.add_bytes(data), 0.0, 0
+
+    async def withholds(_: web.Request) -> web.StreamResponse:
+        nonlocal now, asked
+        now, asked = now + 1, asked + 1
+        return web.Response(status=404)
+
+    patient = FetchConfig(relay_min_s=8.0, relay_max_s=8.0)
+    async with (
+        serving(theirs) as author,
+        hostile(withholds) as one,
+        hostile(withholds) as two,
+        Fetcher(ours, lambda: [author.url], patient) as fetcher,
+    ):
+        fetcher.sources.clock = lambda: now
+        await fetcher.fetch_spread(cid, MIB, Spread.of(author.url, [one, two], "", 3.0))
+        assert asked == 3
+        assert fetcher.sources.ranked([one])[0].unawaited_until == 0  # it may yet deliver
+    assert ours.read_bytes(cid, MIB) == data
 
 
 async def test_what_nobody_has_is_not_found(tmp_path: Path) -> None:

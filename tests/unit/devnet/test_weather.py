@@ -28,7 +28,7 @@ from atoll_devnet.processes.clock import SITE, VARIABLE
 from atoll_devnet.processes.cluster import Member
 from atoll_devnet.weather.growth import _grown
 from atoll_devnet.weather.oracle import Signatures, Verdict, judge
-from atoll_devnet.weather.storm import holds
+from atoll_devnet.weather.storm import defects, holds
 
 __all__ = ["finished"]
 
@@ -112,6 +112,24 @@ def test_a_storm_holds_only_with_nothing_found() -> None:
     assert holds(fine | {"misses": ["one"]})
     for name in names:
         assert not holds(fine | {name: ["one"]})
+
+
+def test_what_services_say_against_themselves_is_told_with_its_cause(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        '{"level": "info", "event": "Traceback"}\n'
+        "Error handling request from nobody\n"
+        "Traceback (most recent call last):\n"
+        '  File "gateway.py", line 1, in answer\n'
+        "    prepare()\n"
+        "ConnectionError: it is gone\n"
+        '{"level": "error", "event": "defect", "command": "C", "exception": "a\\nKeyError: 3"}\n'
+    )
+    member = SimpleNamespace(name="provider 0", process=SimpleNamespace(log_file=log))
+    assert list(defects([cast(Member, member)])) == [
+        "provider 0: a traceback in its log: ConnectionError: it is gone",
+        "provider 0: defect C: KeyError: 3",
+    ]
 
 
 def test_growth_is_of_the_last_quarter_against_the_first() -> None:

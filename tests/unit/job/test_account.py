@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
 from tests.unit.law.script import PROVIDERS, Script
 
-from atoll.job.account import Known
+from atoll.job.account import Known, free_folder
+from atoll.law.events import Seated
 from atoll.law.words import JobId
+from atoll.service.private import exposed
 
 ME = PROVIDERS[0]
 
@@ -15,9 +21,21 @@ def test_a_job_that_cannot_be_counted_is_told_beside_the_others() -> None:
     script.honest_round()
     net = script.net
     events = [event for event, _ in net.log]
-    own = {JobId(3): events, net.job: events}
-    known = Known(net.block, events, own, {net.job: net.view})
-    broken, whole = known.statements(ME)
+    seated = next(e for e in events if isinstance(e, Seated) and e.account == ME)
+    known = Known(net.block, [*events, replace(seated, job_id=JobId(3))], {net.job: net.view})
+    told = {each.job: each for each in known.statements(ME)}
+    broken, whole = told.pop(JobId(3)), told.pop(net.job)
+    assert told == {}
     assert broken.faults == ("job 3 cannot be counted: KeyError(3)",)
     assert (broken.lines, whole.faults) == ((), ())
     assert [line.round for line in whole.lines] == [0, 1]
+
+
+def test_a_command_before_the_first_start_leaves_a_folder_that_a_service_takes(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "node" / "data"
+    with ExitStack() as stack:
+        places = [free_folder(data, stack) for _ in range(2)]
+    assert len(set(places)) == 2
+    assert [exposed(folder) for folder in (data, *places)] == [None] * 3

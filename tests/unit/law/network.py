@@ -99,6 +99,7 @@ class Member:
     claimed_to: int = 0
     released: bool = False
     cuts: set[tuple[int, Miss]] = field(default_factory=set)
+    bound_until: int = 0
 
 
 @dataclass
@@ -129,6 +130,7 @@ class Past:
     words: dict[int, int] = field(default_factory=dict)
     late: dict[int, int] = field(default_factory=dict)
     leaked: set[int] = field(default_factory=set)
+    dropped: set[tuple[int, int]] = field(default_factory=set)
 
 
 class Network:
@@ -266,6 +268,9 @@ class Network:
     def disagree(self, account: Address) -> None:
         m = self._staying(account, Role.PROVIDER)
         need(self.phase is Phase.TRAIN and m.index in self.waited, "not now")
+        need(self.now < self.deadline, "too late")
+        m.bound_until = self.now + self.terms.audit_seconds + self.terms.open_seconds
+        m.bound_until += self.terms.key_seconds + self.terms.window_seconds
         self._stop(m, digest("another model"))
 
     def _stop(self, m: Member, root: Digest) -> None:
@@ -338,7 +343,7 @@ class Network:
 
     def release(self, role: Role, id: int) -> None:
         m = self.member(role, id)
-        need(not m.released, "released")
+        need(not m.released and self.now >= m.bound_until, "released, or bound")
         is_closed = self.phase is Phase.CLOSED
         need(m.to != FOREVER or is_closed, "a member still")
         owes = role is Role.PROVIDER and m.index in self.owing
@@ -425,7 +430,7 @@ class Network:
 
     def poke(self) -> None:
         last = self.terms.expiry + self.terms.train_seconds
-        last += self.terms.reveal_seconds + self.terms.merge_seconds
+        last += self.terms.reveal_seconds + 2 * self.terms.merge_seconds
         need(self.phase is not Phase.CLOSED, "closed")
         if self.phase is Phase.WAITING:
             self._poke_waiting()
@@ -448,16 +453,17 @@ class Network:
         need(self._has_enough(), "members are missing")
         self.status = JobStatus.ACTIVE
         beacon = self.beacon()
-        self._open(self.tagged("atoll.data.v2", self.round, ZERO, beacon), set(self.ready))
+        seed = self.tagged("atoll.data.v2", self.round, ZERO, beacon)
+        self._open(seed, smallest(seed, self.ready, 32))
 
     def _has_enough(self) -> bool:
         least = max(self.terms.min_providers, 2 * self.terms.f + 1)
         return len(self.held) >= least and len(self.ready) >= self.terms.min_verifiers
 
-    def _open(self, seed: Digest, pool: set[int]) -> None:
+    def _open(self, seed: Digest, committee: set[int]) -> None:
         self.seed = self.lot_seed = self.reveals_acc = seed
         self.seated, self.waited = set(self.held), set(self.held)
-        self.committee = smallest(seed, pool, 32)
+        self.committee = committee
         self.lot, self.audit_seed, self.silent = 0, Digest(ZERO), set[int]()
         self.commits: dict[int, Digest] = {}
         self.reveals: dict[int, Reveal] = {}
@@ -678,7 +684,6 @@ class Network:
         )
         is_last = self.round + 1 == terms.rounds
         drawn = self._drawn(numbers(verdict.left_out), is_last)
-        count = 2 if is_last else 1
         past = Past(
             at=self.now,
             ends=self._ends(is_last),
@@ -691,8 +696,8 @@ class Network:
             },
             done={s: len(self.reveals[s].leaves) // 64 for s in self.seated},
             reveals=dict(self.reveals),
-            drawn=drawn,
-            auditors={s: smallest(self.audit_seed, self.ready, count, s) for s in drawn},
+            drawn=set(drawn),
+            auditors=self._auditors(drawn, 2 if is_last else 1),
             signed=set(signers),
             due=self.committee - signers - lacking if any(signed) else set(),
             absent=set(self.silent),
@@ -703,12 +708,22 @@ class Network:
         told = (signed, verdict, bitmap(had), bitmap(signers), facts)
         self.emit(ev.Settled(self.job, RoundIndex(self.round), *told))
 
-    def _drawn(self, left_out: set[int], is_last: bool) -> set[int]:
-        if is_last or self.terms.f == 0:
-            return set(self.seated)
-        share = ceil(Fraction(self.terms.share_bps * len(self.seated), 10_000))
-        count = max(1, min(share, ceil(Fraction(len(self.ready), 2))))
-        return smallest(self.audit_seed, self.seated, count) | left_out
+    def _drawn(self, left_out: set[int], is_last: bool) -> dict[int, int]:
+        """Which seats, and as the how manieth; who revealed no segment is not among them."""
+        count = len(self.seated)
+        if self.terms.f and not is_last:
+            share = ceil(Fraction(self.terms.share_bps * count, 10_000))
+            count = max(1, min(share, ceil(Fraction(len(self.ready), 2))))
+        order = sorted(self.seated)
+        if count < len(order):
+            order.sort(key=lambda s: (hashed(self.audit_seed, s), s))
+        drawn = set(order[:count]) | left_out
+        return {s: at for at, s in enumerate(order) if s in drawn and self.reveals[s].leaves}
+
+    def _auditors(self, drawn: dict[int, int], count: int) -> dict[int, set[int]]:
+        """Drawn seats go round the pool."""
+        pool = sorted(self.ready, key=lambda p: (hashed(self.audit_seed, 256, p), p))
+        return {s: {pool[(at + k) % len(pool)] for k in range(count)} for s, at in drawn.items()}
 
     def _ends(self, is_last: bool) -> dict[str, int]:
         terms, audits = self.terms, 1
@@ -724,7 +739,7 @@ class Network:
     def _next(self) -> None:
         self._note_short()
         self.round += 1
-        pool = self.ready - self.going
+        committee = smallest(self.next_seed, self.ready, 32) - self.going
         self._change_pool()
         is_over = self.streak == 3 or self.now >= self.terms.expiry
         if self.round == self.terms.rounds:
@@ -736,27 +751,22 @@ class Network:
         elif not self._has_enough():
             self._wait_for_members(set())
         else:
-            self._open(self.next_seed, pool or set(self.ready))
+            self._open(self.next_seed, committee or smallest(self.next_seed, self.ready, 32))
 
     def _note_short(self) -> None:
-        """Twice running by one holder is a miss."""
-        newest = self.settled[-1]
-        before = self.settled[-2] if len(self.settled) > 1 else None
+        """Twice running by one holder is a miss; an empty reveal counts twice as long."""
+        newest, earlier = self.settled[-1], self.settled[-3:-1]
+        whole = self.terms.steps // self.terms.segment_steps
 
-        def is_short(past: Past, seat: int) -> bool:
-            whole = self.terms.steps // self.terms.segment_steps
-            return 4 * past.done.get(seat, whole) < 3 * whole
+        def was_short(past: Past, seat: int, id: int) -> bool:
+            done = past.done.get(seat, whole) if past.holders.get(seat) == id else whole
+            return 4 * done < 3 * whole if past is earlier[-1] else not done
 
-        if before is None:
-            return
-        twice = {
-            s
-            for s in newest.done
-            if is_short(newest, s)
-            and is_short(before, s)
-            and newest.holders[s] == before.holders[s] == self.at(Role.PROVIDER, s, FOREVER).id
-        }
-        self._free(twice)
+        for s in newest.done:
+            id = self.at(Role.PROVIDER, s, FOREVER).id
+            is_short = newest.holders[s] == id and 4 * newest.done[s] < 3 * whole
+            if is_short and any(was_short(past, s, id) for past in earlier):
+                self._free({s})
 
     def sign(self, id: int) -> None:
         past = self.settled[-1] if self.settled else None
@@ -809,8 +819,8 @@ class Network:
     def show_key(self, round: int, seat: int, key: Digest) -> None:
         past = self.settled[round]
         need(seat in past.holders, "nobody's")
-        need(seat not in past.keys, "shown")
-        past.keys[seat] = key
+        if self.now > past.at:
+            past.keys[seat] = key
         account = self.member(Role.PROVIDER, past.holders[seat]).account
         self.emit(ev.KeyShown(self.job, account, RoundIndex(round), key))
 
@@ -832,8 +842,8 @@ class Network:
         past, m = self.settled[round], self.member(Role.VERIFIER, id)
         need(self.now < past.ends["audit"], "too late")
         need(m.start <= round + 1 and m.to > round, "not then")
-        past.late[m.index] = past.late.get(m.index, 0) | has
-        where = (RoundIndex(round), PlaceIndex(m.index), Bitmap(has))
+        past.late[id] = past.late.get(id, 0) | has
+        where = (RoundIndex(round), HolderId(id), Bitmap(has))
         self.emit(ev.LateWord(self.job, m.account, *where))
 
     def grant(self, round: int, seat: int) -> None:
@@ -846,7 +856,10 @@ class Network:
         elif self.phase not in {Phase.WAITING, Phase.CLOSED}:
             electors |= self.committee
         told = {p for p, has in past.words.items() if has >> seat & 1}
-        told |= {p for p in electors if past.late.get(p, 0) >> seat & 1}
+        for id in (id for id, has in past.late.items() if has >> seat & 1):
+            m = self.member(Role.VERIFIER, id)
+            when = round if past.facts.committee >> m.index & 1 else round + 1
+            told |= {m.index} & electors if m.start <= when < m.to else set()
         need(2 * len(told) > len(electors), "not had")
         past.pay.add(seat)
         self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
@@ -884,6 +897,22 @@ class Network:
         left = self.duties(round, id) - {body[at] for at in range(0, len(body), 35)}
         need(left, "nothing left out")
         self._missed(self.member(Role.VERIFIER, id), round, Miss.AUDIT)
+
+    def drop(self, round: int, id: int, seat: int) -> None:
+        """An opened *differs* that was not played: half of what is left, once a seat."""
+        past, m = self.settled[round], self.member(Role.VERIFIER, id)
+        need(past.ends["half"] <= self.now < past.ends["window"], "not now")
+        body = past.bodies.get(id, b"")
+        said = {body[at]: body[at + 1 : at + 3] for at in range(0, len(body), 35)}
+        need(said.get(seat, b"\xff\xff") != b"\xff\xff", "accuses nobody")
+        need((id, seat) not in past.dropped, "done")
+        past.dropped.add((id, seat))
+        m.bond -= m.bond // 2
+        where = (m.role, HolderId(id), RoundIndex(round), Miss.DROPPED)
+        self.emit(ev.Missed(self.job, m.account, *where, m.bond))
+        if m.to == FOREVER:
+            self._end(m, self.following)
+        self.emit(ev.Dropped(self.job, HolderId(id), RoundIndex(round), SeatIndex(seat)))
 
     def told(self, round: int, seat: int, account: Address) -> Digest:
         """What a *fine* of the account about this seat has to be, by the shown key."""

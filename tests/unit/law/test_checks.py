@@ -73,6 +73,21 @@ def test_each_check_finds_what_it_is_for():
     }
 
 
+def test_where_all_are_alike_a_copy_is_still_nearer():
+    """As in a round of few steps: every cosine is above 0.99, and none of it is a copy."""
+    rows = {seat: row.astype(np.int16) for seat, row in honest(range(6)).items()}
+    common = np.mean(list(rows.values()), axis=0)
+    near = {seat: np.rint(4 * common + (row - common) / 3) for seat, row in rows.items()}
+    rows = {seat: row.astype(np.int8) for seat, row in near.items()}
+    gram_nn = gram_of(rows)
+    product, squares = gram_nn[0][1], (gram_nn[0][0], gram_nn[1][1])
+    assert product > 0.99 * (squares[0] * squares[1]) ** 0.5
+    assert suspects(rows) == {}
+    copy = rows[2].copy()
+    copy[0] += 1
+    assert suspects(rows | {6: copy}) == {2: {Check.COPY}, 6: {Check.COPY}}
+
+
 def test_the_opposite_of_an_update_is_not_its_copy():
     rows = honest(range(5))
     assert suspects(rows | {5: -rows[0]}) == {5: {Check.DISTANT, Check.MISALIGNED}}

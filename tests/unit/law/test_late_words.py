@@ -124,3 +124,26 @@ def test_a_member_that_left_before_the_round_has_no_say() -> None:
     assert gone.to == 2
     assert lacks_word(net.view, settled(script, 1), gone, net.now) == [SEAT]
     assert lacks_word(net.view, settled(script, 2), gone, net.now) == []
+
+
+def test_who_takes_a_place_does_not_say_its_late_word() -> None:
+    """Of a place of the round's committee it is who held it then; of others the next one's."""
+    script = Script.ready(make_terms(audit_seconds=5_000, rounds=5), places=4)
+    net = script.net
+    lacking(script, {1, 2, 3})
+    old = member(script, 3)
+    net.leave_pool(old.account)
+    net.enrol(WATCHER, 3, net.terms.verifier_bond)
+    net.say_ready(WATCHER)
+    lacking(script, {1, 2, 3})
+    new = next(m for m in net.view.verifiers.values() if m.account == WATCHER)
+    assert (new.start, old.index) == (2, new.index)
+    assert lacks_word(net.view, settled(script), new, net.now) == []
+    net.late_word(1, new.id, 1 << SEAT)
+    past = settled(script, 1)
+    assert (having(net.view, past, SEAT), dict(past.late)) == (0b1, {new.id: 1 << SEAT})
+    for place in (1, 2):
+        net.late_word(1, member(script, place).id, 1 << SEAT)
+    net.late_word(1, old.id, 1 << SEAT)
+    assert having(net.view, settled(script, 1), SEAT) == EVERYBODY
+    net.grant(1, SEAT)

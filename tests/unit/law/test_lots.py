@@ -13,6 +13,7 @@ from atoll.law.lots import (
     draw_duties,
     draw_seats,
     next_lot,
+    ordinals,
 )
 from atoll.law.words import Bitmap, SeatIndex, bits, to_bitmap
 
@@ -55,18 +56,25 @@ def test_who_did_not_reveal_is_not_drawn() -> None:
     assert found == 0b1010
 
 
-def test_an_auditor_has_the_smallest_ticket_the_second_in_the_last_round_too() -> None:
-    for seat in map(SeatIndex, range(20)):
-        first, second, *_ = in_draw(POOL, seat)
-        assert auditors_of(SEED, seat, POOL) == (first,)
-        assert auditors_of(SEED, seat, POOL, is_last=True) == (first, second)
-    assert auditors_of(SEED, SeatIndex(0), Bitmap(0b100), is_last=True) == (2,)
+def test_drawn_seats_go_round_the_pool_in_the_order_of_its_tickets() -> None:
+    order = in_draw(POOL, 256)
+    for ordinal in range(2 * len(order)):
+        first, second = (order[(ordinal + k) % len(order)] for k in (0, 1))
+        assert auditors_of(SEED, ordinal, POOL) == (first,)
+        assert auditors_of(SEED, ordinal, POOL, is_last=True) == (first, second)
+    assert auditors_of(SEED, 5, Bitmap(0b100), is_last=True) == (2,)
+
+
+def test_a_seats_ordinal_is_its_rank_by_ticket_and_where_all_are_drawn_by_number() -> None:
+    assert ordinals(SEED, EIGHT, 7) == {seat: at for at, seat in enumerate(in_draw(EIGHT))}
+    assert ordinals(SEED, Bitmap(0b1010), 2) == {1: 0, 3: 1}
 
 
 def test_duties_are_of_places_with_ascending_seats() -> None:
-    duties = draw_duties(SEED, Bitmap(0b1111), Bitmap(0b100), is_last=True)
+    drawn = {SeatIndex(seat): at for at, seat in enumerate((3, 1, 2, 0))}
+    duties = draw_duties(SEED, drawn, Bitmap(0b100), is_last=True)
     assert duties == {2: (0, 1, 2, 3)}
-    assert draw_duties(SEED, Bitmap(0), POOL, is_last=False) == {}
+    assert draw_duties(SEED, {}, POOL, is_last=False) == {}
 
 
 def test_a_committee_are_the_smallest_tickets_in_the_order_of_places() -> None:

@@ -53,7 +53,7 @@ def test_a_constant_is_the_contracts(file: str) -> None:
 
 def test_the_numbers_that_only_the_text_states() -> None:
     """As SPEC has them: changing one changes who is paid or what is merged."""
-    assert (3, Fraction(99, 100)) == (checks.NORM_CAP, checks.COPY_COSINE)
+    assert (checks.NORM_CAP, checks.COPY_SHARE) == (3, 64)
     assert Fraction(3, 4) == checks.ALIGNMENT
     assert merge_inputs.PARTIAL == (3, 4)
     assert (misses.MOST, terms.MIN_BOND, terms.LONGEST_SECONDS) == (8, 80, 5_184_000)

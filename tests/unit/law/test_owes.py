@@ -17,7 +17,7 @@ from atoll.law import pay
 from atoll.law.claims import shown
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
-from atoll.law.owes import Duty, Owed, owed_by
+from atoll.law.owes import Duty, Owed, committee_gateways, owed_by
 from atoll.law.rounds import apply
 from atoll.law.views import GameRecord, JobView, bond_set
 from atoll.law.words import (
@@ -130,7 +130,57 @@ def test_a_game_about_anything_else_is_no_answer_to_a_differs(what: str) -> None
     assert owed(script, author, Duty.CHALLENGE) == before != []
 
 
+def test_a_challenge_is_owed_until_half_of_the_window() -> None:
+    script, author, _ = accusing(2)
+    script.net.wait_until(script.net.settled[0].ends["half"] - 1)
+    assert len(owed(script, author, Duty.CHALLENGE)) == 1
+    script.net.wait(1)
+    assert owed(script, author, Duty.CHALLENGE) == []
+
+
 # --- a round that runs ---
+
+
+def test_a_seat_owes_its_own_commit_once_and_before_the_deadline() -> None:
+    script = Script.ready()
+    net = script.net
+    assert owed(script, PROVIDERS[1], Duty.COMMIT) == []
+    net.poke()
+    found = [owed(script, who, Duty.COMMIT) for who in PROVIDERS[:2]]
+    assert found == [
+        [Owed(Duty.COMMIT, RoundIndex(0), net.deadline, HolderId(seat + 1), (SeatIndex(seat),))]
+        for seat in range(2)
+    ]
+    script.commit(1)
+    assert owed(script, PROVIDERS[1], Duty.COMMIT) == []
+    assert owed(script, PROVIDERS[0], Duty.COMMIT) == found[0]
+    net.wait_until(net.deadline)
+    assert owed(script, PROVIDERS[0], Duty.COMMIT) == []
+
+
+def test_a_key_is_owed_once_ballots_are_open_and_by_nobody_who_fell() -> None:
+    script = played()
+    past = script.net.settled[0]
+    seat = min(past.drawn)
+    assert owed(script, PROVIDERS[seat], Duty.KEY) == []
+    script.net.wait_until(past.ends["open"])
+    (key,) = (one for one in owed(script, PROVIDERS[seat], Duty.KEY) if one.round == 0)
+    assert key.seats == (seat,)
+    script.net.fall(Role.PROVIDER, seat + 1, WATCHER)
+    assert owed(script, PROVIDERS[seat], Duty.KEY) == []
+
+
+def test_a_committees_gateways_are_those_it_announced_of_rounds_that_there_are() -> None:
+    script = Script.ready()
+    script.train()
+    gateways = {VERIFIERS[0]: "http://first", VERIFIERS[2]: "http://third", WATCHER: "http://no"}
+    told = list(gateways.values())[:2]
+    assert committee_gateways(replace(script.net.view, gateways=gateways), 0) == told
+    script.say()
+    script.settle()
+    view = replace(script.net.view, gateways=gateways)
+    assert committee_gateways(view, 0) == told
+    assert committee_gateways(view, 7) == []
 
 
 def test_who_lacks_what_others_have_owes_the_open_round_no_signature() -> None:

@@ -67,7 +67,7 @@ def test_who_lacks_what_others_have_owes_no_signature() -> None:
     script.say([3], 0b0111)
     script.net.settle({0, 1, 2})
     assert script.net.view.settled[0].owes_signature == 0
-    assert owed(script, VERIFIERS[3]) == []
+    assert not any(duty is Duty.SIGN for duty, _ in owed(script, VERIFIERS[3]))
 
 
 def test_the_silent_of_a_replaced_lot_miss_and_the_next_says_its_own_words() -> None:
@@ -177,6 +177,44 @@ def test_partial_rounds_are_paid_by_the_segment_and_short_twice_is_a_miss() -> N
     first = net.at(Role.PROVIDER, 0, 0).id
     assert view.providers[first].missed == 1  # type: ignore[index]
     assert view.held == 0b1110
+
+
+def test_a_seat_without_a_segment_is_nobodys_duty_and_counts_as_short_for_two_rounds() -> None:
+    script = Script.ready(make_terms(rounds=9, f=0))
+    net = script.net
+    for segments in (0, 8, 8, 0, 8, 0):
+        script.train({2: segments})
+        script.say()
+        net.wait(1)
+        script.settle()
+        past = net.view.settled[-1]
+        assert bool(past.drawn >> 2 & 1) == bool(segments)
+        assert all((2 in seats) <= bool(segments) for seats in past.duties.values())
+        assert all(
+            net.duties(past.round, id) == set(past.duties_of(id)) for id in net.view.verifiers
+        )
+    missed = net.view.providers[net.settled[0].holders[2]]  # type: ignore[index]
+    assert missed.missed == 5 and net.owing == {2: 5}
+
+
+def test_who_takes_a_seat_is_not_short_for_who_had_it() -> None:
+    script = Script.ready(make_terms(rounds=9))
+    net = script.net
+    for segments in (0, 8):
+        script.train({2: segments})
+        script.say()
+        net.wait(1)
+        if segments:
+            net.leave_seat(script.account(2))
+        script.settle()
+    net.sit(PROVIDERS[5], 2)
+    script.honest_round()
+    for segments in (0, 8):
+        script.train({2: segments})
+        script.say()
+        net.wait(1)
+        script.settle()
+    assert net.view.providers[HolderId(5)].missed == NO_ROUND
 
 
 def test_an_audit_owes_ballot_opening_and_key_in_their_windows() -> None:

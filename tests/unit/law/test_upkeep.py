@@ -10,6 +10,7 @@ from tests.unit.law.identities import digest
 from tests.unit.law.network import Refused
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
+from atoll.law import events as ev
 from atoll.law import pay
 from atoll.law.clocks import last_moment
 from atoll.law.leaves import key_hash
@@ -24,7 +25,7 @@ from atoll.law.upkeep import (
     upkeep,
 )
 from atoll.law.views import Holder
-from atoll.law.words import NO_HOLDER, HolderId, Miss, Phase, Role, RoundIndex, SeatIndex
+from atoll.law.words import NO_HOLDER, NO_ROUND, HolderId, Phase, Role, RoundIndex, SeatIndex
 
 FIRST = RoundIndex(0)
 
@@ -256,13 +257,76 @@ def test_a_differs_about_who_fell_is_not_dropped() -> None:
     net.wait(1)
     about = (FIRST, Role.VERIFIER, HolderId(auditor), SeatIndex(seat))
     assert due(script, Call.DROPPED) == [Upkeep(Call.DROPPED, *about)]
-    cut = net.view.verifiers[HolderId(auditor)]
-    cuts = cut.cuts | {(FIRST, Miss.DROPPED)}
-    done = {**net.view.verifiers, cut.id: replace(cut, cuts=cuts)}
-    left = [each.call for each in upkeep(replace(net.view, verifiers=done), net.now)]
-    assert Call.DROPPED not in left
     net.fall(Role.PROVIDER, seat_holder(script, seat).id, WATCHER)
     assert due(script, Call.DROPPED) == []
+
+
+def test_every_accusation_that_is_dropped_takes_half_of_what_is_left() -> None:
+    script = Script.ready(make_terms(f=0, min_verifiers=1), places=2)
+    net = script.net
+    script.honest_round()
+    auditor = script.auditors(0)[0]
+    seats = sorted(net.duties(0, auditor))
+    assert len(seats) == 2
+    script.ballot(0, auditor, script.body(0, auditor, dict.fromkeys(seats, 1)))
+    net.wait_until(net.settled[0].ends["audit"])
+    script.open(0, auditor)
+    net.wait_until(net.settled[0].ends["half"])
+    left = net.terms.verifier_bond
+    for seat in seats:
+        assert seat in [each.seat for each in due(script, Call.DROPPED)]
+        net.drop(0, auditor, seat)
+        left -= left // 2
+        assert net.view.verifiers[HolderId(auditor)].bond == left
+        with pytest.raises(Refused):
+            net.drop(0, auditor, seat)
+    assert due(script, Call.DROPPED) == []
+
+
+def test_a_key_of_a_stranger_is_not_kept_and_one_before_the_settlement_is_only_known() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    key = script.secrets[0, 2][0]
+    holder = net.at(Role.PROVIDER, 2, 0)
+    for who, round in ((WATCHER, 0), (holder.account, 1), (holder.account, 0)):
+        net.emit(ev.KeyShown(net.job, who, RoundIndex(round), key))
+    assert net.view.open is not None and net.view.open.early_keys == {2: key}
+    script.say()
+    script.settle()
+    net.emit(ev.KeyShown(net.job, WATCHER, FIRST, key))
+    past = net.view.settled[0]
+    assert (past.key_of(SeatIndex(2)), past.known_key(SeatIndex(2))) == (None, key)
+    assert dict(past.keys) == {}
+    about = (FIRST, Role.PROVIDER, HolderId(holder.id), SeatIndex(2))
+    assert due(script, Call.LEAK) == [Upkeep(Call.LEAK, *about)]
+    net.emit(ev.KeyShown(net.job, holder.account, FIRST, key))
+    assert net.view.settled[0].key_of(SeatIndex(2)) is None  # it is the settlement's own block
+    net.wait(1)
+    net.emit(ev.KeyShown(net.job, holder.account, FIRST, key))
+    assert net.view.settled[0].key_of(SeatIndex(2)) == key
+
+
+def test_who_disagreed_is_bound_as_long_as_an_audit_takes() -> None:
+    script = Script.ready()
+    net = script.net
+    net.poke()
+    gone = net.at(Role.PROVIDER, 1, 0)
+    net.disagree(gone.account)
+    at, terms = net.now, net.terms
+    holder = net.view.providers[HolderId(gone.id)]
+    until = at + terms.audit_seconds + terms.open_seconds
+    until += terms.key_seconds + terms.window_seconds
+    assert (holder.bound_until, holder.to, holder.missed) == (until, 0, NO_ROUND)
+    with pytest.raises(Refused):
+        net.sit(gone.account, 1)  # with another account, and another bond, at once
+    net.wait_until(until - 1)
+    assert not is_releasable(net.view, holder, net.now)
+    with pytest.raises(Refused):
+        net.release(Role.PROVIDER, gone.id)
+    net.wait(1)
+    assert is_releasable(net.view, holder, net.now)
+    net.release(Role.PROVIDER, gone.id)
 
 
 def test_rounds_are_claimed_when_they_are_final_and_only_where_they_are_worth_it() -> None:

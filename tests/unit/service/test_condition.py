@@ -74,6 +74,18 @@ def test_when_every_job_is_refused_the_newest_refusal_is_told() -> None:
     assert "job 7: would take 90 s" in found.text
 
 
+def test_who_waits_for_members_is_told_how_many_are_there() -> None:
+    waits = "waits for members: 2 of 3 seats are held"
+    found = blocking(replace(WORKS, gathering={1: waits, 2: waits}))
+    assert found is not None
+    assert (found.name, found.text, found.is_fault) == ("members", f"job 1 {waits}", False)
+    assert blocking(replace(WORKS, gathering={1: waits})) is None  # it is at work in the other
+    elsewhere = blocking(replace(WORKS, gathering={1: waits}, strange=frozenset({2})))
+    assert elsewhere is not None and elsewhere.name == "members"
+    out = blocking(replace(WORKS, gathering={1: waits, 2: waits}, sits_out="is paused"))
+    assert out is not None and out.name == "sits out"
+
+
 def test_the_cause_comes_before_what_follows_from_it() -> None:
     everything = replace(
         WORKS, silent_seconds=90.0, room=0, waiting=["stuck"], **failing("InsufficientFunds", 9)

@@ -78,6 +78,15 @@ def test_a_provider_with_another_model_says_so_and_trains_on_neither(script: Scr
     assert not any(holder.cuts for holder in gone.view.providers.values())
 
 
+def test_who_has_missed_the_deadline_says_nothing_that_is_refused(script: Script) -> None:
+    state = settled(script, merged(script, state=OTHER))
+    running = script.net.view.open
+    assert running is not None and wanted(state, SendDisagree)
+    late = replace(state, head=Head(script.net.number, running.deadline))
+    assert wanted(late, SendDisagree) == []
+    assert wanted(late, SendLeave)
+
+
 def test_who_agrees_takes_the_model_from_its_own_merge(script: Script) -> None:
     state = settled(script, merged(script, cid=cid("ours")))
     assert disagreement(state) is None

@@ -503,7 +503,9 @@ async def test_an_update_is_asked_of_its_author_and_of_the_committee_that_serves
     view = replace(view, gateways=urls)
     await effects(context).fetch_spread(view, running.round, cid, 9, author)
     relays = [urls[member] for member in committee[1:]]  # the first has announced nothing
-    assert context.fetcher.spreads == [Spread(urls[author], frozenset(relays), urls[context.me])]
+    patience = view.require_terms().merge_seconds / 4
+    told = Spread(urls[author], frozenset(relays), urls[context.me], patience)
+    assert context.fetcher.spreads == [told]
     assert committee_gateways(view, running.round + 1) == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.law.factories import digest, make_terms
 from tests.unit.law.models import MODEL, PROGRAM
-from tests.unit.law.script import PROVIDERS, WATCHER, Script
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
 from atoll.law import events as ev
@@ -18,7 +18,7 @@ from atoll.service.condition import Condition, Failing, Known, blocking
 from atoll.service.duties.disagreement import Disagreed, NoteDisagreement
 from atoll.service.duties.game import NoMove, SendMove
 from atoll.service.machine import State
-from atoll.service.worries import misses, owed_plain, worries
+from atoll.service.worries import misses, owed_plain, waits_for, worries
 from atoll_node.behaviour import ProviderBehaviour
 
 ME = PROVIDERS[0]
@@ -47,6 +47,27 @@ def test_a_duty_is_told_in_the_last_part_of_its_time(script: Script) -> None:
     script.commit(0)
     assert list(worries(state(script))) == []
     assert owed_plain(state(script)) == []
+
+
+def test_a_job_that_waits_for_members_says_how_many_are_there() -> None:
+    script = Script.ready(seats=2, places=2)
+    told = waits_for(state(script))
+    left = script.net.terms.expiry - script.net.now
+    assert told == (
+        "waits for members: 2 of 3 seats are held, 2 of 3 verifiers are ready; "
+        f"it ends in {left} s without them"
+    )
+    outside = state_of(script.net, PROVIDERS[3], ProviderBehaviour())
+    assert waits_for(outside) == ""
+    script.net.sit(PROVIDERS[2], 2)
+    assert "3 of 3 seats" in waits_for(state(script))
+    script.net.enrol(VERIFIERS[2], 2, script.net.terms.verifier_bond)
+    assert "2 of 3 verifiers" in waits_for(state(script))
+    script.net.say_ready(VERIFIERS[2])
+    assert waits_for(state(script)) == ""  # anybody may open the round
+    script.net.wait(1)
+    script.net.poke()
+    assert waits_for(state(script)) == ""
 
 
 def test_a_disagreement_blocks_and_names_what_to_compare(script: Script) -> None:

@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {IOneStep, Need} from "../../../src/judge/IOneStep.sol";
 
-/// @title Elements of nodes worked out as a game does it: what is asked for is cut out of the inputs, and shown.
+/// @title Elements of one node worked out as a game does it: what is asked for is cut out of the inputs, and shown.
 contract Replay {
     uint256 private constant MOST_OPENINGS = 8;
 
@@ -18,21 +18,9 @@ contract Replay {
     error TooManyOpenings();
     error WidthDiffers(uint256 width);
 
-    /// @return outputs of each node the elements of its numbers, one behind the other
-    function whole(IOneStep step, Node[] calldata nodes, uint256[][] calldata elements)
-        external
-        pure
-        returns (bytes[] memory outputs)
-    {
-        outputs = new bytes[](nodes.length);
-        for (uint256 n; n < nodes.length; ++n) {
-            outputs[n] = many(step, nodes[n], elements[n]);
-        }
-    }
-
     /// @return output the elements of these numbers, one behind the other
     function many(IOneStep step, Node calldata node, uint256[] calldata elements)
-        public
+        external
         pure
         returns (bytes memory output)
     {

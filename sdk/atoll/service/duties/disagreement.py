@@ -106,6 +106,8 @@ def may_disagree(state: State[S]) -> bool:
     running, held = state.view.open, state.view.standing(state.me)
     if running is None or held is None or held.role is not Role.PROVIDER:
         return False
+    if state.now >= running.deadline:
+        return False
     waits = running.counting & ~running.committed
     is_ours = running.seats.get(SeatIndex(held.index)) == held.id
     return running.phase is Phase.TRAIN and is_ours and bool(waits >> held.index & 1)

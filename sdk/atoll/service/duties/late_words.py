@@ -13,7 +13,7 @@ from typing import ClassVar, Final, TypeVar
 from atoll.chain.calls import Call, Calls
 from atoll.law.late_words import grantable, lacks_word
 from atoll.law.views import Holder, JobView, SettledRound
-from atoll.law.words import Bitmap, HolderId, PlaceIndex, Role, RoundIndex, SeatIndex, to_bitmap
+from atoll.law.words import Bitmap, HolderId, Role, RoundIndex, SeatIndex, to_bitmap
 from atoll.service.commands import ContractCall
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.opening import opening_at
@@ -86,7 +86,7 @@ def _of_round(state: State[S], past: SettledRound, held: Holder, spec: bytes) ->
     wanted: list[AnyCommand] = [getting(seat, past.reveals[seat], where) for seat in missing]
     part = (past.clock.audit_end - past.clock.settled_at) // LATE_PART
     is_time = not missing or state.now >= past.clock.audit_end - part
-    if has and is_time and PlaceIndex(held.index) not in past.late:
+    if has and is_time and held.id not in past.late:
         wanted.append(SendLateWord(past.round, held.id, has))
     return wanted
 

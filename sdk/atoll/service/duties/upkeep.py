@@ -63,7 +63,7 @@ class SendUpkeep(ContractCall):
             return of_job[self.kind]()
         past = _settled(view, round)
         of_audit: dict[Kind, Callable[[], Call]] = {
-            Kind.LEAK: lambda: calls.leak(past, seat, past.keys[seat]),
+            Kind.LEAK: lambda: calls.leak(past, seat, past.known_key(seat) or past.keys[seat]),
             Kind.ABSENT: lambda: calls.absent(past, holder, seat),
             Kind.STRIKE: lambda: calls.strike(past, seat),
             Kind.NO_KEY: lambda: calls.no_key(past, seat),

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Audits} from "../../src/Audits.sol";
+import {Members} from "../../src/Members.sol";
+import {Words} from "../../src/Words.sol";
+import {Having} from "../../src/interfaces/IWords.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
+import {Draws} from "../../src/libraries/Draws.sol";
+import {Shown} from "../../src/libraries/Reveals.sol";
+import {RoundsBase} from "../../src/rounds/RoundsBase.sol";
+import "../../src/types/Types.sol";
+import {Network} from "../support/Network.sol";
+
+/// @title What somebody would do because it costs nothing, and what it costs.
+contract FreeRidesTest is Network {
+    using Bits for uint256;
+
+    /// @return t with f = 0, so that everybody is audited
+    function audited() private view returns (Terms memory t) {
+        t = defaultTerms();
+        (t.rounds, t.f) = (9, 0);
+    }
+
+    /// @dev A round in which one seat revealed so many segments; nobody needs the others' updates.
+    function playWith(uint256 jobId, uint16 seat, uint256 segments) private returns (uint32 round) {
+        round = rounds.state(jobId).round;
+        uint256 others = rounds.state(jobId).seated & ~Bits.bit(seat);
+        commitSeat(jobId, seat, revealFor(jobId, seat, segments));
+        commitAll(jobId, others);
+        revealSeat(jobId, seat, revealFor(jobId, seat, segments));
+        revealAll(jobId, others);
+        sayAll(jobId, others);
+        nextBlock();
+        settle(jobId, verdictFor(jobId, others));
+    }
+
+    // --- a seat that did nothing ---
+
+    function test_aSeatWithoutASegmentIsNobodysDutyAndOwesNoKey() public {
+        uint256 jobId = start(audited(), 4, 3);
+        uint32 round = playWith(jobId, 1, 0);
+        for (uint32 id = 1; id <= 3; id++) {
+            check(!dutiesOf(jobId, round, uint16(id - 1)).has(1), "no duty");
+            bytes memory body =
+                abi.encodePacked(uint8(1), type(uint16).max, fineWord(jobId, round, 1, verifier(id - 1)));
+            ballotBody(jobId, round, id, body);
+        }
+        vm.warp(rounds.timesOf(jobId, round).auditEnd);
+        Facts memory f = said[jobId][round].facts;
+        for (uint32 id = 1; id <= 3; id++) {
+            bytes memory body =
+                abi.encodePacked(uint8(1), type(uint16).max, fineWord(jobId, round, 1, verifier(id - 1)));
+            vm.prank(verifier(id - 1));
+            vm.expectPartialRevert(Audits.NotADuty.selector);
+            audits.open(jobId, round, id, f, body, "salt");
+        }
+        vm.warp(rounds.timesOf(jobId, round).half);
+        for (uint32 id = 1; id <= 3; id++) {
+            vm.expectPartialRevert(Audits.NotADuty.selector);
+            audits.absent(jobId, round, id, 1, f, "");
+        }
+        Shown memory s = shownFor(jobId, round, 1, revealOf(jobId, round, 1, 0));
+        vm.expectPartialRevert(Audits.NotDrawn.selector);
+        audits.noKey(s);
+    }
+
+    function revealOf(uint256 jobId, uint32 round, uint16 seat, uint256 segments) private view returns (Reveal memory) {
+        return trainer.train(jobId, round, seat, keyOf(jobId, round, seat), segments);
+    }
+
+    function test_noSegmentEveryOtherRoundIsAMiss() public {
+        uint256 jobId = start(audited(), 4, 3);
+        uint8[6] memory done = [0, 8, 8, 0, 8, 0];
+        for (uint256 r = 0; r < 6; r++) {
+            same(rounds.state(jobId).owing, 0, "not yet");
+            playWith(jobId, 1, done[r]);
+        }
+        same(rounds.state(jobId).owing, 2, "now");
+        same(rounds.state(jobId).held, 13, "the seat is free");
+    }
+
+    function test_whoTakesASeatIsNotShortForWhoHadIt() public {
+        uint256 jobId = start(audited(), 4, 3);
+        playWith(jobId, 1, 0);
+        vm.prank(provider(1));
+        members.leaveSeat(jobId);
+        playWith(jobId, 1, 8);
+        sit(jobId, 9, 1);
+        play(jobId);
+        playWith(jobId, 1, 0);
+        same(rounds.state(jobId).owing, 0, "its own first");
+        play(jobId);
+        playWith(jobId, 1, 4);
+        same(rounds.state(jobId).owing, 2, "and its own second");
+    }
+
+    // --- disagreeing ---
+
+    function test_whoDisagreesIsBoundAsLongAsAnAuditTakes() public {
+        uint256 jobId = start();
+        bytes32 seed = rounds.state(jobId).seed;
+        vm.startPrank(provider(3));
+        vm.expectRevert(Members.NoRoot.selector);
+        members.disagree(jobId, seed, 0);
+        members.disagree(jobId, seed, "another root");
+        uint256 until = block.timestamp + 700 + 100 + 100 + 2_000;
+        vm.expectPartialRevert(Members.AlreadyMember.selector); // no second disagreement with one bond and account
+        members.sit(jobId, 3);
+        vm.stopPrank();
+        commitAll(jobId, 7);
+        same(rounds.state(jobId).owing, 0, "it owes nothing");
+        vm.warp(until - 1);
+        vm.expectPartialRevert(Members.StillBound.selector);
+        members.release(jobId, Role.PROVIDER, 4);
+        vm.warp(until);
+        members.release(jobId, Role.PROVIDER, 4);
+        same(lockedOf(provider(3), Role.PROVIDER), 0, "all of it comes home");
+    }
+
+    // --- a job's last round ---
+
+    /// @dev Three of four seats work until the very last moments that the phases have.
+    function test_aRoundThatOpensJustBeforeExpiryCanStillBeSettledLate() public {
+        Terms memory t = defaultTerms();
+        uint256 jobId = create(t);
+        for (uint256 i = 0; i < 4; i++) {
+            sit(jobId, i, uint16(i));
+            if (i < 3) enrol(jobId, i, uint16(i));
+        }
+        vm.warp(t.expiry - 1);
+        nextBlock();
+        vm.warp(t.expiry - 1);
+        rounds.poke(jobId);
+        commitAll(jobId, 7);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId); // one is missing, so the phase lasts as long as it can
+        revealAll(jobId, 3);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        sayAll(jobId, 3); // and nobody signs
+        vm.warp(rounds.state(jobId).deadline);
+        Verdict memory none;
+        none.state = rounds.state(jobId).model;
+        rounds.settleLate(jobId, said[jobId][0].places, said[jobId][0].has);
+        hasStatus(jobId, JobStatus.EXPIRED);
+        vm.warp(rounds.timesOf(jobId, 0).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 1);
+        same(token.balanceOf(provider(0)), 8 * segmentPay(), "paid");
+        check(rounds.absoluteEnd(jobId) >= rounds.timesOf(jobId, 0).windowEnd, "and all ends in time");
+    }
+
+    function test_fromTheLastMomentOnNothingIsSettled() public {
+        uint256 jobId = start();
+        toWords(jobId);
+        vm.warp(defaultTerms().expiry + 600 + 100 + 2 * 100); // the job was made in the same second
+        bytes memory places = said[jobId][0].places;
+        uint256[] memory has = said[jobId][0].has;
+        vm.expectPartialRevert(RoundsBase.DeadlinePassed.selector);
+        rounds.settleLate(jobId, places, has);
+    }
+
+    // --- lots of large pools ---
+
+    /// @dev Whoever holds n cuts back, or has them made, chose among 2ⁿ committees.
+    function test_cutsThatAreHeldBackChangeNobodyElsesLuck() public {
+        Terms memory t = audited();
+        (t.places, t.minVerifiers) = (64, 3);
+        uint256 jobId = start(t, 4, 48);
+        uint256 committee = rounds.state(jobId).committee;
+        same(committee.popcount(), 32, "a lot");
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        uint256 silent = committee & ~(committee & (committee - 1)); // one says nothing
+        for (uint256 left = committee & ~silent; left != 0; left &= left - 1) {
+            sayWord(jobId, left.lowest(), 15);
+        }
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId); // the next lot
+        delete said[jobId][0].places;
+        delete said[jobId][0].has;
+        said[jobId][0].lotSeed = keccak256(abi.encode(rounds.state(jobId).seed, uint256(1)));
+        sayAll(jobId, 15);
+        nextBlock();
+        uint256 before = vm.snapshotState();
+        settle(jobId);
+        uint256 held = rounds.state(jobId).committee;
+        vm.revertToState(before);
+        members.cutMember(jobId, 0, uint32(silent.lowest()) + 1);
+        settle(jobId);
+        same(rounds.state(jobId).committee, held & ~silent, "only its own ticket is gone");
+    }
+
+    // --- late words ---
+
+    function test_aLateWordIsItsMembersNotItsPlaces() public {
+        Terms memory t = audited();
+        (t.places, t.minVerifiers) = (4, 2);
+        uint256 jobId = start(t, 4, 3);
+        toReveals(jobId);
+        sayAll(jobId, 14);
+        vm.warp(rounds.state(jobId).deadline - 1);
+        settle(jobId, verdictFor(jobId, 14)); // nobody has seat 0
+        vm.prank(verifier(2));
+        members.leavePool(jobId);
+        uint32 heir = enrol(jobId, 9, 2); // from round 2 on, so it has no word about round 0
+        vm.prank(verifier(9));
+        vm.expectPartialRevert(Words.NotThen.selector);
+        words.lateWord(jobId, 0, heir, 1);
+        toReveals(jobId);
+        sayAll(jobId, 14);
+        vm.warp(rounds.state(jobId).deadline - 1);
+        settle(jobId, verdictFor(jobId, 14));
+        vm.prank(verifier(9));
+        words.lateWord(jobId, 1, heir, 1); // but place 2 was another's in round 1, who was in its committee
+        vm.prank(verifier(0));
+        words.lateWord(jobId, 1, 1, 1);
+        Having memory h = havingOf(jobId, 1);
+        (h.late[0], h.late[1], h.late[2]) = (1, heir, heir);
+        vm.expectPartialRevert(Words.NotHad.selector);
+        words.grant(jobId, 1, 0, h);
+        vm.prank(verifier(2));
+        words.lateWord(jobId, 1, 3, 1);
+        h.late[2] = 3;
+        words.grant(jobId, 1, 0, h);
+        (uint256 pay,,) = rounds.rowsOf(jobId, 1);
+        check(pay.has(0), "paid");
+    }
+
+    function toReveals(uint256 jobId) private {
+        commitAll(jobId, 15);
+        nextBlock();
+        revealAll(jobId, 15);
+        nextBlock();
+    }
+
+    function havingOf(uint256 jobId, uint32 round) private view returns (Having memory h) {
+        Said storage now_ = said[jobId][round];
+        (h.facts, h.lotSeed, h.places, h.has) = (now_.facts, now_.facts.seed, now_.places, now_.has);
+        h.late = new uint32[](3);
+    }
+
+    // --- keys ---
+
+    function test_aKeyOfBeforeTheSettlementIsNoneAndTheLastOneCounts() public {
+        uint256 jobId = start(audited(), 4, 3);
+        uint32 round = toWords(jobId);
+        showKey(jobId, round, 0);
+        nextBlock();
+        settle(jobId);
+        showKey(jobId, round, 1); // in the settlement's own block
+        vm.warp(rounds.timesOf(jobId, round).openEnd);
+        showKey(jobId, round, 2, "a wrong one first");
+        showKey(jobId, round, 2);
+        showKey(jobId, round, 3);
+        showKey(jobId, round, 3, "a wrong one last");
+        vm.warp(rounds.timesOf(jobId, round).keysEnd);
+        for (uint16 seat = 0; seat < 4; seat++) {
+            Shown memory s = shownFor(jobId, round, seat);
+            if (seat == 2) vm.expectPartialRevert(Audits.KeyShownAlready.selector);
+            audits.strike(s);
+        }
+        showKey(jobId, round, 0);
+        vm.warp(rounds.timesOf(jobId, round).half);
+        Shown memory saved = shownFor(jobId, round, 0);
+        vm.expectPartialRevert(Audits.KeyShownAlready.selector);
+        audits.noKey(saved);
+    }
+
+    function test_aKeyThatIsLeakedInTheSettlementsBlockCounts() public {
+        uint256 jobId = start(audited(), 4, 3);
+        uint32 round = play(jobId);
+        Shown memory s = shownFor(jobId, round, 0);
+        bytes32 key = keyOf(jobId, round, 0);
+        vm.prank(OUTSIDER);
+        audits.leak(s, key);
+        vm.warp(rounds.timesOf(jobId, round).keysEnd);
+        vm.expectPartialRevert(Audits.KeyShownAlready.selector);
+        audits.strike(s);
+    }
+
+    // --- accusations ---
+
+    function test_everyDroppedAccusationTakesHalfOfWhatIsLeft() public {
+        uint256 jobId = start(audited(), 4, 2);
+        uint32 round = play(jobId);
+        uint256 duties = dutiesOf(jobId, round, 0);
+        same(duties.popcount(), 2, "two of four");
+        bytes memory body;
+        for (uint256 left = duties; left != 0; left &= left - 1) {
+            body = abi.encodePacked(body, uint8(left.lowest()), uint16(3), keccak256("mine"));
+        }
+        ballotBody(jobId, round, 1, body);
+        vm.warp(rounds.timesOf(jobId, round).auditEnd);
+        openBody(jobId, round, 1, body);
+        vm.warp(rounds.timesOf(jobId, round).half);
+        uint256 bond = BOND;
+        for (; duties != 0; duties &= duties - 1) {
+            uint16 seat = duties.lowest();
+            audits.dropped(jobId, round, 1, seat, uint32(seat) + 1, body);
+            bond -= bond / 2;
+            same(lockedOf(verifier(0), Role.VERIFIER), bond, "half of what was left");
+            vm.expectPartialRevert(bytes4(keccak256("FaultUsed(bytes32)")));
+            audits.dropped(jobId, round, 1, seat, uint32(seat) + 1, body);
+        }
+    }
+
+    // --- duties ---
+
+    function testFuzz_nobodyHasTwoDutiesBeforeEverybodyHasOne(bytes32 seed, uint256 pool, uint8 drawn_) public pure {
+        if (pool == 0) pool = 1;
+        uint256 places = pool.popcount();
+        uint256 fewest = type(uint256).max;
+        uint256 most;
+        uint256 ranks;
+        for (uint256 left = pool; left != 0; left &= left - 1) {
+            uint256 rank = Draws.rankOfPlace(seed, pool, left.lowest());
+            ranks |= Bits.bit(rank);
+            uint256 duties;
+            for (uint256 ordinal = 0; ordinal < drawn_; ordinal++) {
+                if (Draws.isAuditor(ordinal, rank, places, 1)) duties++;
+            }
+            if (duties < fewest) fewest = duties;
+            if (duties > most) most = duties;
+        }
+        same(ranks, Bits.firstBits(places), "every rank is one place's");
+        check(most - fewest <= 1, "even");
+    }
+}
