@@ -28,7 +28,7 @@ struct Evidence {
     Shown shown;
     bool isLink;
     uint32 segment; // of a link the last one
-    bytes32 key; // of the work words' masks; zero where it is not known
+    bytes32 key; // of the masks of that round's work words whose window is open; zero where it is not known
     uint32 member; // whose *fine* it is; zero for the seat's own claim
     bytes body; // what that member opened
     Model model; // of the global state that the round opened from
@@ -36,7 +36,8 @@ struct Evidence {
     uint256 programLeaves;
     bytes32[] headerProof;
     uint32 via; // the round whose window is open: the same, or a later one of its epoch that the holder counts in
-    Shown before; // of segment 0, where the holder may go on with its state: the round before; where it did not reveal, the facts
+    Shown before; // of segment 0, where the holder may go on with its state: the round before; where it did not reveal, its facts
+    Shown[] onwards; // of a *fine* of a later round: the rounds behind this one up to that one, whose states come from this one's
 }
 
 /// @title What holders of seats, and auditors that called them fine, said in settled rounds; and what a lost game costs.
@@ -116,11 +117,11 @@ contract Claims is IClaims, Wired {
         if (!isIts) revert WrongHeader(program);
     }
 
-    /// @dev Who is audited in a round is so for what its state came from, too. A *fine* speaks of its own round alone.
+    /// @dev Who is audited in a round is so for what its state came from, too.
     function _requireSameEpoch(Evidence calldata e, Holder memory holder) private pure {
         uint256 epoch = ProgramReader.epoch(e.header);
         uint256 round = e.shown.round;
-        bool isIts = e.via > round && e.via / epoch == round / epoch && e.via < holder.to && e.member == 0;
+        bool isIts = e.via > round && e.via / epoch == round / epoch && e.via < holder.to;
         if (!isIts) revert AnotherEpoch(round, e.via);
     }
 
@@ -155,12 +156,13 @@ contract Claims is IClaims, Wired {
         }
         c.closing = Reveals.digestAt(r, e.segment);
         c.opening = e.segment == 0 ? _opening(e, holder) : Reveals.digestAt(r, e.segment - 1);
-        if (e.key == 0) return;
+        if (e.key == 0 || e.via != e.shown.round) return; // words are owed of the round whose window is open, and shown in it
         Reveals.requireKey(r, e.key);
         c.workWord = Reveals.workWordAt(r, e.segment, e.key);
     }
 
-    /// @dev A member's *fine* says what the seat said. Its words show it, which takes the key.
+    /// @dev A member's *fine* says what the seat said, of its round and of all that its state came from. Its words show
+    /// it, which takes the key.
     function _setAuthor(Claim memory c, Evidence calldata e, Terms memory terms, Holder memory holder) private view {
         Shown calldata s = e.shown;
         if (e.member == 0) {
@@ -170,10 +172,11 @@ contract Claims is IClaims, Wired {
         } else {
             Holder memory m = members.holderOf(s.jobId, Role.VERIFIER, e.member);
             if (m.hasFallen) revert HasFallen(e.member);
-            (uint16 from, bytes32 word) = audits.saidOf(s.jobId, s.round, e.member, s.seat, e.body);
+            (uint16 from, bytes32 word) = audits.saidOf(s.jobId, e.via, e.member, s.seat, e.body);
             if (from != FINE) revert NotFine(s.seat, from);
-            Reveals.requireKey(s.reveal, e.key);
-            bytes32 given = Reveals.fineWord(s.reveal, e.key, m.account);
+            Reveal calldata called = e.via == s.round ? s.reveal : _requireOnwards(e);
+            Reveals.requireKey(called, e.key);
+            bytes32 given = Reveals.fineWord(called, e.key, m.account);
             if (given != word) revert OtherWord(given, word);
             (c.holder, c.set) = (m.account, Hashing.setOf(s.jobId, Role.VERIFIER, e.member));
             c.lowestBond = terms.verifierBond / BOND_SHARE;
@@ -189,18 +192,42 @@ contract Claims is IClaims, Wired {
         return own != 0 ? own : _openingDigest(e.model.paramsRoot, e.model.openingRoot);
     }
 
-    /// @return zero where the holder did not reveal in the round before, or less than the whole round, or no update
+    /// @dev Who sat down while a round ran may count from that one on, in case it is void, and has revealed nothing in it.
+    /// @return what the holder goes on with; zero where it opens from public data
     function _carried(Evidence calldata e) private view returns (bytes32) {
-        Shown calldata s = e.shown;
         Shown calldata b = e.before;
-        bool isIts = b.jobId == s.jobId && b.round + 1 == s.round && b.seat == s.seat && b.id == s.id;
-        if (!isIts) revert NotTheRoundBefore(s.round);
+        _requireNext(b, e.shown);
         Reveals.requireFacts(rounds, b.jobId, b.round, b.facts);
         if (!b.facts.revealed.has(b.seat)) return 0;
         Reveals.requireShown(rounds, members, b);
+        return _closing(e, b.reveal);
+    }
+
+    /// @dev Whoever replayed the state of a later round from its public opening has replayed this one, if all between went on.
+    /// @return what was revealed in the round that was called fine
+    function _requireOnwards(Evidence calldata e) private view returns (Reveal calldata) {
+        Shown calldata last = e.shown;
+        if (e.onwards.length != e.via - last.round) revert AnotherEpoch(last.round, e.via);
+        for (uint256 i = 0; i < e.onwards.length; i++) {
+            Shown calldata next = e.onwards[i];
+            _requireNext(last, next);
+            if (_closing(e, last.reveal) == 0) revert NotTheRoundBefore(next.round);
+            Reveals.requireShown(rounds, members, next);
+            last = next;
+        }
+        return last.reveal;
+    }
+
+    function _requireNext(Shown calldata b, Shown calldata s) private pure {
+        bool isIts = b.jobId == s.jobId && b.round + 1 == s.round && b.seat == s.seat && b.id == s.id;
+        if (!isIts) revert NotTheRoundBefore(s.round);
+    }
+
+    /// @return digest of the state that the holder goes on with; zero where it did less than the round, or has no update
+    function _closing(Evidence calldata e, Reveal calldata r) private pure returns (bytes32) {
         uint256 all = ProgramReader.steps(e.header) / ProgramReader.segment(e.header);
-        bool isWhole = Reveals.segments(b.reveal) == all && b.reveal.updateRoot != 0;
-        return isWhole ? Reveals.digestAt(b.reveal, all - 1) : bytes32(0);
+        bool isWhole = Reveals.segments(r) == all && r.updateRoot != 0;
+        return isWhole ? Reveals.digestAt(r, all - 1) : bytes32(0);
     }
 
     /// @return the digest of the state that a round opens with: the model, its moments, no batch drawn

@@ -6,6 +6,7 @@ read what is encoded here. SPEC-ROUNDS.md, 9.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from typing import Final, NamedTuple
 
@@ -42,7 +43,8 @@ _REVEAL: Final = "(bytes32,bytes32,bytes32,bytes,bytes)"
 _SHOWN: Final = f"(uint256,uint32,uint16,uint32,{_FACTS},bytes32,(uint16,bytes32)[],{_REVEAL})"
 _MODEL: Final = "(bytes32,bytes32,bytes32,bytes32,bytes32)"
 _EVIDENCE: Final = (
-    f"({_SHOWN},bool,uint32,bytes32,uint32,bytes,{_MODEL},bytes,uint256,bytes32[],uint32,{_SHOWN})"
+    f"({_SHOWN},bool,uint32,bytes32,uint32,bytes,{_MODEL},"
+    f"bytes,uint256,bytes32[],uint32,{_SHOWN},{_SHOWN}[])"
 )
 _NO_REVEAL: Final = (ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST, b"", b"")
 _NOTHING_SHOWN: Final = (0, 0, 0, 0, (*[ZERO_DIGEST] * 5, *[0] * 5), ZERO_DIGEST, [], _NO_REVEAL)
@@ -112,6 +114,13 @@ def _told(past: SettledRound, seat: SeatIndex) -> SeatReveal:
     return told
 
 
+def _key_shown(past: SettledRound, seat: SeatIndex) -> Digest:
+    """The key of a seat's words; zero where nobody has shown it."""
+    key, told = past.key_of(seat), _told(past, seat)
+    is_its = key is not None and key_hash(key) == told.reveal.key_hash
+    return key if key is not None and is_its else ZERO_DIGEST
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """Everything that a claim about one seat's settled round is built and proved from.
@@ -150,14 +159,11 @@ class Said:
         past = view.settled_round(round)
         if past is None:
             raise ProtocolError(f"round {round} is not settled")
-        told = _told(past, seat)
+        _told(past, seat)
         wanted = past.facts.model if any(past.facts.model) else header.header.initial
         if model.digest(round) != wanted:
             raise ProtocolError("the model is not the one that the round began with")
-        key = past.key_of(seat) or ZERO_DIGEST
-        if key_hash(key) != told.reveal.key_hash:
-            key = ZERO_DIGEST
-        return cls(view, past, seat, model, header, key)
+        return cls(view, past, seat, model, header, _key_shown(past, seat))
 
     @property
     def told(self) -> SeatReveal:
@@ -198,9 +204,15 @@ class Said:
     @property
     def _window(self) -> SettledRound:
         """The round whose window takes the challenge. Raises ProtocolError where it is none."""
-        found = self.past if self.via is None else self.view.settled_round(self.via)
+        via, round = self.via, self.past.round
+        if via is None or via == round:
+            return self.past
+        found, epoch = self.view.settled_round(via), self.header.header.epoch
         if found is None:
-            raise ProtocolError(f"round {self.via} is not settled")
+            raise ProtocolError(f"round {via} is not settled")
+        holder = self.view.providers[self.told.holder]
+        if via < round or via // epoch != round // epoch or not holder.counts_in(via):
+            raise ProtocolError(f"round {via} is no later one of its epoch that the holder is in")
         return found
 
     def claim(self, segment: int, *, is_link: bool = False) -> Claim:
@@ -212,7 +224,7 @@ class Said:
             raise ProtocolError(f"segment {segment} of {self.segments} is no claim's")
         leaf, terms, past = self.told.leaves.items[segment], self.terms, self.past
         word = ZERO_DIGEST
-        if any(self.key) and not is_link:
+        if any(self.key) and not is_link and self._window is past:
             word = self.told.leaves.words(self.key)[segment]
         role, id, bond = Role.PROVIDER, self.told.holder, terms.provider_bond
         if self.member != NO_HOLDER:
@@ -243,23 +255,44 @@ class Said:
 
     def evidence(self, segment: int, *, is_link: bool = False) -> bytes:
         """`abi.encode(Evidence)`, which proves that claim to the contract."""
-        body = self.past.bodies.get(self.member)
-        header = self.header
+        window, header = self._window, self.header
+        body = window.bodies.get(self.member)
         values = (
             shown(self.past, self.seat),
             is_link,
             segment,
-            ZERO_DIGEST if is_link and self.member == NO_HOLDER else self.key,
+            self._key(is_link=is_link),
             self.member,
             b"" if body is None else body.to_bytes(),
             tuple(self.model),
             header.header.to_bytes(),
             header.leaves,
             list(header.proof),
-            self._window.round,
+            window.round,
             self._shown_before(segment, is_link=is_link),
+            [shown(past, self.seat) for past in self._onwards()],
         )
         return encode([_EVIDENCE], [values])
+
+    def _key(self, *, is_link: bool) -> Digest:
+        """Of the words that are claimed, or that a *fine* has."""
+        if self._window is self.past:
+            return ZERO_DIGEST if is_link and self.member == NO_HOLDER else self.key
+        return ZERO_DIGEST if self.member == NO_HOLDER else _key_shown(self._window, self.seat)
+
+    def _onwards(self) -> Iterator[SettledRound]:
+        """Of a later round's *fine* the rounds up to it, whose states all come from this one's.
+
+        Raises ProtocolError where one does not: then its auditor has not replayed this one.
+        """
+        if self.member == NO_HOLDER:
+            return
+        last, id = self.past, self.told.holder
+        for round in range(self.past.round + 1, self._window.round + 1):
+            if not goes_on(last, self.seat, id, self._whole):
+                raise ProtocolError(f"round {round} does not come from round {last.round}")
+            last = self.view.settled[round]
+            yield last
 
     def _shown_before(self, segment: int, *, is_link: bool) -> tuple[object, ...]:
         """That the holder did the round before, or the facts which say that it did not reveal."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.law.factories import make_manifest, make_terms
 from tests.unit.law.identities import address, digest
-from tests.unit.law.models import MODEL, PROGRAM
+from tests.unit.law.models import MODEL, PROGRAM, with_epochs
 from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.errors import ProtocolError
@@ -19,9 +19,9 @@ from atoll.law.claims import Said
 from atoll.law.epochs import earlier_rounds
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
-from atoll.law.program import Fragment, Header, MalformedProgram
+from atoll.law.program import Header, MalformedProgram
 from atoll.law.views import bond_set, parties, pay_place, window_of
-from atoll.law.words import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
+from atoll.law.words import NO_HOLDER, ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
 
 SEAT = SeatIndex(2)
 TERMS = make_terms(program=PROGRAM.root, f=0, min_providers=1)
@@ -136,8 +136,7 @@ def test_games_of_other_jobs_are_not_this_ones() -> None:
 
 # --- epochs ---
 
-FRAGMENTS = (Fragment(5, 20), Fragment(6, 21))
-EPOCHS = replace(PROGRAM, header=replace(PROGRAM.header, epoch=2, fragments=FRAGMENTS))
+EPOCHS = with_epochs(2)
 
 
 def gone_on(script: Script, round: int = 1, **changes: Any) -> Said:
@@ -174,6 +173,33 @@ def test_a_claim_via_a_later_round_has_that_ones_place_and_window() -> None:
     assert (window_of(own), window_of(via)) == (0, 1)
     with pytest.raises(ProtocolError, match="not settled"):
         gone_on(script, 0, via=RoundIndex(2)).claim(3)
+    script.honest_round()
+    for round, later in ((0, 2), (1, 0)):
+        with pytest.raises(ProtocolError, match="no later one of its epoch"):
+            gone_on(script, round, via=RoundIndex(later)).claim(3)
+
+
+def test_a_fine_of_a_later_round_is_one_of_all_that_its_state_comes_from() -> None:
+    script = played()
+    script.audit(1)
+    member = HolderId(next(id for id in script.auditors(1) if SEAT in script.net.duties(1, id)))
+    said = gone_on(script, 0, via=RoundIndex(1), member=member)
+    claim, seats = said.claim(3), gone_on(script, 0).claim(3)
+    assert claim.place == pay_place(script.net.job, Role.VERIFIER, member, RoundIndex(1))
+    assert claim.holder == script.net.member(Role.VERIFIER, member).account
+    assert (claim.round, claim.opening, claim.closing) == (0, seats.opening, seats.closing)
+    assert claim.work_word == ZERO_DIGEST
+    assert said.evidence(3)
+
+
+def test_a_fine_says_nothing_of_a_round_that_its_own_does_not_come_from() -> None:
+    script = played({SEAT: 6})
+    script.audit(1)
+    member = HolderId(next(id for id in script.auditors(1) if SEAT in script.net.duties(1, id)))
+    said = gone_on(script, 0, via=RoundIndex(1), member=member)
+    with pytest.raises(ProtocolError, match="does not come from"):
+        said.evidence(3)
+    assert replace(said, member=NO_HOLDER).evidence(3)  # the seat answers for it all the same
 
 
 def test_a_game_via_a_later_round_holds_that_one_alone() -> None:

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from tests.merging import all_standing, bearing_none
+from tests.small_job import damage
 from tests.unit.train.factories import KEY, Job, make_job, with_method
 
+from atoll.bits.segment import Course, SegmentRun
+from atoll.bits.state import SeatState
 from atoll.bits.step import state_roots
+from atoll.content.local import LocalStore
 from atoll.law.hashing import sha256
 from atoll.law.words import Digest, RoundIndex
 from atoll.merge.round import merge
+from atoll.train.checkpoints import CARRIED, Checkpoint, release
 from atoll.train.judged import EarlierRound
 from atoll.train.replay import Claimed, replay_seat
-from atoll.train.round import TrainedRound, TrainTask, opening_of, train_round
+from atoll.train.round import (
+    TrainedRound,
+    TrainTask,
+    checkpoints_of,
+    opening_of,
+    run_alone,
+    train_round,
+)
 
 ROUNDS = 3
 
@@ -88,22 +101,102 @@ def test_a_round_goes_on_with_the_state_of_the_one_before(epoch: Epoch) -> None:
         assert alone.states != epoch.trained[number].states
 
 
-def test_who_kept_its_last_state_runs_nothing_again(
-    epoch: Epoch, monkeypatch: pytest.MonkeyPatch
+class Runs:
+    """Counts the segments that are run to come to an opening."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        patch.setattr("atoll.train.round.run_alone", self._run)
+
+    def _run(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        self.count += 1
+        return run_alone(states, segment, course)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(monkeypatch)
+
+
+def kept(epoch: Epoch, round: int = 0) -> Checkpoint:
+    """What a provider that trained the round has kept of it."""
+    task, store = epoch.tasks[round], epoch.job.store
+    checkpoints_of(task, store, 0, CARRIED).drop()
+    train_round(task, store, keeps=True)
+    (found,) = checkpoints_of(task, store, 0, CARRIED).before(99)
+    return found
+
+
+def reached(task: TrainTask, store: LocalStore) -> Digest:
+    return state_roots(opening_of(task, store)).digest()
+
+
+def test_who_was_killed_between_two_rounds_goes_on_with_what_it_kept(
+    epoch: Epoch, runs: Runs
 ) -> None:
-    job, tasks = epoch.job, epoch.tasks
-    train_round(tasks[0], job.store, keeps=True)
-    expected = state_roots(opening_of(tasks[1], job.store))
+    last = kept(epoch).states[-1]
+    runs.count = 0
+    assert reached(epoch.tasks[1], LocalStore(epoch.job.store.root)) == last
+    assert runs.count == 0
+    assert reached(epoch.tasks[2], epoch.job.store) == epoch.trained[1].states[-1]
+    assert runs.count == 2 * epoch.job.manifest.segments  # what is kept is another round's
 
-    def none(*_: object) -> None:
-        raise AssertionError("a round of the epoch is run again")
 
-    with monkeypatch.context() as patch:
-        patch.setattr("atoll.train.round.run_alone", none)
-        assert state_roots(opening_of(tasks[1], job.store)) == expected
-        with pytest.raises(AssertionError):  # it is another round's
-            opening_of(tasks[2], job.store)
-    assert state_roots(opening_of(tasks[1], job.store)) == expected
+def test_a_damaged_state_is_made_again(epoch: Epoch, runs: Runs) -> None:
+    found, store = kept(epoch), epoch.job.store
+    damage(store, found.state)
+    runs.count = 0
+    assert reached(epoch.tasks[1], store) == found.states[-1]
+    assert runs.count == epoch.job.manifest.segments
+
+
+def test_a_whole_state_that_is_not_the_rounds_last_is_made_again(epoch: Epoch, runs: Runs) -> None:
+    """Written from memory that was wrong by then: the store's own digests are right."""
+    found, store = kept(epoch), epoch.job.store
+    other = opening_of(epoch.tasks[0], store)
+    checkpoints = checkpoints_of(epoch.tasks[0], store, 0, CARRIED)
+    checkpoints.drop()
+    checkpoints.write(found, other.pieces(), 0)
+    runs.count = 0
+    assert reached(epoch.tasks[1], store) == found.states[-1]
+    assert runs.count == epoch.job.manifest.segments
+
+
+@pytest.mark.parametrize("change", ["data_seed", "global_state_cid"])
+def test_what_was_kept_of_another_history_is_not_gone_on_with(
+    epoch: Epoch, runs: Runs, change: str
+) -> None:
+    """After a reorg, or with another model than was foreseen."""
+    kept(epoch)
+    runs.count = 0
+    task = epoch.tasks[1]
+    (first,) = task.earlier
+    other = {"data_seed": sha256(b"other"), "global_state_cid": epoch.tasks[2].global_state_cid}
+    changed = replace(task, earlier=(replace(first, **{change: other[change]}),))
+    assert reached(changed, epoch.job.store) != epoch.trained[0].states[-1]
+    assert runs.count == epoch.job.manifest.segments
+
+
+def test_who_was_killed_within_a_round_goes_on_from_its_checkpoint(epoch: Epoch) -> None:
+    task, store = epoch.tasks[1], epoch.job.store
+    kept(epoch)
+    run: list[int] = []
+
+    def runner(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        if segment == 2 and len(run) == 2:
+            run.append(-1)
+            raise InterruptedError
+        run.append(segment)
+        return run_alone(states, segment, course)
+
+    for _ in range(2):
+        with suppress(InterruptedError):
+            checkpoints = checkpoints_of(task, store, share=0)
+            done = train_round(task, store, run=runner, checkpoints=checkpoints, keeps=True)
+    assert run == [0, 1, -1, 2, 3]
+    assert (done.states, done.update) == (epoch.trained[1].states, epoch.trained[1].update)
+    release(store, task.slot.job, task.slot.round)
+    assert reached(epoch.tasks[2], store) == done.states[-1]  # kept for the round after it
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
