@@ -47,7 +47,8 @@ _EVIDENCE: Final = (
     f"bytes,uint256,bytes32[],uint32,{_SHOWN},{_SHOWN}[])"
 )
 _NO_REVEAL: Final = (ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST, b"", b"")
-_NOTHING_SHOWN: Final = (0, 0, 0, 0, (*[ZERO_DIGEST] * 5, *[0] * 5), ZERO_DIGEST, [], _NO_REVEAL)
+_NO_FACTS: Final = (*[ZERO_DIGEST] * 5, *[0] * 5)
+_NOTHING_SHOWN: Final[tuple[object, ...]] = (0, 0, 0, 0, _NO_FACTS, ZERO_DIGEST, [], _NO_REVEAL)
 
 
 class ModelRoots(NamedTuple):

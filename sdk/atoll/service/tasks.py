@@ -22,7 +22,7 @@ from atoll.law.words import Verdict, to_bitmap
 from atoll.merge.round import merge_updates
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.opening import OpeningReady
-from atoll.service.duties.replay import DoReplay
+from atoll.service.duties.replay import DoReplay, EarlierSaid
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.train import evaluate
@@ -135,9 +135,9 @@ def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs a seat's round again; `model` is the CID of the global state that it opened from."""
     pin_torch()
     store = LocalStore(store_dir)
+    told: list[EarlierSaid | DoReplay] = [*command.earlier, command]
     claims = [
-        Claimed(Leaves.from_bytes(said.leaves), said.update_root, said.model)
-        for said in (*command.earlier, command)
+        Claimed(Leaves.from_bytes(said.leaves), said.update_root, said.model) for said in told
     ]
     claimed = replace(claims.pop(), earlier=tuple(claims))
     return replay_seat(task_of(command, model), claimed, store)

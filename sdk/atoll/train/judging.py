@@ -144,8 +144,11 @@ class OwnRun:
         if not task.is_link:
             self._part = self._program.header.step_part(task.round, step)
         if self._tape is None or self._tape[0] != step:
-            self._tape = (step, OwnTape(self._program, self._part, self._sources(step)))
+            self._tape = (step, self._tape_of(step))
         return self._tape[1]
+
+    def _tape_of(self, step: int) -> OwnTape:
+        return OwnTape(self._program, self._part, self._sources(step))
 
     def _opened(self, index: int, data: bytes) -> ProgramPart:
         tree = self._program.tree

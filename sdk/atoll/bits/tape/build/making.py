@@ -146,7 +146,7 @@ class Making:
         p, model = self._before(0, name), self.model(name)
         parts = [
             self.graph.add(Op.SCALE, [value], value.elements, [factor])
-            for value, factor in ((p, f32(own)), (model, f32(np.float32(1) - own)))
+            for value, factor in ((p, f32(float(own))), (model, f32(float(np.float32(1) - own))))
         ]
         return self.graph.add(Op.ADD, parts, p.elements)
 
