@@ -71,7 +71,8 @@ def parts(commit: str) -> tuple[Part, ...]:
     computing = (*PYTEST, f"-n{CORES}", f"--hypothesis-seed={seed}", *elsewhere, "tests")
     return (
         Part("networks", networks, nice=0),
-        Part("contracts", ("contracts/tools/forge", "test")),
+        Part("contracts", ("contracts/tools/gas", "others")),
+        Part("gas", ("contracts/tools/gas",)),
         Part("computing", computing),
         Part("mutants", (PYTHON, "-m", "tests.mutants", "--seed", commit), after="computing"),
     )

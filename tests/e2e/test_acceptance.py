@@ -16,7 +16,7 @@ CHEATS = (2, 3)
 
 def _run(folder: Path) -> dict[str, Any]:
     report = folder / "report.json"
-    command = [sys.executable, "-m", "atoll.cli.main", "devnet", "demo"]
+    command = [sys.executable, "-m", "atoll.cli.main", "devnet", "demo", "--stranger"]
     command += ["--report", str(report), "--folder", str(folder / "run")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=570, check=False)
     assert done.returncode == 0, done.stderr
