@@ -374,7 +374,10 @@ class _Auditor:
     async def _replay(self, past: SettledRound, seat: SeatIndex, opening: bytes) -> SeatCheck:
         """A seat's round, trained again from the model that it opened with."""
         command = replaying(self.view, past, seat, self.manifest.to_bytes(), REPLAY)
-        earlier = [replace(one, cid=await self._opening(one.round)) for one in command.earlier]
+        try:
+            earlier = [replace(one, cid=await self._opening(one.round)) for one in command.earlier]
+        except _Unusable as gap:  # whose fault it is, that round's own check says
+            return self._seat(past, seat, GONE, f"of a round that it comes from: {gap.why}")
         command = replace(command, earlier=tuple(earlier))
         found: SeatReplay = await self.worker.run(REPLAY, command, opening, self.store)
         at, told = found.differs_at, past.reveals[seat]
