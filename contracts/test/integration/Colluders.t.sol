@@ -31,7 +31,7 @@ contract ColludersTest is Network {
     }
 
     /// A seat that loses a game of its own making takes neither bond nor fee of the auditor that called it fine.
-    function test_losingOnPurposeTakesNothingFromTheAuditor() public {
+    function test_losingOnPurposeTakesNothingFromTheAuditor() public allHome {
         uint256 jobId = start(longer(3), 4, 3);
         play(jobId);
         play(jobId);
@@ -56,7 +56,7 @@ contract ColludersTest is Network {
     }
 
     /// Each time another bond, of which the larger part is burnt, and never any pay.
-    function test_whoSitsDownAgainAfterEachFallPaysAStakeEachTime() public {
+    function test_whoSitsDownAgainAfterEachFallPaysAStakeEachTime() public allHome {
         uint256 jobId = start(longer(3), 4, 3);
         play(jobId);
         for (uint32 i = 1; i <= 3; i++) {
@@ -79,7 +79,7 @@ contract ColludersTest is Network {
 
     /// More than half of a committee, but not two thirds, say that they have what nobody serves: nobody honest can merge
     /// that, so the lot ends without a certificate, and the next one speaks for itself.
-    function test_aMajoritysLieAboutAnUpdateEndsWithItsLot() public {
+    function test_aMajoritysLieAboutAnUpdateEndsWithItsLot() public allHome {
         uint256 jobId = start(longer(8), 4, 8);
         commitAll(jobId, 15);
         nextBlock();
