@@ -93,7 +93,7 @@ contract JudgeTest is Network {
     }
 
     /// Who accuses a round of beginning with something false plays an earlier one of its epoch.
-    function test_anAccusationIsPlayedByAChallengeViaItsRound() public {
+    function test_anAccusationIsPlayedByAChallengeViaItsRound() public allHome {
         vm.warp(rounds.timesOf(jobId, 3).auditEnd);
         Evidence memory e = evidenceFor(jobId, 2, 1, 5);
         e.via = 3;

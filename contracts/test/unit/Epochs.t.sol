@@ -76,7 +76,7 @@ contract EpochsTest is Network {
         return Hashing.placeOf(Hashing.setOf(jobId, role, id), round);
     }
 
-    function test_aRoundOfAnEpochBeginsWithTheLastLeafOfTheOneBefore() public {
+    function test_aRoundOfAnEpochBeginsWithTheLastLeafOfTheOneBefore() public allHome {
         playTo(7);
         vm.warp(rounds.timesOf(jobId, 6).auditEnd);
         same(read(evidence(3, 0)).opening, publicOpening(3), "the epoch's first");
@@ -86,7 +86,7 @@ contract EpochsTest is Network {
         same(read(evidence(6, 0)).opening, publicOpening(6), "the next epoch's first");
     }
 
-    function test_whoDidLessThanARoundOpensPubliclyAndThenGoesOn() public {
+    function test_whoDidLessThanARoundOpensPubliclyAndThenGoesOn() public allHome {
         playTo(3);
         playPart(6, true);
         playTo(6);
@@ -98,7 +98,7 @@ contract EpochsTest is Network {
         same(read(evidence(5, 0)).opening, trainer.digestOf(jobId, 4, SEAT, 7), "and on with that");
     }
 
-    function test_whoSentNothingOpensPublicly() public {
+    function test_whoSentNothingOpensPublicly() public allHome {
         playTo(3);
         playPart(8, false);
         playTo(5);
@@ -109,7 +109,7 @@ contract EpochsTest is Network {
     }
 
     /// It counts from round 4 on, in case that is void, and takes part in round 5 for the first time.
-    function test_whoSatDownWithinAnEpochOpensPublicly() public {
+    function test_whoSatDownWithinAnEpochOpensPublicly() public allHome {
         playTo(3);
         vm.prank(provider(SEAT));
         members.leaveSeat(jobId);
@@ -129,7 +129,7 @@ contract EpochsTest is Network {
     }
 
     /// Nobody may have a holder answer for an opening that it did not begin with.
-    function test_whatIsNotTheHoldersRoundBeforeIsRefused() public {
+    function test_whatIsNotTheHoldersRoundBeforeIsRefused() public allHome {
         playTo(6);
         vm.warp(rounds.timesOf(jobId, 5).auditEnd);
         Evidence memory e = evidence(5, 0);
@@ -151,7 +151,7 @@ contract EpochsTest is Network {
         refuses(e, Claims.WrongHeader.selector);
     }
 
-    function test_anEarlierRoundOfTheEpochIsClaimedInTheWindowOfALaterOne() public {
+    function test_anEarlierRoundOfTheEpochIsClaimedInTheWindowOfALaterOne() public allHome {
         playTo(6);
         vm.warp(rounds.timesOf(jobId, 3).windowEnd);
         Evidence memory e = evidence(3, 2);
@@ -167,7 +167,7 @@ contract EpochsTest is Network {
         refuses(e, Claims.NotOpen.selector);
     }
 
-    function test_aRoundIsClaimedViaNoOtherEpochNorBackwards() public {
+    function test_aRoundIsClaimedViaNoOtherEpochNorBackwards() public allHome {
         playTo(8);
         vm.warp(rounds.timesOf(jobId, 7).auditEnd);
         Evidence memory e = evidence(5, 2);
@@ -180,7 +180,7 @@ contract EpochsTest is Network {
         same(read(e).place, placeOf(Role.PROVIDER, ID, 7), "but via its own");
     }
 
-    function test_whoHasLeftAnswersForNoRoundAfterIt() public {
+    function test_whoHasLeftAnswersForNoRoundAfterIt() public allHome {
         playTo(4);
         vm.prank(provider(SEAT));
         members.leaveSeat(jobId);
@@ -195,7 +195,7 @@ contract EpochsTest is Network {
         refuses(e, Claims.AnotherEpoch.selector);
     }
 
-    function test_aFallViaALaterRoundTakesFromThatOneOn() public {
+    function test_aFallViaALaterRoundTakesFromThatOneOn() public allHome {
         playTo(6);
         vm.warp(rounds.timesOf(jobId, 4).windowEnd);
         Evidence memory e = evidence(3, 2);
@@ -232,7 +232,7 @@ contract EpochsTest is Network {
         vm.warp(rounds.timesOf(jobId, 8).auditEnd - 1);
     }
 
-    function test_whoCallsARoundFineAnswersForAllThatItComesFrom() public {
+    function test_whoCallsARoundFineAnswersForAllThatItComesFrom() public allHome {
         playAll();
         Evidence memory e = fineVia(6, 8);
         address account = members.holderOf(jobId, Role.VERIFIER, e.member).account;
@@ -247,7 +247,7 @@ contract EpochsTest is Network {
     }
 
     /// Who never had to replay a round has not called it fine.
-    function test_aFineSaysNothingOfWhatItsRoundDoesNotComeFrom() public {
+    function test_aFineSaysNothingOfWhatItsRoundDoesNotComeFrom() public allHome {
         playTo(6);
         playPart(6, true);
         playAll();
@@ -261,7 +261,7 @@ contract EpochsTest is Network {
         refuses(e, Claims.NotTheRoundBefore.selector);
     }
 
-    function test_aFineIsShownToComeFromARoundByEveryRoundBetween() public {
+    function test_aFineIsShownToComeFromARoundByEveryRoundBetween() public allHome {
         playAll();
         Evidence memory e = fineVia(6, 8);
         (Shown memory first, Shown memory second) = (e.onwards[0], e.onwards[1]);
