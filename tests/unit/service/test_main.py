@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ def test_what_the_file_system_refuses_is_one_line(
         raise error
 
     monkeypatch.setattr(main_module, "raise_open_files", lambda: None)
-    monkeypatch.setattr(os, "umask", lambda mask: mask)  # it is of the whole process
+    # Both are of the whole process, and of every test after this one.
+    monkeypatch.setattr(os, "umask", lambda mask: mask)
+    monkeypatch.setattr(main_module, "logs_configured", lambda config, speaks: nullcontext())
     assert main("atoll node run", run, ["--config", str(config)]) == 4
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith(f"error: {text}")
