@@ -39,7 +39,7 @@ contract JudgeTest is Network {
         return id;
     }
 
-    function test_P29_P30_silenceLosesTheBondAndAllThatIsNotFinal() public {
+    function test_P29_P30_silenceLosesTheBondAndAllThatIsNotFinal() public allHome {
         uint256 first = challenge(2, 1, 20 ether, OUTSIDER);
         uint256 second = challenge(1, 1, 10 ether, address(0xbee)); // waits behind it
         challenge(2, 0, 10 ether, OUTSIDER); // about another: held up by nobody
@@ -55,7 +55,7 @@ contract JudgeTest is Network {
         real.challenge(again, 10 ether);
     }
 
-    function test_P30_aWaitingGameAboutAnEarlierRoundKeepsThatRoundFromBeingFinal() public {
+    function test_P30_aWaitingGameAboutAnEarlierRoundKeepsThatRoundFromBeingFinal() public allHome {
         uint256 first = challenge(2, 1, 20 ether, OUTSIDER);
         challenge(1, 1, 10 ether, address(0xbee));
         vm.warp(rounds.timesOf(jobId, 2).windowEnd);
@@ -70,7 +70,7 @@ contract JudgeTest is Network {
         same(jobs.escrowOf(jobId).burnt, 2 * 8 * segmentPay(), "the others are burnt");
     }
 
-    function test_P28_shamsHoldUpNobodyElse() public {
+    function test_P28_shamsHoldUpNobodyElse() public allHome {
         for (uint256 i = 0; i < 6; i++) {
             challenge(1, 3, 10 ether, address(uint160(0x100 + i)));
         }
@@ -90,7 +90,7 @@ contract JudgeTest is Network {
     }
 
     /// What a noKey took, a game that ends later does not take again.
-    function test_P31_aSecondFallTakesNothing() public {
+    function test_P31_aSecondFallTakesNothing() public allHome {
         uint256 id = challenge(2, uint16(drawnSeat()), 20 ether, OUTSIDER);
         vm.warp(rounds.timesOf(jobId, 2).half);
         audits.noKey(shownFor(jobId, 2, uint16(drawnSeat())));

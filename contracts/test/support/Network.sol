@@ -542,6 +542,14 @@ abstract contract Network is Check {
         same(jobs.escrowOf(jobId).balance, 0, "the escrow is empty");
     }
 
+    /// @dev Behind a test, whatever became of its jobs.
+    modifier allHome() {
+        _;
+        for (uint256 i = 0; i < created.length; i++) {
+            everythingGoesHome(created[i]);
+        }
+    }
+
     function freeAll(uint256 jobId, Role role, uint32 settled) private {
         for (uint32 id = 1;; id++) {
             Holder memory m = members.holderOf(jobId, role, id);

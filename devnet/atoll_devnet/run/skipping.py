@@ -15,7 +15,8 @@ from typing import Any
 
 from atoll.content.storage import StoreConfig
 from atoll.errors import AtollError, ChainError
-from atoll.law.owes import Duty, owed_by
+from atoll.law.certificates import is_enough
+from atoll.law.owes import Duty, Owed, committee_accounts, owed_by
 from atoll.law.upkeep import Call, upkeep
 from atoll.law.views import JobView
 from atoll.law.words import Address, JobId, Phase
@@ -97,14 +98,18 @@ def is_waiting(view: JobView, now: int, members: Sequence[Told], since: int) -> 
     Args:
         since: the block at which the clock was last moved.
     """
-    if any(is_at_work(view, now, told, since) for told in members):
+    mute = {told.account for told in members if Duty.SIGN in told.never}
+    if any(is_at_work(view, now, told, since, mute) for told in members):
         return False
     return not any(_is_for_others(view, item.call) for item in upkeep(view, now))
 
 
-def is_at_work(view: JobView, now: int, told: Told, since: int) -> bool:
+def is_at_work(view: JobView, now: int, told: Told, since: int, mute: Collection[Address]) -> bool:
     """Whether it computes or sends, has not seen the last event for a while, or owes what it will
     do. Who computes and sends nothing has no move to make.
+
+    Args:
+        mute: accounts that never sign.
     """
     if view.job_id in told.busy or told.block < max(since, view.block.number) + CALM_BLOCKS:
         return True
@@ -112,7 +117,17 @@ def is_at_work(view: JobView, now: int, told: Told, since: int) -> bool:
     # Until half of MERGE is over, a word waits for updates that are not here.
     if view.job_id in told.lacks and view.open is not None and now < view.open.half_merge:
         never |= {Duty.WORD}
-    return any(owed.duty not in never for owed in owed_by(view, told.account, now))
+    owes = (owed for owed in owed_by(view, told.account, now) if owed.duty not in never)
+    return any(not _is_for_nothing(view, owed, mute) for owed in owes)
+
+
+def _is_for_nothing(view: JobView, owed: Owed, mute: Collection[Address]) -> bool:
+    """A signature of a lot that too few sign: it is given, and the chain never shows it."""
+    if owed.duty is not Duty.SIGN or view.open is None or owed.round != view.open.round:
+        return False
+    committee = committee_accounts(view, view.open)
+    signing = sum(member not in mute for member in committee)
+    return not is_enough(signing, len(committee))
 
 
 def _is_for_others(view: JobView, call: Call) -> bool:
@@ -171,7 +186,8 @@ async def skip_windows(cluster: Cluster, seen: Seen, tell: Callable[[str], None]
         await asyncio.sleep(LOOK_SECONDS)
         # Who was at work a moment ago mostly is: while it is, nobody else is asked, or looked at.
         one = await _ask(last, _in_vain(list(cluster.members), seen.views()))
-        if _is_busy(one, seen.views(), seen.now(), moved_at):
+        mute = _mute(cluster)
+        if _is_busy(one, seen.views(), seen.now(), moved_at, mute):
             continue
         views, now, moment = dict(seen.views()), seen.now(), seen.moment()
         if moment is None:
@@ -187,12 +203,24 @@ async def skip_windows(cluster: Cluster, seen: Seen, tell: Callable[[str], None]
             tell(f"nobody has anything to do for {moment - now} s: the chain's clock skips them")
             continue
         by_member = zip(members, told, strict=True)
-        busy = (m for m, one in by_member if _is_busy(one, views, seen.now(), moved_at))
+        busy = (m for m, one in by_member if _is_busy(one, views, seen.now(), moved_at, mute))
         last = next(busy, last)
 
 
-def _is_busy(told: Told, views: Mapping[JobId, JobView], now: int, since: int) -> bool:
-    return any(is_at_work(view, now, told, since) for view in views.values())
+def _is_busy(
+    told: Told, views: Mapping[JobId, JobView], now: int, since: int, mute: Collection[Address]
+) -> bool:
+    return any(is_at_work(view, now, told, since, mute) for view in views.values())
+
+
+def _lacks(member: Member) -> frozenset[Duty]:
+    """What it never does; a process that ended does nothing more."""
+    is_there = member.process.is_running
+    return never_does(member.kind, member.cheat or "") if is_there else EVERYTHING
+
+
+def _mute(cluster: Cluster) -> set[Address]:
+    return {member.account for member in cluster.members if Duty.SIGN in _lacks(member)}
 
 
 def _in_vain(members: Sequence[Member], views: Mapping[JobId, JobView]) -> frozenset[str]:
@@ -213,10 +241,10 @@ def in_vain(view: JobView, silent: Collection[Address]) -> frozenset[str]:
 
 
 async def _ask(member: Member, vain: frozenset[str]) -> Told:
-    """A process that ended does nothing more; one that does not answer is at work."""
-    lacks = never_does(member.kind, member.cheat or "")
+    """One that does not answer is at work, unless its process has ended."""
+    lacks = _lacks(member)
     if not member.process.is_running:
-        return Told(member.account, FAR, NO_JOBS, NO_JOBS, EVERYTHING)
+        return Told(member.account, FAR, NO_JOBS, NO_JOBS, lacks)
     try:
         status = await ask(member.folder / "data", "status")
     except AtollError:

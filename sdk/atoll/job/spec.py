@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from atoll.bits.layout import adapter_shapes, param_shapes
 from atoll.errors import ConfigError, ManifestError
-from atoll.job.document import explain, read_toml, set_path
+from atoll.job.document import read_toml, set_path
 from atoll.job.groups import (
     Audit,
     Count,
@@ -57,6 +57,7 @@ from atoll.law.manifest import (
 )
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.words import ZERO_DIGEST, Digest, Terms
+from atoll.service.wording import explain
 
 _INNER_DEFAULTS: Mapping[str, str] = {
     "optimizer": "adamw",

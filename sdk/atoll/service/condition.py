@@ -47,6 +47,7 @@ class Known:
         worries: of its jobs, the gravest first of each.
         gathering: jobs in which the account has a place and no round runs, and what they wait for.
         sits_out: why it takes no part in anything; empty where it does.
+        twin: why it waits for another service with its key; empty where it is alone.
     """
 
     silent_seconds: float | None = None
@@ -62,6 +63,7 @@ class Known:
     worries: Sequence[Condition] = ()
     gathering: Mapping[int, str] = field(default_factory=dict)
     sits_out: str = ""
+    twin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +98,21 @@ def blocking(known: Known) -> Condition | None:
         why = f": {known.silence}" if known.silence else ""
         step = "check rpc_urls: `atoll doctor --config …`"
         return Condition("chain", f"the chain {told}{why}", step)
+    if known.twin:
+        step = "stop the other service; to move one, `atoll journal export` there and import here"
+        return Condition("twin", known.twin, step)
+    return _here(known) or _grave(known) or _rest(known)
+
+
+def _here(known: Known) -> Condition | None:
+    """What this machine lacks."""
     if known.room < LEAST_ROOM:
         text = f"{known.room / (1 << 30):.2f} GiB are free where the service writes"
         return Condition("disk", text, "free some room; nothing is lost until then")
     if known.gateway:
         text = f"nothing is served, which costs a seat the round's pay: {known.gateway}"
         return Condition("gateway", text, "free the gateway's port, or look at the log")
-    grave = _grave(known)
-    if grave is not None:
-        return grave
-    if known.waiting:
-        text = f"{len(known.waiting)} transactions wait; the first: {known.waiting[0]}"
-        return Condition("fees", text, "raise fees.max_fee_gwei, or wait: `atoll tx list`")
-    return _rest(known)
+    return None
 
 
 def _grave(known: Known) -> Condition | None:
@@ -141,6 +145,9 @@ def _ours(known: Known) -> Mapping[tuple[int, str], Failing]:
 
 
 def _rest(known: Known) -> Condition | None:
+    if known.waiting:
+        text = f"{len(known.waiting)} transactions wait; the first: {known.waiting[0]}"
+        return Condition("fees", text, "raise fees.max_fee_gwei, or wait: `atoll tx list`")
     repeated = [one for one in _ours(known).values() if one.times >= REPEATED]
     if repeated:
         worst = max(repeated, key=lambda one: one.times)

@@ -19,6 +19,7 @@ from atoll.content.backend import parse_backend
 from atoll.content.door import Budget
 from atoll.content.sources import MAX_URL, normalise_gateway
 from atoll.errors import ConfigError
+from atoll.service.wording import sentences
 
 T = TypeVar("T", bound=BaseModel)
 VARIABLES: Final = "ATOLL_SERVICE__"
@@ -204,6 +205,9 @@ class ServiceConfig(_Section):
     rpc_agreement: int = Field(default=1, ge=1)
     """Endpoints of `rpc_urls` that have to name the same block before anything is signed or staked
     by what it says: a single one could show a chain of its own."""
+    doppelganger_wait_s: int = Field(default=180, ge=0)
+    """Seconds of the chain's clock for which the account must not have acted from elsewhere before
+    this service acts; 0 does not look."""
     poll_interval_s: float = Field(default=1.0, gt=0)
     gateway: GatewaySection = GatewaySection()
     store: StoreSettings = StoreSettings()
@@ -290,11 +294,10 @@ def read_config(
         return cls.model_validate(layered.values)
     except ValidationError as error:
         names = [".".join(map(str, e["loc"])) or "file" for e in error.errors()]
-        wrong = "; ".join(
-            f"{name}: {e['msg']}" for name, e in zip(names, error.errors(), strict=True)
-        )
         where = layered.origins.get(names[0], str(path))
-        raise ConfigError(f"{path}: {wrong}", next_step=f"correct {where}") from error
+        raise ConfigError(
+            f"{path}: {sentences(error, cls)}", next_step=f"correct {where}"
+        ) from error
 
 
 def read_layers(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,31 +124,6 @@ async def test_one_empty_answer_about_logs_loses_no_event(
         assert chain.events.left_out >= len(urls)
         index.close()
         await chain.close()
-
-
-def _other_hash(text: str) -> str:
-    return text[:-1] + format(int(text[-1], 16) ^ 1, "x")
-
-
-def _forged(value: Any) -> Any:
-    """The same with every block's hash another one, each time the same."""
-    if isinstance(value, list):
-        return [_forged(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    of_blocks = {"hash", "parentHash", "blockHash"} if "parentHash" in value else {"blockHash"}
-    return {
-        name: _other_hash(each) if name in of_blocks else _forged(each)
-        for name, each in value.items()
-    }
-
-
-@pytest.fixture
-def liar(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Options of an endpoint that shows a chain of its own, in which all fits together."""
-    forge = {"forged": lambda a: json.dumps({**a, "result": _forged(a.get("result"))})}
-    monkeypatch.setitem(FAULTS, "forged", forge["forged"])
-    return {"rate": 1.0, "only": ("forged",)}
 
 
 async def test_one_endpoint_with_a_chain_of_its_own_is_not_believed_where_two_have_to_agree(

@@ -98,6 +98,17 @@ def test_a_merge_waits_for_words_and_for_its_settlement(job: Script) -> None:
     assert not waits(job)  # the signatures are owed
 
 
+def test_signatures_of_a_lot_that_too_few_sign_are_not_waited_for(job: Script) -> None:
+    job.train()
+    job.say(range(4))
+    running, silent = job.net.view.open, frozenset({Duty.SIGN})
+    assert running is not None
+    assert not waits(job, everyone(v3=silent))  # three of four are enough
+    assert waits(job, everyone(v2=silent, v3=silent))
+    job.net.wait_until(running.deadline)
+    assert not waits(job, everyone(v2=silent, v3=silent))  # the next lot is due
+
+
 def test_an_audit_is_waited_out_by_whoever_replays_and_then_skipped_window_by_window() -> None:
     job = audited()
     past = job.net.settled[0]

@@ -10,12 +10,13 @@ from tests.unit.law.factories import cid, digest
 
 from atoll.bits.tape.build.whole import can_be_judged
 from atoll.errors import ConfigError, ManifestError
-from atoll.job.document import key_paths, parse_setting, parse_toml, to_toml
+from atoll.job.document import parse_setting, parse_toml, to_toml
 from atoll.job.groups import duration_text, parse_duration, parse_tokens, tokens_text
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, moment_exponents
 from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
+from atoll.service.wording import key_paths
 
 NOW = 1_800_000_000
 DEMO_DIGEST = "cb75883ba95a5643dcae875bcec0a51e5e4e6e4249d2e4753b73d7a648c21a6b"
