@@ -30,7 +30,7 @@ from atoll.train.round import (
 )
 from atoll_node import tasks
 
-PROCESS_SECONDS = 120
+PROCESS_SECONDS = 600
 
 
 class Killed(Exception):
