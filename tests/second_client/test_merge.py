@@ -27,8 +27,8 @@ from atoll.law.merge_inputs import MergeFacts, MergeInputs
 from atoll.law.words import Bitmap, Digest, SeatIndex, to_bitmap
 from atoll.merge.round import MergeResult, merge
 
-CHUNKS, CASES = 20, 400
-"""Together 8,000 merges."""
+CHUNKS, CASES = 25, 400
+"""Together 10,000 merges."""
 DENSE = ("grid8", "grid4", "two_bit", "sign", "fp32")
 SPARSE = ("sparse", "dct")
 BASES = (

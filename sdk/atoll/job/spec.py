@@ -54,6 +54,7 @@ from atoll.law.manifest import (
     OuterSpec,
     RobustSpec,
     epoch_of,
+    has_link,
 )
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.words import ZERO_DIGEST, Digest, Terms
@@ -166,8 +167,8 @@ class JobSpec(Group):
             place = ".".join(str(part) for part in first["loc"])
             message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
             raise ManifestError(message, next_step="change the job's options") from error
-        if manifest.epoch != 1:
-            raise _needs_epochs(spec.method.name)
+        if not has_link(manifest.codec):
+            raise _not_judged(spec.method.name)
         return manifest
 
     def left_out(self) -> list[str]:
@@ -194,11 +195,12 @@ class JobSpec(Group):
         return inner.steps // inner.segment
 
 
-def _needs_epochs(method: str) -> ManifestError:
-    public = ", ".join(name for name, known in METHODS.items() if not known.codec.carries_more)
+def _not_judged(method: str) -> ManifestError:
+    judged = ", ".join(name for name, known in METHODS.items() if has_link(known.codec))
     return ManifestError(
-        f"method {method}: rounds with private state need epochs, which are not built yet",
-        next_step=f"choose one of the methods {public}",
+        f"method {method}: the judge has no operations for the largest coordinates of a chunk, nor "
+        "for what a codec feeds back",
+        next_step=f"choose one of the methods {judged}",
     )
 
 
@@ -230,7 +232,7 @@ def _build(
         name=spec.name,
         created=now,
         model=model,
-        epoch=epoch_of(codec, spec.rounds),
+        epoch=epoch_of(codec, min(spec.method.epoch, spec.rounds)),
         numerics=numerics,
         lora=spec.lora,
         init=_init(spec, init),

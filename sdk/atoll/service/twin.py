@@ -17,9 +17,11 @@ from atoll.law.words import Address
 
 ACTS: Final = (
     ev.GatewayAnnounced, ev.Seated, ev.Enrolled, ev.Ready, ev.Committed, ev.Revealed, ev.Said,
-    ev.Balloted, ev.Stopped,
+    ev.Balloted,
 )  # fmt: skip
-"""What only a service does; pay and stake may be moved from a wallet, too."""
+"""What the contracts take of the account alone, and only a service sends. A seat may be stopped by
+somebody else, in a game; pay and stake may be moved from a wallet.
+"""
 
 
 @dataclass

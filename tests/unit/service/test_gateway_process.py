@@ -264,6 +264,6 @@ async def test_one_that_was_forked_ahead_serves_and_ends_with_its_parent(
     try:
         parent.kill()
         await parent.wait()
-        assert select.select([watched], [], [], 30)[0]
+        assert select.select([watched], [], [], 600)[0]
     finally:
         os.close(watched)

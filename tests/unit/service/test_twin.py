@@ -48,6 +48,7 @@ def test_every_act_begins_the_wait_anew() -> None:
         {"transaction": OURS},
         {"event": ev.GatewayAnnounced(OTHER, "http://x")},
         {"event": ev.Deposited(ME, 0, 1)},
+        {"event": ev.Stopped(1, ME, 0, 0, bytes(32))},
     ],
 )
 def test_what_is_ours_or_anothers_or_moves_money_only_is_not_waited_for(
