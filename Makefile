@@ -43,7 +43,6 @@ check: setup ## lint, types, import rules, formatting
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@contracts/tools/forge fmt --check
-	@contracts/tools/gas
 	@$(BIN)/python contracts/tools/export_artifacts.py --check
 
 # byzfl wants torchvision and plotting; what bench/aggregate.py runs of it needs only scipy more than

@@ -3,7 +3,7 @@
     .venv/bin/python .ci/tests.py             all of it, as `make test` does
     .venv/bin/python .ci/tests.py contracts   this part only
 
-What waits (whole networks, real chains and nodes) has three processes for two cores and goes first
+What waits (whole networks, real chains and nodes) has two processes a core and goes first
 on each of them: members of a network wait for each other most of the time, and have deadlines when
 they train. What computes has a process a core and takes what is left. A part's output is printed
 whole, when it ends.
@@ -67,11 +67,12 @@ def parts(commit: str) -> tuple[Part, ...]:
     """All, the longest first."""
     seed = str(int(commit[:8], 16))
     elsewhere = [f"--ignore={folder}" for folder in WAITING]
-    networks = (*PYTEST, f"-n{max(3, min(3 * CORES // 2, 8))}", *WAITING)
+    networks = (*PYTEST, f"-n{max(4, min(2 * CORES, 8))}", *WAITING)
     computing = (*PYTEST, f"-n{CORES}", f"--hypothesis-seed={seed}", *elsewhere, "tests")
     return (
         Part("networks", networks, nice=0),
-        Part("contracts", ("contracts/tools/forge", "test")),
+        Part("contracts", ("contracts/tools/gas", "others")),
+        Part("gas", ("contracts/tools/gas",)),
         Part("computing", computing),
         Part("mutants", (PYTHON, "-m", "tests.mutants", "--seed", commit), after="computing"),
     )

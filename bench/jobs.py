@@ -91,8 +91,8 @@ def _options() -> argparse.Namespace:
 
 
 def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
-    from atoll.job.memory import peaks
     from atoll.law.manifest import Manifest
+    from atoll.service.memory import peaks
 
     parameters = _prepare(options, bench)
     bar = BYTES_A_PARAMETER * parameters + BYTES_MORE

@@ -1,19 +1,21 @@
 """What a round costs a provider: time beside its steps, bytes a parameter, gas.
 
-    python bench/rounds.py [--json] [--preset demo] [--set KEY=VALUE ...] [--verifiers 3]
-                           [--link-mbit 100] [--no-gas] [--folder PATH]
+    python bench/rounds.py [--json] [--preset demo] [--set KEY=VALUE ...] [--seats 1]
+                           [--verifiers 3] [--link-mbit 100] [--no-gas] [--folder PATH]
 
 One provider on one core; chain, verifiers and submitter on the others (on the same one where the
 machine has no other, and then they take from it: `cores`). The job has one seat, so that nobody
-waits for a second provider that shares the other core, and every round of it is audited.
+waits for a second provider that shares the other core, and every round of it is audited. With more
+`--seats` only the bytes mean something.
 
 `utilisation`: seconds in training steps, without hashing, ÷ seconds from the first round's opening
 to the last settlement. `outside_steps`: the share of the training thread's time that it was not in
-steps. `uplink_bytes_per_parameter` and `downlink_bytes_per_parameter`: what the provider's gateway
-sent and its fetcher received, a round, from the first round's opening on; what came before, which
-is the training data and who serves it on, is `before_first_round`, a parameter, once in a job.
-`verifier_bytes_per_parameter`: a verifier's, the mean. The bars are 0.90, 0.03 and 2.4 bytes up
-with int8, for rounds that train 60 seconds or more (`train_seconds`).
+steps. `uplink_bytes_per_parameter` and `downlink_bytes_per_parameter`: what a provider's gateway
+sent and its fetcher received, the mean, a round, from the first round's opening on;
+`largest_uplink` is that of who sent most. What came before, which is the training data and who
+serves it on, is `before_first_round`, a parameter, once in a job. `verifier_bytes_per_parameter`: a
+verifier's, the mean. The bars are 0.90, 0.03 and 2.4 bytes up with int8, 0.7 with 2 bits, for
+rounds that train 60 seconds or more (`train_seconds`).
 
 With `--link-mbit` every member has a network namespace and one link to a bridge, both of whose ends
 let so many megabits a second through (tc, tbf); that takes root. `link_bytes_per_parameter` is then
@@ -81,6 +83,7 @@ class Options:
     """What is measured."""
 
     spec: JobSpec
+    seats: int
     verifiers: int
     link_mbit: int | None
     has_gas: bool
@@ -92,6 +95,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="nothing but the last line")
     parser.add_argument("--preset", default="demo")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--seats", type=int, default=1)
     parser.add_argument("--verifiers", type=int, default=3)
     parser.add_argument("--link-mbit", type=int)
     parser.add_argument("--no-gas", action="store_true")
@@ -99,9 +103,10 @@ def main() -> None:
     asked = parser.parse_args()
     spec = chosen_job(None, asked.preset, None, None)
     spec = spec.but(DEFAULTS) if asked.preset == "demo" else spec
-    spec = fitting(chosen_changes(spec, asked.set), 1, asked.verifiers)
+    members = (asked.seats, asked.verifiers)
+    spec = fitting(chosen_changes(spec, asked.set), *members)
     with tempfile.TemporaryDirectory(prefix="atoll-rounds-", dir=asked.folder or None) as folder:
-        options = Options(spec, asked.verifiers, asked.link_mbit, not asked.no_gas, Path(folder))
+        options = Options(spec, *members, asked.link_mbit, not asked.no_gas, Path(folder))
         found = asyncio.run(measure(options))
     if options.has_gas:
         found["gas"] = gas()
@@ -211,14 +216,14 @@ class Trained:
 async def measure(options: Options) -> dict[str, Any]:
     """Runs the job until its last round is settled."""
     config = ClusterConfig(
-        options.folder / "net", 1, options.verifiers, block_seconds=BLOCK_SECONDS
+        options.folder / "net", options.seats, options.verifiers, block_seconds=BLOCK_SECONDS
     )
     os.sched_setaffinity(0, OTHER_CORES)
     cluster = Cluster(config)
     with ExitStack() as stack:
         links = None
         if options.link_mbit is not None:
-            links = stack.enter_context(Links(1 + options.verifiers, options.link_mbit))
+            links = stack.enter_context(Links(options.seats + options.verifiers, options.link_mbit))
             chain = ChainConfig(
                 config.folder / "chain", block_seconds=BLOCK_SECONDS, options=("--host", HOST)
             )
@@ -288,21 +293,29 @@ def of_traffic(
 ) -> dict[str, Any]:
     """Bytes a parameter: of rounds, which are `since` the first one's opening, and before."""
     parameters = sizes(trained.manifest.to_bytes())[1]
-    rounds, provider = parameters * len(trained.view.settled), cluster.providers[0].name
-    verifiers = [since.told[member.name] for member in cluster.verifiers]
-    up, down = (round(count / rounds, 4) for count in since.told[provider])
+    rounds = parameters * len(trained.view.settled)
+    providers, verifiers = (
+        [since.told[member.name] for member in members]
+        for members in (cluster.providers, cluster.verifiers)
+    )
+    before = [trained.before.told[member.name] for member in cluster.providers]
+    of_provider = _both(_mean(providers), rounds)
     found = {
-        "uplink_bytes_per_parameter": up,
-        "downlink_bytes_per_parameter": down,
-        "verifier_bytes_per_parameter": _both(
-            (fmean(sent for sent, _ in verifiers), fmean(got for _, got in verifiers)), rounds
-        ),
-        "before_first_round": _both(trained.before.told[provider], parameters),
+        "seats": options.seats,
+        "uplink_bytes_per_parameter": of_provider["up"],
+        "largest_uplink": round(max(up for up, _ in providers) / rounds, 4),
+        "downlink_bytes_per_parameter": of_provider["down"],
+        "verifier_bytes_per_parameter": _both(_mean(verifiers), rounds),
+        "before_first_round": _both(_mean(before), parameters),
     }
     if since.link is None:
         return found
     link = {"link_bytes_per_parameter": _both(since.link, rounds)}
     return found | {"link_mbit": options.link_mbit} | link
+
+
+def _mean(counts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return fmean(up for up, _ in counts), fmean(down for _, down in counts)
 
 
 def _both(counts: tuple[float, float], shared: int) -> dict[str, float]:

@@ -253,8 +253,9 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     /// @inheritdoc IAuditsHooks
     function dutiesOf(uint256 jobId, address account, uint32 from, uint32 to) external view returns (uint256 total) {
+        mapping(uint32 => mapping(address => bytes32)) storage ballots = ballotOf[jobId];
         for (uint32 round = from; round < to; round++) {
-            uint256 record = uint256(ballotOf[jobId][round][account]);
+            uint256 record = uint256(ballots[round][account]);
             if (record & OPENED != 0) total += record & REST;
         }
     }

@@ -23,12 +23,12 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     struct Job {
         address submitter;
         uint32 burntTo; // rounds whose lost pay is burnt
+        uint128 left; // funded, and neither claimed, refunded nor burnt; beside what a claim reads with it
+        uint128 segmentPay; // wei for one segment
         uint128 funded;
         uint128 refunded;
-        uint128 claimed; // credits included
         uint128 burnt;
         uint128 lostCredits; // of lost pay, what is kept for who showed a key, and is not counted as burnt
-        uint128 segmentPay; // wei for one segment
     }
 
     uint256 public constant MAX_CID_BYTES = 128;
@@ -90,7 +90,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
 
         jobId = ++jobCount;
         Job storage job = _jobs[jobId];
-        (job.submitter, job.funded) = (msg.sender, uint128(funding));
+        (job.submitter, job.funded, job.left) = (msg.sender, uint128(funding), uint128(funding));
         (_terms[jobId], _params[jobId]) = (terms, params);
         // Below the budget, which the funding covers.
         job.segmentPay = uint128(uint256(terms.segmentSteps) * terms.tokensPerStep * terms.pricePerToken);
@@ -108,6 +108,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         uint256 highest = type(uint128).max - job.funded;
         if (amount > highest) revert TooMuch(amount, highest);
         job.funded += uint128(amount);
+        job.left += uint128(amount);
         emit JobFunded(jobId, msg.sender, amount);
         Pull.exactly(token, msg.sender, amount);
     }
@@ -170,6 +171,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         Job storage job = _job(jobId);
         uint256 amount = refundable(jobId);
         job.refunded += uint128(amount);
+        job.left -= uint128(amount);
         emit Refunded(jobId, job.submitter, amount);
         if (amount > 0) token.safeTransfer(job.submitter, amount);
     }
@@ -214,7 +216,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         Terms memory t = _terms[jobId];
         bool isClosed = _isClosed(status);
         if (isClosed && job.burntTo >= settled && members.openFalls(jobId) == 0) {
-            if (block.timestamp >= IRounds(rounds).absoluteEnd(jobId) + t.claimSeconds) return _left(job);
+            if (block.timestamp >= IRounds(rounds).absoluteEnd(jobId) + t.claimSeconds) return job.left;
         }
         uint256 owed = earned.segments * _jobs[jobId].segmentPay + uint256(earned.signatures) * t.signFee
             + uint256(earned.duties) * t.dutyFee;
@@ -242,8 +244,8 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     /// @inheritdoc IJobs
     function escrowOf(uint256 jobId) external view returns (Escrow memory e) {
         Job storage job = _jobs[jobId];
-        (e.funded, e.claimed, e.refunded, e.burnt) = (job.funded, job.claimed, job.refunded, job.burnt);
-        e.balance = e.funded - e.claimed - e.refunded - e.burnt;
+        (e.funded, e.refunded, e.burnt, e.balance) = (job.funded, job.refunded, job.burnt, job.left);
+        e.claimed = e.funded - e.refunded - e.burnt - e.balance; // credits included
     }
 
     /// @inheritdoc IJobs
@@ -269,19 +271,15 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
 
     /// @dev Of a job whose rest was refunded there is nothing to claim: another job's tokens are not its own.
     function _spend(Job storage job, uint256 amount) private {
-        uint256 left = _left(job);
+        uint256 left = job.left;
         if (amount > left) revert NothingLeft(amount, left);
-        job.claimed += uint128(amount);
-    }
-
-    function _left(Job storage job) private view returns (uint256) {
-        return uint256(job.funded) - job.refunded - job.claimed - job.burnt;
+        job.left = uint128(left - amount);
     }
 
     function _burn(Job storage job, uint256 amount) private {
-        uint256 left = _left(job);
+        uint256 left = job.left;
         if (amount > left) amount = left;
-        job.burnt += uint128(amount);
+        (job.left, job.burnt) = (uint128(left - amount), job.burnt + uint128(amount));
         unburnt += amount;
     }
 

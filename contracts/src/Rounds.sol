@@ -8,7 +8,7 @@ import {Draws} from "./libraries/Draws.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Rows} from "./libraries/Rows.sol";
 import "./types/Types.sol";
-import {Head, Packed, Settlement, Shape, Windows} from "./rounds/Packed.sol";
+import {Head, HeadWord, Packed, Settlement, Shape, Windows} from "./rounds/Packed.sol";
 import {RoundsBase} from "./rounds/RoundsBase.sol";
 
 /// @title The round state machine. It holds no money and asks nobody who may change his answer.
@@ -52,9 +52,9 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRounds
     function commit(uint256 jobId, uint16 seat, bytes32 seed, bytes32 commitment) external {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head.load();
+        HeadWord h = j.head.peek();
         _requireWindow(h, Phase.TRAIN);
-        _requireSeed(seed, _seed(j, h.round));
+        _requireSeed(seed, _seed(j, h.roundIn()));
         _requireHolder(j, seat);
         uint256 waiting = j.waiting;
         if (!waiting.has(seat)) revert NotWaitedFor(seat, waiting);
@@ -62,39 +62,39 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         j.commitments[seat] = commitment;
         waiting ^= Bits.bit(seat);
         j.waiting = waiting;
-        emit Committed(jobId, msg.sender, seat, h.round, commitment);
-        if (waiting == 0) _endTrain(jobId, j, h, 0);
+        emit Committed(jobId, msg.sender, seat, h.roundIn(), commitment);
+        if (waiting == 0) _endTrain(jobId, j, j.head.load(), 0);
     }
 
     /// @inheritdoc IRounds
     function reveal(uint256 jobId, uint16 seat, bytes32 seed, Reveal calldata reveal_) external {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head.load();
+        HeadWord h = j.head.peek();
         _requireWindow(h, Phase.REVEAL);
         _requireHolder(j, seat);
         uint256 waiting = j.waiting;
         if (!waiting.has(seat)) revert NotWaitedFor(seat, waiting);
         _takeSegments(j, h, seat, reveal_);
         // A commitment that was taken in this round names its seed, so another seed gives another commitment.
-        bytes32 given = Hashing.commitment(_slot(jobId, h.round), seed, seat, msg.sender, j.model, reveal_);
+        bytes32 given = Hashing.commitment(_slot(jobId, h.roundIn()), seed, seat, msg.sender, j.model, reveal_);
         if (given != j.commitments[seat]) revert WrongReveal(given, j.commitments[seat]);
         waiting ^= Bits.bit(seat);
         j.waiting = waiting;
         j.reveals = Hashing.accumulateReveal(j.reveals, seat, given);
-        emit Revealed(jobId, msg.sender, seat, h.round, reveal_);
-        if (waiting == 0) _endReveal(jobId, j, h, 0);
+        emit Revealed(jobId, msg.sender, seat, h.roundIn(), reveal_);
+        if (waiting == 0) _endReveal(jobId, j, j.head.load(), 0);
     }
 
     /// @inheritdoc IRounds
     function word(uint256 jobId, uint16 place, bytes32 seed, uint256 has) external {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head.load();
+        HeadWord h = j.head.peek();
         _requireWindow(h, Phase.MERGE);
-        if (block.timestamp >= _wordsEnd(h)) revert DeadlinePassed(_wordsEnd(h), block.timestamp);
-        _requireSeed(seed, _seed(j, h.round));
+        if (block.timestamp >= h.wordsEndIn()) revert DeadlinePassed(h.wordsEndIn(), block.timestamp);
+        _requireSeed(seed, _seed(j, h.roundIn()));
         uint256 committee = j.committee;
         if (place > type(uint8).max || !committee.has(place)) revert NotInCommittee(place, committee);
-        address member = _accountAt(j, place, h.round);
+        address member = _accountAt(j, place, h.roundIn());
         if (msg.sender != member) revert NotYourPlace(place, member, msg.sender);
         uint256 words = uint256(j.words);
         uint256 mark = 1 << (committee & (Bits.bit(place) - 1)).popcount();
@@ -102,8 +102,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         uint256 said = uint32(words) | mark;
         bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(bytes32(words)), place, has);
         j.words = bytes32(uint256(accumulator) | said);
-        emit Said(jobId, msg.sender, place, h.round, h.lot, has);
-        if (!h.isSeeded) _seedAudit(jobId, j, h);
+        emit Said(jobId, msg.sender, place, h.roundIn(), h.lotIn(), has);
+        if (!h.isSeededIn()) _seedAudit(jobId, j, j.head.load());
     }
 
     /// @inheritdoc IRounds
@@ -176,22 +176,22 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         emit LotDrawn(jobId, h.round, h.lot, j.committee, h.deadline);
     }
 
-    function _takeSegments(Job storage j, Head memory h, uint16 seat, Reveal calldata r) private {
+    function _takeSegments(Job storage j, HeadWord h, uint16 seat, Reveal calldata r) private {
         uint256 segments = r.leaves.length / LEAF_BYTES;
-        if (r.leaves.length % LEAF_BYTES != 0 || segments > h.segments) {
-            revert WrongLeaves(r.leaves.length, h.segments);
+        if (r.leaves.length % LEAF_BYTES != 0 || segments > h.segmentsIn()) {
+            revert WrongLeaves(r.leaves.length, h.segmentsIn());
         }
         if (r.updateCid.length > MAX_CID_BYTES) revert CidTooLong(r.updateCid.length, MAX_CID_BYTES);
-        if (segments == h.segments) return;
-        j.partials[uint256(h.round) << 8 | seat] = segments + 1;
+        if (segments == h.segmentsIn()) return;
+        j.partials[uint256(h.roundIn()) << 8 | seat] = segments + 1;
         if (!j.shape.hasPartials) j.shape.hasPartials = true;
-        if (segments * 4 < uint256(h.segments) * 3) j.short |= Bits.bit(seat);
+        if (segments * 4 < h.segmentsIn() * 3) j.short |= Bits.bit(seat);
         if (segments == 0) j.idle |= Bits.bit(seat);
     }
 
-    function _requireWindow(Head memory h, Phase phase) private view {
-        if (h.phase != phase) revert WrongPhase(h.phase, phase);
-        if (block.timestamp >= h.deadline) revert DeadlinePassed(h.deadline, block.timestamp);
+    function _requireWindow(HeadWord h, Phase phase) private view {
+        if (h.phaseIn() != phase) revert WrongPhase(h.phaseIn(), phase);
+        if (block.timestamp >= h.deadlineIn()) revert DeadlinePassed(h.deadlineIn(), block.timestamp);
     }
 
     function _requireSeed(bytes32 given, bytes32 current) private pure {

@@ -35,6 +35,9 @@ StoreBackend = Annotated[
     ),
 ]
 SkipWindows = Annotated[bool, typer.Option(help="Move the clock on where everybody only waits.")]
+Stranger = Annotated[
+    bool, typer.Option("--stranger", help="Somebody attacks everyone, as anybody can.")
+]
 Report = Annotated[Path | None, typer.Option(help="Write report.json here, too.")]
 
 
@@ -65,9 +68,7 @@ def run_command(
     ] = None,
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
     skip_windows: SkipWindows = False,
-    stranger: Annotated[
-        bool, typer.Option("--stranger", help="Somebody attacks everyone, as anybody can.")
-    ] = False,
+    stranger: Stranger = False,
     store: StoreBackend = "embedded",
     report: Report = None,
     folder: Folder = None,
@@ -105,6 +106,7 @@ def run_command(
 
 @app.command()
 def demo(
+    stranger: Stranger = False,
     store: StoreBackend = "embedded",
     report: Report = None,
     folder: Folder = None,
@@ -119,6 +121,7 @@ def demo(
         report=report,
         skip_windows=True,
         store=_checked(store),
+        has_stranger=stranger,
     )
     _run(options, json)
 

@@ -6,6 +6,8 @@ line prints both on one line each and exits with `exit_code`.
 
 from __future__ import annotations
 
+import errno
+
 
 class AtollError(Exception):
     """Base of all deliberate errors.
@@ -93,6 +95,17 @@ class StorageError(AtollError):
 
     exit_code = 4
     lost = ""
+
+
+def of_disk(error: OSError) -> StorageError:
+    """What the file system refused, in words. Raises the error itself where it names no file."""
+    if error.errno == errno.ENOSPC:
+        step = "free some room and run the same command again"
+        return StorageError(f"the disk is full: {error.filename or error}", next_step=step)
+    if error.filename is None:
+        raise error
+    step = "correct the path, or who may read and write there"
+    return StorageError(f"{error.filename}: {error.strerror}", next_step=step)
 
 
 class NotFound(StorageError):

@@ -1,7 +1,11 @@
 """Whole local networks, small enough for two cores.
 
 Rule of this folder: every participant is a process of its own, and a test interferes only from
-outside: by signals, by the chain's own RPC, or by naming a cheat at the start.
+outside: by signals, by the chain's own RPC, or by naming a cheat at the start. A hostile stranger
+is beside every network that trains (`atoll_devnet.run.stranger`), and costs nobody anything, but
+for three: it takes a chain that signs for any account, which Ganache does not; the quick start's
+commands are typed as a reader would; and the second client's jobs are told apart by their numbers,
+of which free jobs would take some.
 """
 
 from __future__ import annotations
@@ -116,7 +120,7 @@ def options(tmp_path: Path, beginning: Path) -> Callable[..., RunOptions]:
         size = network["providers"], network["verifiers"]
         fitted = fitting(TINY, *size, *cheats).but(job or {})
         if network.get("backend", "anvil") == "anvil":
-            network = {"beginning": beginning, **network}
+            network = {"beginning": beginning, "has_stranger": True, **network}
         return RunOptions(folder=tmp_path / "run", job=fitted, **network)
 
     return make

@@ -16,9 +16,9 @@ CHEATS = (2, 3)
 
 def _run(folder: Path) -> dict[str, Any]:
     report = folder / "report.json"
-    command = [sys.executable, "-m", "atoll.cli.main", "devnet", "demo"]
+    command = [sys.executable, "-m", "atoll.cli.main", "devnet", "demo", "--stranger"]
     command += ["--report", str(report), "--folder", str(folder / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=570, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=850, check=False)
     assert done.returncode == 0, done.stderr
     read: dict[str, Any] = json.loads(report.read_text())
     return read

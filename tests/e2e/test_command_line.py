@@ -27,7 +27,7 @@ def atoll(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "atoll.cli.main", *arguments],
         capture_output=True,
         text=True,
-        timeout=500,  # no limit of the command: it ends a test that hangs
+        timeout=850,  # no limit of the command: it ends a test that hangs
         check=False,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "NO_COLOR": "1", **env},

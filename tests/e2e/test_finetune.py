@@ -17,6 +17,7 @@ from tests.unit.train.folders import make_folder
 
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.run.skipping import skipping
+from atoll_devnet.run.stranger import hostile_network
 
 from .conftest import GENEROUS
 from .test_command_line import atoll
@@ -75,7 +76,7 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
         tmp_path / "net", providers=3, verifiers=2, provider_cheats={1: "lazy"},
         beginning=beginning,
     )  # fmt: skip
-    async with Cluster(config) as network, skipping(network, print):
+    async with hostile_network(config) as network, skipping(network, print):
         pay = ["job", "submit", str(file), "--max-spend", BUDGET, "--yes", "--detach"]
         paid = await asyncio.to_thread(atoll, *pay, *options_of(network))
         assert paid.returncode == 0, paid.stderr

@@ -14,8 +14,9 @@ import torch
 from safetensors.torch import load_file
 from tests.unit.train.folders import make_folder
 
-from atoll_devnet.processes.cluster import Cluster, ClusterConfig
+from atoll_devnet.processes.cluster import ClusterConfig
 from atoll_devnet.run.skipping import skipping
+from atoll_devnet.run.stranger import hostile_network
 
 from .test_command_line import atoll
 from .test_finetune import BUDGET, SMALL, ended, unsigned, write_corpus
@@ -43,7 +44,7 @@ async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
     file.write_text(printed.stdout)
 
     config = ClusterConfig(tmp_path / "net", providers=2, verifiers=1, beginning=beginning)
-    async with Cluster(config) as network, skipping(network, print):
+    async with hostile_network(config) as network, skipping(network, print):
         pay = ["job", "submit", str(file), "--max-spend", BUDGET, "--yes", "--detach"]
         paid = await asyncio.to_thread(atoll, *pay, *options_of(network))
         assert paid.returncode == 0, paid.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-GONE_WITHIN_SECONDS = 60.0
+GONE_WITHIN_SECONDS = 300.0
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """A stranger with gas, and endpoints that fail: nobody's process ends, and the books balance.
 
-The network is honest. Around it: logs that do not decode, gateways that are no address or answer
-garbage, free jobs that name them, JSON-RPC endpoints of which a tenth of all answers are faults, a
-metrics file that cannot be written, and a second start of a member that runs.
+The network is honest. Around it, beside the stranger that every network here has
+(`atoll_devnet.run.stranger`): JSON-RPC endpoints for three members of which a tenth of all answers
+are faults, a metrics file that cannot be written, and a second start of a member that runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from atoll.law.manifest import Manifest
 from atoll.law.words import Phase
 from atoll.service.lock import holder_of
 from atoll.service.metrics import read_metrics
@@ -26,15 +25,7 @@ from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer
 from atoll_devnet.run.options import RunOptions
 from atoll_devnet.run.runner import finish, is_over, start
-from atoll_devnet.run.stranger import (
-    ACCOUNTS,
-    FAULT_RATE,
-    SEED,
-    Account,
-    garbage_gateway,
-    offer_free_jobs,
-    point_at,
-)
+from atoll_devnet.run.stranger import FAULT_RATE, SEED, point_at
 
 from .conftest import check_books
 
@@ -60,12 +51,11 @@ def trains(observer: Observer) -> bool:
 async def proxies(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[FaultyRpc]]:
     """Stand in front of three members, two of which have no other endpoint.
 
-    Before anybody starts, a stranger's log does not decode, and one member's metrics file is a
-    folder.
+    One member's metrics file is a folder.
     """
     real = Cluster.start_chain
     async with AsyncExitStack() as stack:
-        proxies = [await stack.enter_async_context(faulty_rpc("", SEED + i)) for i in range(3)]
+        proxies = [await stack.enter_async_context(faulty_rpc("", SEED + 1 + i)) for i in range(3)]
 
         async def start_chain(cluster: Cluster) -> None:
             await real(cluster)
@@ -77,7 +67,6 @@ async def proxies(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[FaultyR
             data = cluster.providers[2].metrics_file.parent
             data.mkdir(mode=0o700)
             cluster.providers[2].metrics_file.mkdir()
-            await Account(cluster.chain, ACCOUNTS[0]).shout(cluster.deployment.addresses["Members"])
 
         monkeypatch.setattr(Cluster, "start_chain", start_chain)
         yield proxies
@@ -87,11 +76,8 @@ async def test_a_stranger_and_failing_endpoints_end_nothing(
     options: Options, display: Display, proxies: list[FaultyRpc]
 ) -> None:
     chosen = options(providers=3, verifiers=2)
-    async with garbage_gateway() as garbage, start(chosen, display) as running:
+    async with start(chosen, display) as running:
         members: list[Any] = list(running.cluster.members)
-        paid = Manifest.from_bytes(running.observer.watched.manifest)
-        urls = ["http://[::1]@", garbage, "http://127.0.0.1:9", "javascript:alert(1)"]
-        await offer_free_jobs(running.cluster, paid.terms, paid.cid(), urls)
         await running.observer.run(trains)
         first = running.cluster.providers[0]
         holder = holder_of(first.folder / "data")
@@ -114,6 +100,5 @@ async def test_a_stranger_and_failing_endpoints_end_nothing(
             assert measured == {}
         else:
             assert measured["undecodable_logs"] == 1
-            is_behind_one = member.name in {"provider 0", "verifier 0", "provider 1"}
-            assert (measured["useless_answers"] > 0) == is_behind_one
+            assert measured["useless_answers"] > 0  # verifier 1 is behind the stranger's own
             assert (measured["rejected_events"], measured["stuck_jobs"]) == (0, [])

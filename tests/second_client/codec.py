@@ -7,7 +7,7 @@ coordinate in grid steps is its fp32 product with 2^−e.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,14 @@ def update_root(update: bytes) -> bytes:
 
 def layout_digest(shapes: Mapping[str, tuple[int, ...]]) -> bytes:
     """What says which tensors a vector is of."""
+    return _layout_digest(tuple(sorted(shapes.items())))
+
+
+@cache
+def _layout_digest(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> bytes:
     layout = b"atoll.layout.v1"
-    for name in sorted(shapes):
-        sides = b"".join(u64(side) for side in shapes[name])
-        layout += u16(len(name)) + name.encode() + bytes([len(shapes[name])]) + sides
+    for name, sides in shapes:
+        layout += u16(len(name)) + name.encode() + bytes([len(sides)]) + b"".join(map(u64, sides))
     return sha256(layout)
 
 

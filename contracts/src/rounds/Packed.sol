@@ -19,6 +19,40 @@ struct Head {
     uint32 signing; // of a lot: the seconds before its deadline in which no word is taken any more
 }
 
+/// The head as it lies in storage: a message looks at four of its fields, and need not lay out the others in memory.
+type HeadWord is uint256;
+
+using {phaseIn, roundIn, deadlineIn, lotIn, isSeededIn, segmentsIn, wordsEndIn} for HeadWord global;
+
+function phaseIn(HeadWord h) pure returns (Phase) {
+    return Phase(uint8(HeadWord.unwrap(h)));
+}
+
+function roundIn(HeadWord h) pure returns (uint32) {
+    return uint32(HeadWord.unwrap(h) >> 16);
+}
+
+function deadlineIn(HeadWord h) pure returns (uint256) {
+    return uint40(HeadWord.unwrap(h) >> 48);
+}
+
+function lotIn(HeadWord h) pure returns (uint16) {
+    return uint16(HeadWord.unwrap(h) >> 88);
+}
+
+function isSeededIn(HeadWord h) pure returns (bool) {
+    return uint8(HeadWord.unwrap(h) >> 120) != 0;
+}
+
+function segmentsIn(HeadWord h) pure returns (uint256) {
+    return uint16(HeadWord.unwrap(h) >> 208);
+}
+
+/// @return unix seconds from which on a lot's words are fixed
+function wordsEndIn(HeadWord h) pure returns (uint256) {
+    return deadlineIn(h) - (HeadWord.unwrap(h) >> 224); // signing
+}
+
 struct Windows {
     uint32 train;
     uint32 reveal;
@@ -55,6 +89,12 @@ struct Settlement {
 /// @dev The compiler reads a packed struct field by field, a warm read of the same word each: 1,700 gas for twelve of them.
 /// The first field lies in the lowest bits. Values in memory are within their types, since the compiler cleans them.
 library Packed {
+    function peek(Head storage at_) internal view returns (HeadWord h) {
+        assembly ("memory-safe") {
+            h := sload(at_.slot)
+        }
+    }
+
     function load(Head storage at_) internal view returns (Head memory h) {
         assembly ("memory-safe") {
             let word := sload(at_.slot)

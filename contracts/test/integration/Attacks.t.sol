@@ -18,14 +18,6 @@ import {Network} from "../support/Network.sol";
 contract AttacksTest is Network {
     using Bits for uint256;
 
-    /// @dev After every one of them, whatever became of it.
-    modifier allHome() {
-        _;
-        for (uint256 i = 0; i < created.length; i++) {
-            everythingGoesHome(created[i]);
-        }
-    }
-
     function many() internal view returns (Terms memory t) {
         t = defaultTerms();
         (t.places, t.rounds) = (8, 4);

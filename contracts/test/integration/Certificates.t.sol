@@ -22,7 +22,7 @@ contract CertificatesTest is BlsNetwork {
         jobId = start();
     }
 
-    function test_P22_twoThirdsSettleAndTheThirdSignsLate() public {
+    function test_P22_twoThirdsSettleAndTheThirdSignsLate() public allHome {
         toWords(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 15);
@@ -45,7 +45,7 @@ contract CertificatesTest is BlsNetwork {
     }
 
     /// @dev A member that gave its signature of another verdict to others only is shown by their sum.
-    function test_P25_theSumShowsEachOfItsSigners() public {
+    function test_P25_theSumShowsEachOfItsSigners() public allHome {
         toWords(jobId);
         Certified[2] memory shown;
         uint256 committee = rounds.state(jobId).committee;
@@ -72,7 +72,7 @@ contract CertificatesTest is BlsNetwork {
         same(activeOf(OUTSIDER, Role.VERIFIER), BOND / 2, "half to who shows it");
     }
 
-    function test_noKeyChangesWhileItsMemberIsCounted() public {
+    function test_noKeyChangesWhileItsMemberIsCounted() public allHome {
         toWords(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 15);
@@ -95,7 +95,7 @@ contract CertificatesTest is BlsNetwork {
         keys.register(another, itsProof);
     }
 
-    function test_whoseBondIsSlashedWhollyStillWaitsADay() public {
+    function test_whoseBondIsSlashedWhollyStillWaitsADay() public allHome {
         toWords(jobId);
         vm.prank(address(words));
         members.slashEquivocated(jobId, 1, 0, OUTSIDER);

@@ -37,7 +37,7 @@ contract FreeRidesTest is Network {
 
     // --- a seat that did nothing ---
 
-    function test_aSeatWithoutASegmentIsNobodysDutyAndOwesNoKey() public {
+    function test_aSeatWithoutASegmentIsNobodysDutyAndOwesNoKey() public allHome {
         uint256 jobId = start(audited(), 4, 3);
         uint32 round = playWith(jobId, 1, 0);
         for (uint32 id = 1; id <= 3; id++) {
@@ -69,7 +69,7 @@ contract FreeRidesTest is Network {
         return trainer.train(jobId, round, seat, keyOf(jobId, round, seat), segments);
     }
 
-    function test_noSegmentEveryOtherRoundIsAMiss() public {
+    function test_noSegmentEveryOtherRoundIsAMiss() public allHome {
         uint256 jobId = start(audited(), 4, 3);
         uint8[6] memory done = [0, 8, 8, 0, 8, 0];
         for (uint256 r = 0; r < 6; r++) {
@@ -80,7 +80,7 @@ contract FreeRidesTest is Network {
         same(rounds.state(jobId).held, 13, "the seat is free");
     }
 
-    function test_whoTakesASeatIsNotShortForWhoHadIt() public {
+    function test_whoTakesASeatIsNotShortForWhoHadIt() public allHome {
         uint256 jobId = start(audited(), 4, 3);
         playWith(jobId, 1, 0);
         vm.prank(provider(1));
@@ -97,7 +97,7 @@ contract FreeRidesTest is Network {
 
     // --- disagreeing ---
 
-    function test_whoDisagreesIsBoundAsLongAsAnAuditTakes() public {
+    function test_whoDisagreesIsBoundAsLongAsAnAuditTakes() public allHome {
         uint256 jobId = start();
         bytes32 seed = rounds.state(jobId).seed;
         vm.startPrank(provider(3));
@@ -121,7 +121,7 @@ contract FreeRidesTest is Network {
     // --- a job's last round ---
 
     /// @dev Three of four seats work until the very last moments that the phases have.
-    function test_aRoundThatOpensJustBeforeExpiryCanStillBeSettledLate() public {
+    function test_aRoundThatOpensJustBeforeExpiryCanStillBeSettledLate() public allHome {
         Terms memory t = defaultTerms();
         uint256 jobId = create(t);
         for (uint256 i = 0; i < 4; i++) {
@@ -150,7 +150,7 @@ contract FreeRidesTest is Network {
         check(rounds.absoluteEnd(jobId) >= rounds.timesOf(jobId, 0).windowEnd, "and all ends in time");
     }
 
-    function test_fromTheLastMomentOnNothingIsSettled() public {
+    function test_fromTheLastMomentOnNothingIsSettled() public allHome {
         uint256 jobId = start();
         toWords(jobId);
         vm.warp(defaultTerms().expiry + 600 + 100 + 2 * 100); // the job was made in the same second
@@ -163,7 +163,7 @@ contract FreeRidesTest is Network {
     // --- lots of large pools ---
 
     /// @dev Whoever holds n cuts back, or has them made, chose among 2ⁿ committees.
-    function test_cutsThatAreHeldBackChangeNobodyElsesLuck() public {
+    function test_cutsThatAreHeldBackChangeNobodyElsesLuck() public allHome {
         Terms memory t = audited();
         (t.places, t.minVerifiers) = (64, 3);
         uint256 jobId = start(t, 4, 48);
@@ -193,7 +193,7 @@ contract FreeRidesTest is Network {
 
     // --- late words ---
 
-    function test_aLateWordIsItsMembersNotItsPlaces() public {
+    function test_aLateWordIsItsMembersNotItsPlaces() public allHome {
         Terms memory t = audited();
         (t.places, t.minVerifiers) = (4, 2);
         uint256 jobId = start(t, 4, 3);
@@ -242,7 +242,7 @@ contract FreeRidesTest is Network {
 
     // --- keys ---
 
-    function test_aKeyOfBeforeTheSettlementIsNoneAndTheLastOneCounts() public {
+    function test_aKeyOfBeforeTheSettlementIsNoneAndTheLastOneCounts() public allHome {
         uint256 jobId = start(audited(), 4, 3);
         uint32 round = toWords(jobId);
         showKey(jobId, round, 0);
@@ -267,7 +267,7 @@ contract FreeRidesTest is Network {
         audits.noKey(saved);
     }
 
-    function test_aKeyThatIsLeakedInTheSettlementsBlockCounts() public {
+    function test_aKeyThatIsLeakedInTheSettlementsBlockCounts() public allHome {
         uint256 jobId = start(audited(), 4, 3);
         uint32 round = play(jobId);
         Shown memory s = shownFor(jobId, round, 0);
@@ -281,7 +281,7 @@ contract FreeRidesTest is Network {
 
     // --- accusations ---
 
-    function test_everyDroppedAccusationTakesHalfOfWhatIsLeft() public {
+    function test_everyDroppedAccusationTakesHalfOfWhatIsLeft() public allHome {
         uint256 jobId = start(audited(), 4, 2);
         uint32 round = play(jobId);
         uint256 duties = dutiesOf(jobId, round, 0);

@@ -37,19 +37,19 @@ contract GasTest is Network {
             play(jobId);
         }
         commitSeat(jobId, 0, revealFor(jobId, 0, 8));
-        atMost(shown("commit"), 43_500, "commit");
+        atMost(shown("commit"), 43_000, "commit");
         commitAll(jobId, 6);
         commitSeat(jobId, 3, revealFor(jobId, 3, 8));
         atMost(shown("last commit"), 54_000, "last commit");
         revealSeat(jobId, 0, revealFor(jobId, 0, 8));
-        atMost(shown("reveal"), 66_000, "reveal");
+        atMost(shown("reveal"), 65_500, "reveal");
         revealAll(jobId, 6);
         revealSeat(jobId, 3, revealFor(jobId, 3, 8));
         atMost(shown("last reveal"), 83_000, "last reveal");
         sayWord(jobId, 0, 15);
         atMost(shown("first word"), 55_000, "first word");
         sayWord(jobId, 1, 15);
-        atMost(shown("word"), 41_500, "word");
+        atMost(shown("word"), 40_500, "word");
     }
 
     function test_P41_revealOf64Leaves() public {
@@ -69,19 +69,19 @@ contract GasTest is Network {
     }
 
     function test_P41_aRoundOfFour() public {
-        atMost(measure(4, 3, 5_000), 292_500, "a provider's round, all in, at 4/3");
+        atMost(measure(4, 3, 5_000), 290_000, "a provider's round, all in, at 4/3");
     }
 
     function test_P41_aRoundOf16() public {
-        atMost(measure(16, 7, 2_500), 198_500, "a provider's round, all in, at 16/7");
+        atMost(measure(16, 7, 2_500), 196_500, "a provider's round, all in, at 16/7");
     }
 
     function test_P41_aRoundOf64() public {
-        atMost(measure(64, 7, 2_500), 141_000, "a provider's round, all in, at 64/7");
+        atMost(measure(64, 7, 2_500), 138_500, "a provider's round, all in, at 64/7");
     }
 
     function test_P41_aRoundOf256() public {
-        atMost(measure(256, 32, 2_500), 165_000, "a provider's round, all in, at 256/32");
+        atMost(measure(256, 32, 2_500), 142_000, "a provider's round, all in, at 256/32");
     }
 
     function settled(uint16 places, uint256 highest, string memory what) private {
@@ -95,7 +95,7 @@ contract GasTest is Network {
     }
 
     function test_P41_settlementAt7Members() public {
-        settled(7, 225_000, "settlement at 7 members, all of whom sign");
+        settled(7, 216_000, "settlement at 7 members, all of whom sign");
     }
 
     function test_P41_settlementAt16Members() public {
@@ -239,7 +239,7 @@ contract GasTest is Network {
         jobs.claim(jobId, Role.VERIFIER, 1, 12);
         uint256 member = shown("  claim of ten rounds, member");
         spent = before;
-        atMost(seat, seats < 256 ? 101_000 : 118_000, "claim of ten rounds"); // rows of 256 seats are longer
+        atMost(seat, seats < 256 ? 96_000 : 112_000, "claim of ten rounds"); // rows of 256 seats are longer
         return (seat + member * places / seats) / 10;
     }
 }
@@ -273,15 +273,15 @@ contract CertificateGasTest is BlsNetwork {
     }
 
     function test_P41_blsSettlementAt7() public {
-        settled(7, 480_000, "BLS settlement at 7 members");
+        settled(7, 435_000, "BLS settlement at 7 members");
     }
 
     function test_P41_blsSettlementAt16() public {
-        settled(16, 600_000, "BLS settlement at 16 members");
+        settled(16, 535_000, "BLS settlement at 16 members");
     }
 
     function test_P41_blsSettlementAt32() public {
-        settled(32, 820_000, "BLS settlement at 32 members");
+        settled(32, 710_000, "BLS settlement at 32 members");
     }
 
     function test_P41_blsKey() public {

@@ -21,7 +21,7 @@ contract AdminTest is Network {
         return Params(100, 3_000, 10, 1 ether, 1 ether);
     }
 
-    function test_P39_ownershipMovesInTwoSteps() public {
+    function test_P39_ownershipMovesInTwoSteps() public allHome {
         config.transferOwnership(heir);
         same(config.owner(), address(this), "not before it is accepted");
         vm.prank(heir);
@@ -31,7 +31,7 @@ contract AdminTest is Network {
         config.setPaused(true);
     }
 
-    function test_P39_changesWaitForTheDelay() public {
+    function test_P39_changesWaitForTheDelay() public allHome {
         vm.expectRevert(Config.NothingProposed.selector);
         config.applyParams();
         Params memory p = defaultParams();
@@ -47,7 +47,7 @@ contract AdminTest is Network {
         same(config.params().missCutBps, 777, "applied by anyone");
     }
 
-    function test_P39_policiesWaitForTheDelayToo() public {
+    function test_P39_policiesWaitForTheDelayToo() public allHome {
         config.proposePolicy(heir);
         vm.expectPartialRevert(Config.TooEarly.selector);
         config.applyPolicy();
@@ -69,7 +69,7 @@ contract AdminTest is Network {
         config.proposeParams(p);
     }
 
-    function test_P39_renouncingAndPausingHarmNobodyInAJob() public {
+    function test_P39_renouncingAndPausingHarmNobodyInAJob() public allHome {
         uint256 jobId = start();
         config.setPaused(true);
         config.renounceOwnership();
@@ -95,7 +95,7 @@ contract AdminTest is Network {
         members.release(jobId, Role.PROVIDER, 1);
     }
 
-    function test_P06_P10_changesReachNoOpenJob() public {
+    function test_P06_P10_changesReachNoOpenJob() public allHome {
         uint256 jobId = start();
         uint256 end = rounds.absoluteEnd(jobId);
         Params memory p = Params(1_250, 5_000, 1 days, 1e30, 1e30);
@@ -106,7 +106,7 @@ contract AdminTest is Network {
         same(rounds.absoluteEnd(jobId), end, "the locks' end");
     }
 
-    function test_wiringHappensOnceAndByTheDeployer() public {
+    function test_wiringHappensOnceAndByTheDeployer() public allHome {
         vm.expectRevert(Wired.AlreadyWired.selector);
         stakes.wire(heir);
         vm.prank(heir);
@@ -114,7 +114,7 @@ contract AdminTest is Network {
         rounds.wire(heir, heir, heir);
     }
 
-    function test_onlyTheContractsThemselvesCallTheirHooks() public {
+    function test_onlyTheContractsThemselvesCallTheirHooks() public allHome {
         uint256 jobId = start();
         Terms memory t = defaultTerms();
         vm.startPrank(heir);
@@ -157,7 +157,7 @@ contract AdminTest is Network {
         vm.stopPrank();
     }
 
-    function test_modulesAreOfTheSameJobsContract() public {
+    function test_modulesAreOfTheSameJobsContract() public allHome {
         address other = address(new RoundsSettlement(heir));
         address right = address(new RoundsMembership(address(jobs)));
         vm.expectRevert(abi.encodeWithSelector(Rounds.ModuleMismatch.selector, other));

@@ -69,7 +69,7 @@ contract AuditsTest is Network {
         same(total, wanted, "drawn");
     }
 
-    function test_P42_everyDrawnSeatHasOneAuditorAndTheLastRoundTwo() public {
+    function test_P42_everyDrawnSeatHasOneAuditorAndTheLastRoundTwo() public allHome {
         play(jobId);
         play(jobId);
         for (uint32 round = 0; round < 4; round++) {
@@ -84,7 +84,7 @@ contract AuditsTest is Network {
         same(drawn(jobId, 0).popcount(), 2, "else the share");
     }
 
-    function test_P42_onlyDutiesAreOpened() public {
+    function test_P42_onlyDutiesAreOpened() public allHome {
         for (uint16 other = 0; other < 4; other++) {
             if (dutiesOf(jobId, 1, uint16(auditor - 1)).has(other)) continue;
             bytes memory body = abi.encodePacked(uint8(other), type(uint16).max, keccak256("x"));
@@ -100,7 +100,7 @@ contract AuditsTest is Network {
         }
     }
 
-    function test_aBallotIsSealedInTimeForItsSeedAndOpenedOnce() public {
+    function test_aBallotIsSealedInTimeForItsSeedAndOpenedOnce() public allHome {
         bytes memory body = wrongBody();
         Facts memory f = facts();
         vm.prank(account);
@@ -121,7 +121,7 @@ contract AuditsTest is Network {
         audits.ballot(jobId, 1, "again");
     }
 
-    function test_aBallotOfAfterAuditCannotBeOpened() public {
+    function test_aBallotOfAfterAuditCannotBeOpened() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         ballotBody(jobId, 1, auditor, wrongBody());
         opens(facts(), wrongBody(), "salt", Audits.NotInTime.selector);
@@ -135,7 +135,7 @@ contract AuditsTest is Network {
 
     // --- words ---
 
-    function test_P43_aRightWordCannotBeContested() public {
+    function test_P43_aRightWordCannotBeContested() public allHome {
         bytes memory body = honestBody(jobId, 1, auditor);
         toOpen(body);
         Shown memory s = shownFor(jobId, 1, seat);
@@ -146,7 +146,7 @@ contract AuditsTest is Network {
         audits.contest(s, auditor, body, "another key");
     }
 
-    function test_P43_aWrongWordCostsItsFeeAndAMiss() public {
+    function test_P43_aWrongWordCostsItsFeeAndAMiss() public allHome {
         toOpen(wrongBody());
         Shown memory s = shownFor(jobId, 1, seat);
         (bytes memory body, bytes32 right) = (wrongBody(), key());
@@ -169,7 +169,7 @@ contract AuditsTest is Network {
     }
 
     /// A seat that hides false words costs itself the bond, not its auditor the fee.
-    function test_P43_aContestAboutASeatThatFellGivesTheFeeBack() public {
+    function test_P43_aContestAboutASeatThatFellGivesTheFeeBack() public allHome {
         toOpen(wrongBody());
         audits.contest(shownFor(jobId, 1, seat), auditor, wrongBody(), key());
         Evidence memory e = evidenceFor(jobId, 1, seat, 0);
@@ -183,7 +183,7 @@ contract AuditsTest is Network {
         same(lockedOf(account, Role.VERIFIER), BOND, "no miss");
     }
 
-    function test_P43_anUnopenedBallotIsAMiss() public {
+    function test_P43_anUnopenedBallotIsAMiss() public allHome {
         ballotBody(jobId, 1, auditor, honestBody(jobId, 1, auditor));
         vm.warp(rounds.timesOf(jobId, 1).openEnd);
         Facts memory f = facts();
@@ -198,7 +198,7 @@ contract AuditsTest is Network {
         }
     }
 
-    function test_P43_whoAuditedIsNotAbsent() public {
+    function test_P43_whoAuditedIsNotAbsent() public allHome {
         bytes memory body = honestBody(jobId, 1, auditor);
         toOpen(body);
         Facts memory f = facts();
@@ -208,7 +208,7 @@ contract AuditsTest is Network {
         audits.absent(jobId, 1, auditor, seat, f, "");
     }
 
-    function test_anAccusationThatWasPlayedIsNotDropped() public {
+    function test_anAccusationThatWasPlayedIsNotDropped() public allHome {
         bytes memory body = abi.encodePacked(uint8(seat), uint16(2), keccak256("mine"));
         toOpen(body);
         Evidence memory e = evidenceFor(jobId, 1, seat, 2);
@@ -224,7 +224,7 @@ contract AuditsTest is Network {
 
     // --- keys ---
 
-    function test_P43_aKeyThatIsNotShownCostsThePayAndThenTheBond() public {
+    function test_P43_aKeyThatIsNotShownCostsThePayAndThenTheBond() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).keysEnd - 1);
         Shown memory s = shownFor(jobId, 1, seat);
         vm.expectPartialRevert(Audits.NotOpen.selector);
@@ -243,7 +243,7 @@ contract AuditsTest is Network {
         same(activeOf(OUTSIDER, Role.VERIFIER), 29.7 ether, "the share");
     }
 
-    function test_P43_anUndrawnSeatOwesNoKey() public {
+    function test_P43_anUndrawnSeatOwesNoKey() public allHome {
         uint16 other = (15 & ~drawn(jobId, 1)).lowest();
         vm.warp(rounds.timesOf(jobId, 1).half);
         Shown memory s = shownFor(jobId, 1, other);
@@ -252,7 +252,7 @@ contract AuditsTest is Network {
     }
 
     /// However late it is shown, since it is looked at by whoever asks for the bond.
-    function test_P43_aWrongKeyCountsAsNone() public {
+    function test_P43_aWrongKeyCountsAsNone() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).half);
         showKey(jobId, 1, seat, "not mine");
         Shown memory s = shownFor(jobId, 1, seat);
@@ -261,7 +261,7 @@ contract AuditsTest is Network {
         same(lockedOf(provider(seat), Role.PROVIDER), 0, "the bond");
     }
 
-    function test_P43_theCommittedKeySavesPayAndBond() public {
+    function test_P43_theCommittedKeySavesPayAndBond() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).half);
         showKey(jobId, 1, seat);
         Shown memory s = shownFor(jobId, 1, seat);
@@ -271,7 +271,7 @@ contract AuditsTest is Network {
         audits.noKey(s);
     }
 
-    function test_P43_whoeverIsToldAKeyTakesHalfOfThePay() public {
+    function test_P43_whoeverIsToldAKeyTakesHalfOfThePay() public allHome {
         Shown memory s = shownFor(jobId, 1, seat);
         bytes32 told = key();
         vm.prank(provider(seat));
@@ -300,7 +300,7 @@ contract AuditsTest is Network {
     }
 
     /// Else a seat that is about to fall would tell its own second account, and save half of its open pay.
-    function test_aSeatThatFallsSavesNothingByItsKey() public {
+    function test_aSeatThatFallsSavesNothingByItsKey() public allHome {
         Shown memory s = shownFor(jobId, 1, seat);
         bytes32 told = key();
         vm.prank(OUTSIDER);
@@ -317,7 +317,7 @@ contract AuditsTest is Network {
 
     // --- late words ---
 
-    function test_lateWordsOfBothCommitteesPayWhatOneLiedAbout() public {
+    function test_lateWordsOfBothCommitteesPayWhatOneLiedAbout() public allHome {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
         sayAll(jobId, 14);
@@ -348,7 +348,7 @@ contract AuditsTest is Network {
 
     // --- claims and falls ---
 
-    function test_claimsSayWhatWasRevealed() public {
+    function test_claimsSayWhatWasRevealed() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         Evidence memory e = evidenceFor(jobId, 1, seat, 3);
         Claim memory c = claims.claim(abi.encode(e));
@@ -370,7 +370,7 @@ contract AuditsTest is Network {
         claims.claim(abi.encode(e));
     }
 
-    function test_claimsAreTakenFromTheEndOfAuditToTheWindows() public {
+    function test_claimsAreTakenFromTheEndOfAuditToTheWindows() public allHome {
         Evidence memory e = evidenceFor(jobId, 1, seat, 3);
         vm.expectPartialRevert(Claims.NotOpen.selector);
         claims.claim(abi.encode(e));
@@ -379,7 +379,7 @@ contract AuditsTest is Network {
         claims.claim(abi.encode(e));
     }
 
-    function test_anythingElseIsNoEvidence() public {
+    function test_anythingElseIsNoEvidence() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         Evidence memory e = evidenceFor(jobId, 1, seat, 3);
         e.shown.reveal.leaves[40] ^= 0x01;
@@ -395,7 +395,7 @@ contract AuditsTest is Network {
         claims.claim(abi.encode(e));
     }
 
-    function test_fineIsAClaimOfItsOwn() public {
+    function test_fineIsAClaimOfItsOwn() public allHome {
         bytes memory body = honestBody(jobId, 1, auditor);
         toOpen(body);
         Evidence memory e = evidenceFor(jobId, 1, seat, 3);
@@ -410,7 +410,7 @@ contract AuditsTest is Network {
         claims.claim(abi.encode(e));
     }
 
-    function test_P33_P38_aFallTakesWhatIsNotFinalAndNothingElse() public {
+    function test_P33_P38_aFallTakesWhatIsNotFinalAndNothingElse() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).windowEnd - 1); // round 0 is final
         jobs.claim(jobId, Role.PROVIDER, uint32(seat) + 1, 1);
         Evidence memory e = evidenceFor(jobId, 1, seat, 3);
@@ -430,7 +430,7 @@ contract AuditsTest is Network {
         same(jobs.escrowOf(jobId).burnt, 8 * segmentPay(), "burnt");
     }
 
-    function test_aFallFreesTheSeatAndStopsNobody() public {
+    function test_aFallFreesTheSeatAndStopsNobody() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         Claim memory c = game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 3)));
         uint256 before = rounds.state(jobId).seated;
@@ -441,7 +441,7 @@ contract AuditsTest is Network {
         same(rounds.state(jobId).owing, 0, "and misses nothing");
     }
 
-    function test_P28_silenceLocksNoFunds() public {
+    function test_P28_silenceLocksNoFunds() public allHome {
         Terms memory t = defaultTerms();
         vm.warp(rounds.absoluteEnd(jobId));
         rounds.poke(jobId);

@@ -23,7 +23,7 @@ contract EscrowTest is Network {
         same(token.balanceOf(address(jobs)), e.balance + others + jobs.unburnt(), "tokens held");
     }
 
-    function test_P01_P02_refundIsWhatCanNoLongerBeEarned() public {
+    function test_P01_P02_refundIsWhatCanNoLongerBeEarned() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
         uint256 jobId = start(t, 4, 3);
@@ -55,7 +55,7 @@ contract EscrowTest is Network {
         identity(jobId);
     }
 
-    function test_P02_aJobThatNeverOpensGoesHome() public {
+    function test_P02_aJobThatNeverOpensGoesHome() public allHome {
         uint256 jobId = create(defaultTerms());
         vm.prank(SUBMITTER);
         jobs.cancel(jobId);
@@ -63,7 +63,7 @@ contract EscrowTest is Network {
         same(jobs.escrowOf(jobId).balance, 0, "whole");
     }
 
-    function test_P02_anExpiredJobGoesHome() public {
+    function test_P02_anExpiredJobGoesHome() public allHome {
         uint256 jobId = create(defaultTerms());
         vm.warp(defaultTerms().expiry - 30 days + 30 days);
         rounds.poke(jobId);
@@ -72,7 +72,7 @@ contract EscrowTest is Network {
         same(jobs.escrowOf(jobId).balance, 0, "whole");
     }
 
-    function test_P04_feeOnTransferIsRefused() public {
+    function test_P04_feeOnTransferIsRefused() public allHome {
         FeeToken fee = new FeeToken(address(this), 1e9 ether);
         deploy(address(fee));
         Terms memory t = defaultTerms();
@@ -82,13 +82,13 @@ contract EscrowTest is Network {
         jobs.create("spec", "cid", t, address(policy), funding);
     }
 
-    function test_P05_onlyTheSubmitterCancels() public {
+    function test_P05_onlyTheSubmitterCancels() public allHome {
         uint256 jobId = start();
         vm.expectPartialRevert(Jobs.OnlySubmitter.selector);
         jobs.cancel(jobId);
     }
 
-    function test_P35_eachRoundIsPaidOnce() public {
+    function test_P35_eachRoundIsPaidOnce() public allHome {
         uint256 jobId = start();
         play(jobId);
         play(jobId);
@@ -106,7 +106,7 @@ contract EscrowTest is Network {
         jobs.claim(jobId, Role.PROVIDER, 9, 1); // nobody
     }
 
-    function test_P35_roundsOfAnotherHolderAreNotPaid() public {
+    function test_P35_roundsOfAnotherHolderAreNotPaid() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
         uint256 jobId = start(t, 4, 3);
@@ -127,7 +127,7 @@ contract EscrowTest is Network {
         members.release(jobId, Role.PROVIDER, 4);
     }
 
-    function test_P37_aRefusedRecipientBlocksNobody() public {
+    function test_P37_aRefusedRecipientBlocksNobody() public allHome {
         BlacklistToken hostile = new BlacklistToken(address(this), 1e9 ether);
         deploy(address(hostile));
         uint256 jobId = start();
@@ -144,7 +144,7 @@ contract EscrowTest is Network {
         same(token.balanceOf(provider(1)), 2 * 8 * segmentPay(), "paid");
     }
 
-    function test_createRefusesBadTerms() public {
+    function test_createRefusesBadTerms() public allHome {
         for (uint256 i = 0; i < 10; i++) {
             Terms memory t = defaultTerms();
             if (i == 0) t.f = 2; // 3f < seats
@@ -170,7 +170,7 @@ contract EscrowTest is Network {
 
     // --- members ---
 
-    function test_P09_bondsAreHeldUntilTheLastRoundsWindowAndNoLonger() public {
+    function test_P09_bondsAreHeldUntilTheLastRoundsWindowAndNoLonger() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 9;
         uint256 jobId = start(t, 4, 3);
@@ -192,7 +192,7 @@ contract EscrowTest is Network {
         members.release(jobId, Role.PROVIDER, 1);
     }
 
-    function test_aFullPoolIsOutbidByATenthAtTheNextOpening() public {
+    function test_aFullPoolIsOutbidByATenthAtTheNextOpening() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
         uint256 jobId = start(t, 4, 3);
@@ -217,7 +217,7 @@ contract EscrowTest is Network {
         members.release(jobId, Role.VERIFIER, 1);
     }
 
-    function test_thePoolStandsStillWhileWordsAreSaid() public {
+    function test_thePoolStandsStillWhileWordsAreSaid() public allHome {
         uint256 jobId = start();
         toWords(jobId);
         vm.prank(verifier(0));
@@ -226,7 +226,7 @@ contract EscrowTest is Network {
     }
 
     /// The lot of an opening is drawn from the pool of the block before.
-    function test_whoIsReadyInTheOpeningsBlockIsNotInItsLot() public {
+    function test_whoIsReadyInTheOpeningsBlockIsNotInItsLot() public allHome {
         Terms memory t = defaultTerms();
         uint256 jobId = create(t);
         for (uint256 i = 0; i < 4; i++) {
@@ -241,7 +241,7 @@ contract EscrowTest is Network {
         same(rounds.state(jobId).ready, 7, "the pool");
     }
 
-    function test_waitingJobsLetGoAtOnce() public {
+    function test_waitingJobsLetGoAtOnce() public allHome {
         uint256 jobId = create(defaultTerms());
         uint32 seatId = sit(jobId, 0, 2);
         uint32 placeId = enrol(jobId, 0, 1);
@@ -254,7 +254,7 @@ contract EscrowTest is Network {
         same(lockedOf(provider(0), Role.PROVIDER) + lockedOf(verifier(0), Role.VERIFIER), 0, "home");
     }
 
-    function test_oneIdInAJobAtATime() public {
+    function test_oneIdInAJobAtATime() public allHome {
         uint256 jobId = start();
         stakeUp(provider(0), Role.PROVIDER, BOND);
         vm.prank(provider(0));

@@ -306,6 +306,19 @@ contract GamesTest is Table {
     }
 
     /// A cheat challenges itself with the highest bonds before an outsider comes; every sham lasts as long as it can.
+    /// A challenge is public before it is mined. Whoever copies it in front of the finder's has bought a game.
+    function test_P64_whoCopiesAChallengeHasToPlayItItself() public {
+        Claim memory c = wrongClaimOf(HOLDER, 1);
+        uint256 copied = challengeBy(OTHER, c, BOND);
+        uint256 own = challengeBy(CHALLENGER, c, BOND);
+        playNext(copied, c, result(true), 0);
+        stall(copied); // it has no run from which to find the step
+        isOver(copied, Outcome.CHALLENGER_FELL);
+        same(uint256(playOut(own, c, result(true), 9)), uint256(Outcome.HOLDER_FELL), "the finder's game");
+        same(claims.lastChallenger(), CHALLENGER, "to whom the share goes");
+        same(game.owed(OTHER), 0, "the copier has lost its bond");
+    }
+
     function test_P64_shamsNeitherExhaustTheWindowNorPay() public {
         Claim memory c = wrongClaimOf(HOLDER, 1);
         uint128 highest = 100 ether;

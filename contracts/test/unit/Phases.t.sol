@@ -43,7 +43,7 @@ contract PhasesTest is Network {
         check(trainer.commitment(slot, s.seed, 1, provider(1), s.model, r) != right, "contract");
     }
 
-    function test_P14_anyOtherContentIsNotTheReveal() public {
+    function test_P14_anyOtherContentIsNotTheReveal() public allHome {
         commitAll(jobId, 15);
         Reveal memory right = revealFor(jobId, 1, 8);
         bytes32 seed = rounds.state(jobId).seed;
@@ -62,7 +62,7 @@ contract PhasesTest is Network {
         rounds.reveal(jobId, 1, seed, right);
     }
 
-    function test_P15_oneASlot() public {
+    function test_P15_oneASlot() public allHome {
         commitSeat(jobId, 1, revealFor(jobId, 1, 8));
         bytes32 seed = rounds.state(jobId).seed;
         vm.prank(provider(1));
@@ -76,7 +76,7 @@ contract PhasesTest is Network {
         rounds.reveal(jobId, 1, seed, r);
     }
 
-    function test_P16_aCopiedCommitmentCannotBeRevealed() public {
+    function test_P16_aCopiedCommitmentCannotBeRevealed() public allHome {
         Reveal memory r = revealFor(jobId, 0, 8);
         bytes32 copied = commitmentFor(jobId, 0, r);
         bytes32 seed = rounds.state(jobId).seed;
@@ -88,7 +88,7 @@ contract PhasesTest is Network {
         rounds.reveal(jobId, 1, seed, r);
     }
 
-    function test_P17_windowsAreDisjointAtEverySecond() public {
+    function test_P17_windowsAreDisjointAtEverySecond() public allHome {
         RoundState memory s = rounds.state(jobId);
         commitAll(jobId, 7);
         bytes32 last = commitmentFor(jobId, 3, revealFor(jobId, 3, 8));
@@ -113,7 +113,7 @@ contract PhasesTest is Network {
         same(rounds.state(jobId).owing, 12, "who missed");
     }
 
-    function test_anotherSeedIsRefused() public {
+    function test_anotherSeedIsRefused() public allHome {
         bytes32 seed = rounds.state(jobId).seed;
         bytes32 other = keccak256("of another history");
         vm.prank(provider(0));
@@ -129,7 +129,7 @@ contract PhasesTest is Network {
         rounds.word(jobId, 0, other, 15);
     }
 
-    function test_P18_aMissNeverStallsAndTheSeatCanBeTakenAgain() public {
+    function test_P18_aMissNeverStallsAndTheSeatCanBeTakenAgain() public allHome {
         commitAll(jobId, 7);
         vm.warp(rounds.state(jobId).deadline);
         rounds.poke(jobId);
@@ -151,7 +151,7 @@ contract PhasesTest is Network {
         same(token.balanceOf(provider(9)), 8 * segmentPay(), "and is paid for that one");
     }
 
-    function test_P18_everybodyOfflineForThreeWindowsAndBack() public {
+    function test_P18_everybodyOfflineForThreeWindowsAndBack() public allHome {
         for (uint256 i = 0; i < 3; i++) {
             vm.warp(rounds.state(jobId).deadline + 10_000);
             rounds.poke(jobId);
@@ -168,7 +168,7 @@ contract PhasesTest is Network {
         hasStatus(jobId, JobStatus.DONE);
     }
 
-    function test_P19_theAuditSeedComesAfterTheLastReveal() public {
+    function test_P19_theAuditSeedComesAfterTheLastReveal() public allHome {
         commitAll(jobId, 15);
         revealAll(jobId, 7);
         same(rounds.state(jobId).auditSeed, 0, "not before the last reveal");
@@ -190,7 +190,7 @@ contract PhasesTest is Network {
         same(rounds.state(jobId).auditSeed, seed, "another lot leaves it");
     }
 
-    function test_P19_anyoneSeedsWhenHalfOfTheMergeIsSilent() public {
+    function test_P19_anyoneSeedsWhenHalfOfTheMergeIsSilent() public allHome {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
         vm.warp(block.timestamp + 50);
@@ -214,7 +214,7 @@ contract PhasesTest is Network {
         if (isRight) same(rounds.segmentsOf(jobId, 0, 0), bytes_ / 64, "segments");
     }
 
-    function test_shortTwiceRunningIsAMiss() public {
+    function test_shortTwiceRunningIsAMiss() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
         uint256 id = create(t); // of providers 20 …, so that nobody is in two
@@ -245,7 +245,7 @@ contract PhasesTest is Network {
 
     // --- words and settlement ---
 
-    function test_mergeEndsWhenNoWordCanChangeIt() public {
+    function test_mergeEndsWhenNoWordCanChangeIt() public allHome {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
         sayWord(jobId, 0, 15);
@@ -260,7 +260,7 @@ contract PhasesTest is Network {
         inPhase(jobId, Phase.TRAIN);
     }
 
-    function test_wordsOfOthersOrInAnotherOrderAreRefused() public {
+    function test_wordsOfOthersOrInAnotherOrderAreRefused() public allHome {
         toWords(jobId);
         Verdict memory v = verdictFor(jobId, 15);
         uint256[] memory has = said[jobId][0].has;
@@ -309,7 +309,7 @@ contract PhasesTest is Network {
         rounds.poke(id);
     }
 
-    function test_P22_P23_oneSignatureOfEachMemberAndOfNobodyElse() public {
+    function test_P22_P23_oneSignatureOfEachMemberAndOfNobodyElse() public allHome {
         toWords(jobId);
         Verdict memory v = verdictFor(jobId, 15);
         bytes32 digest = digestFor(jobId, v);
@@ -326,7 +326,7 @@ contract PhasesTest is Network {
         rounds.settle(jobId, hex"000102", said[jobId][0].has, v, bytes.concat(bytes4(uint32(3)), one, two));
     }
 
-    function test_P22_aHighSignatureIsNone() public {
+    function test_P22_aHighSignatureIsNone() public allHome {
         toWords(jobId);
         Verdict memory v = verdictFor(jobId, 15);
         bytes32 digest = digestFor(jobId, v);
@@ -343,7 +343,7 @@ contract PhasesTest is Network {
         rounds.settle(jobId, hex"000102", has, v, certificate_);
     }
 
-    function test_P24_aCertificateBindsRoundSeedAndWords() public {
+    function test_P24_aCertificateBindsRoundSeedAndWords() public allHome {
         toWords(jobId);
         Verdict memory v = verdictFor(jobId, 15);
         Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, 0);
@@ -358,7 +358,7 @@ contract PhasesTest is Network {
         check(digestFor(jobId, v) != right, "left out");
     }
 
-    function test_P25_twoCertificatesOverTheSameWordsCostTheBondOnce() public {
+    function test_P25_twoCertificatesOverTheSameWordsCostTheBondOnce() public allHome {
         toWords(jobId);
         Certified[2] memory shown;
         for (uint256 i = 0; i < 2; i++) {
@@ -384,7 +384,7 @@ contract PhasesTest is Network {
         words.equivocated(jobId, 0, 3, s.seed, kept, shown);
     }
 
-    function test_verdictsAreWithinWhatTheRuleBears() public {
+    function test_verdictsAreWithinWhatTheRuleBears() public allHome {
         toWords(jobId);
         Verdict memory v = verdictFor(jobId, 15);
         v.leftOut = 3; // f is 1
@@ -399,7 +399,7 @@ contract PhasesTest is Network {
         check(drawn(jobId, 0).has(0), "who was left out is drawn");
     }
 
-    function test_aSilentLotIsReplacedAndItsSilentMembersMiss() public {
+    function test_aSilentLotIsReplacedAndItsSilentMembersMiss() public allHome {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
         sayWord(jobId, 0, 15);
@@ -419,7 +419,7 @@ contract PhasesTest is Network {
         members.cutMember(jobId, 0, 1);
     }
 
-    function test_lateSignaturesAreTakenUntilTheNextSettlement() public {
+    function test_lateSignaturesAreTakenUntilTheNextSettlement() public allHome {
         toWords(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 15);
@@ -435,7 +435,7 @@ contract PhasesTest is Network {
         same(signed, 7, "and paid");
     }
 
-    function test_threeRoundsThatMergeNothingCloseTheJob() public {
+    function test_threeRoundsThatMergeNothingCloseTheJob() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 5;
         jobId = create(t);
@@ -461,7 +461,7 @@ contract PhasesTest is Network {
     }
 
     /// @dev Otherwise a seat taken while a void round ran would count in its second opening, and nothing it said could be shown.
-    function test_aVoidRoundOpensAgainWithSeatsThatCameAndItsOwnPool() public {
+    function test_aVoidRoundOpensAgainWithSeatsThatCameAndItsOwnPool() public allHome {
         Terms memory t = defaultTerms();
         t.seats = 8;
         jobId = start(t, 4, 3);
@@ -491,7 +491,7 @@ contract PhasesTest is Network {
         same(token.balanceOf(provider(4)), 8 * segmentPay(), "paid");
     }
 
-    function test_disagreeingLeavesWithoutAMiss() public {
+    function test_disagreeingLeavesWithoutAMiss() public allHome {
         bytes32 seed = rounds.state(jobId).seed;
         vm.prank(provider(3));
         members.disagree(jobId, seed, "another root");
@@ -502,7 +502,7 @@ contract PhasesTest is Network {
     }
 
     /// @dev Else every miss of a commit could be taken back in the block that would note it.
-    function test_whoHasMissedTheDeadlineCannotDisagreeAnyMore() public {
+    function test_whoHasMissedTheDeadlineCannotDisagreeAnyMore() public allHome {
         RoundState memory s = rounds.state(jobId);
         commitAll(jobId, 7);
         vm.warp(s.deadline);

@@ -23,6 +23,7 @@ PROVIDER_CHEATS: Mapping[str, str] = {
     "lazy": "trains every second segment and guesses where the others end",
     "hollow": "trains the first segment only and invents what follows",
     "poison-segment": "trains one segment a round on planted text, and stands by it in a game",
+    "poison-epoch": "trains an epoch's first segment on planted text, and honestly goes on from it",
     "wrong-data": "trains on other data than its draws",
     "stale-model": "trains from the model of the round before",
     "copy": "trains nothing and sends another seat's last update",
@@ -63,6 +64,11 @@ VERIFIER_CHEATS: Mapping[str, str] = {
 WATCHER_CHEATS: Mapping[str, str] = {
     "sham": "challenges honest work, with a bond and a run in which one bit is another",
 }
+_KNOWN: Final[Mapping[str, Mapping[str, str]]] = {
+    "provider": PROVIDER_CHEATS,
+    "verifier": VERIFIER_CHEATS,
+    "watcher": WATCHER_CHEATS,
+}
 _NEVER: Final[Mapping[str, frozenset[Duty]]] = {
     "no-reveal": frozenset({Duty.REVEAL}),
     "no-key": frozenset({Duty.KEY}),
@@ -72,6 +78,9 @@ _NEVER: Final[Mapping[str, frozenset[Duty]]] = {
     "no-challenge": frozenset({Duty.CHALLENGE}),
     "offline": frozenset(Duty) - {Duty.READY},
 }
+
+_SILENT: Final = frozenset({"stall"})
+"""Whoever asks one of these for something waits for nothing."""
 
 
 def check_provider_cheat(text: str) -> str:
@@ -99,13 +108,16 @@ def never_does(kind: str, text: str) -> frozenset[Duty]:
 
     Raises ConfigError when one of its names is no such cheat.
     """
-    known = {
-        "provider": PROVIDER_CHEATS,
-        "verifier": VERIFIER_CHEATS,
-        "watcher": WATCHER_CHEATS,
-    }[kind]
-    names = _names(text, known, kind) if text else ()
+    names = _names(text, _KNOWN[kind], kind) if text else ()
     return frozenset[Duty]().union(*(_NEVER.get(name, frozenset()) for name in names))
+
+
+def never_answers(kind: str, text: str) -> bool:
+    """Whether a member of this kind with this cheat holds every request for ever.
+
+    Raises ConfigError when one of its names is no such cheat.
+    """
+    return not _SILENT.isdisjoint(_names(text, _KNOWN[kind], kind) if text else ())
 
 
 def provider_behaviour(text: str) -> ProviderBehaviour:

@@ -21,6 +21,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from atoll.service import gateway_process
 from atoll.service.worker import fork_ahead
 from atoll_devnet.processes import clock
 from atoll_devnet.processes.links import enter_namespace
@@ -134,6 +135,7 @@ def _become(module: str, arguments: tuple[str, ...], log_file: str, place: Surro
     if FORKS:
         # While there is no thread yet, which the next line changes; one more for what is urgent.
         fork_ahead(2)
+        gateway_process.fork_ahead()
     threading.Thread(target=_end_with_starter, daemon=True).start()
     code = 1
     try:

@@ -8,21 +8,24 @@ where nothing is left of all three is there nothing to wait for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from atoll.content.storage import StoreConfig
 from atoll.errors import AtollError, ChainError
-from atoll.law.owes import Duty, owed_by
+from atoll.law.certificates import is_enough
+from atoll.law.owes import Duty, Owed, committee_accounts, owed_by
 from atoll.law.upkeep import Call, upkeep
 from atoll.law.views import JobView
 from atoll.law.words import Address, JobId, Phase
 from atoll.service.beside import beside
+from atoll.service.commands import key_of
 from atoll.service.control import ask
+from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.session import SessionConfig, open_session
-from atoll_devnet.cheats.catalogue import never_does
+from atoll_devnet.cheats.catalogue import never_answers, never_does
 from atoll_devnet.processes.chain import LocalChain
 from atoll_devnet.processes.cluster import Cluster, Member
 
@@ -47,6 +50,7 @@ class Told:
         busy: jobs of which it computes, fetches or sends something.
         plays_on: jobs in which it will try a move again that failed.
         never: duties that it does not do, whatever happens.
+        lacks: jobs in which all updates that it still gets are of members who never answer.
     """
 
     account: Address
@@ -54,6 +58,13 @@ class Told:
     busy: frozenset[int]
     plays_on: frozenset[int]
     never: frozenset[Duty]
+    lacks: frozenset[int] = NO_JOBS
+
+
+def is_free(view: JobView) -> bool:
+    """Whether it pays nobody and nobody is in it: a job that anybody may announce."""
+    holders = (*view.providers, *view.verifiers)
+    return not holders and view.require_terms().price_per_token == 0
 
 
 def next_moment(view: JobView, now: int) -> int | None:
@@ -87,19 +98,36 @@ def is_waiting(view: JobView, now: int, members: Sequence[Told], since: int) -> 
     Args:
         since: the block at which the clock was last moved.
     """
-    if any(is_at_work(view, now, told, since) for told in members):
+    mute = {told.account for told in members if Duty.SIGN in told.never}
+    if any(is_at_work(view, now, told, since, mute) for told in members):
         return False
     return not any(_is_for_others(view, item.call) for item in upkeep(view, now))
 
 
-def is_at_work(view: JobView, now: int, told: Told, since: int) -> bool:
+def is_at_work(view: JobView, now: int, told: Told, since: int, mute: Collection[Address]) -> bool:
     """Whether it computes or sends, has not seen the last event for a while, or owes what it will
     do. Who computes and sends nothing has no move to make.
+
+    Args:
+        mute: accounts that never sign.
     """
     if view.job_id in told.busy or told.block < max(since, view.block.number) + CALM_BLOCKS:
         return True
     never = told.never if view.job_id in told.plays_on else told.never | {Duty.MOVE}
-    return any(owed.duty not in never for owed in owed_by(view, told.account, now))
+    # Until half of MERGE is over, a word waits for updates that are not here.
+    if view.job_id in told.lacks and view.open is not None and now < view.open.half_merge:
+        never |= {Duty.WORD}
+    owes = (owed for owed in owed_by(view, told.account, now) if owed.duty not in never)
+    return any(not _is_for_nothing(view, owed, mute) for owed in owes)
+
+
+def _is_for_nothing(view: JobView, owed: Owed, mute: Collection[Address]) -> bool:
+    """A signature of a lot that too few sign: it is given, and the chain never shows it."""
+    if owed.duty is not Duty.SIGN or view.open is None or owed.round != view.open.round:
+        return False
+    committee = committee_accounts(view, view.open)
+    signing = sum(member not in mute for member in committee)
+    return not is_enough(signing, len(committee))
 
 
 def _is_for_others(view: JobView, call: Call) -> bool:
@@ -139,7 +167,10 @@ async def skipping(cluster: Cluster, tell: Callable[[str], None]) -> AsyncIterat
                 now = news.head.timestamp if news.head else now
                 await asyncio.sleep(LOOK_SECONDS)
 
-        seen = Seen(lambda: session.follower.views, lambda: now)
+        def views() -> dict[JobId, JobView]:
+            return {j: view for j, view in session.follower.views.items() if not is_free(view)}
+
+        seen = Seen(views, lambda: now)
         async with beside([follow(), skip_windows(cluster, seen, tell)]):
             yield
 
@@ -154,14 +185,16 @@ async def skip_windows(cluster: Cluster, seen: Seen, tell: Callable[[str], None]
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         # Who was at work a moment ago mostly is: while it is, nobody else is asked, or looked at.
-        one = await _ask(last)
-        if _is_busy(one, seen.views(), seen.now(), moved_at):
+        one = await _ask(last, _in_vain(list(cluster.members), seen.views()))
+        mute = _mute(cluster)
+        if _is_busy(one, seen.views(), seen.now(), moved_at, mute):
             continue
         views, now, moment = dict(seen.views()), seen.now(), seen.moment()
         if moment is None:
             continue
         members = list(cluster.members)
-        told = await asyncio.gather(*map(_ask, members))
+        vain = _in_vain(members, views)
+        told = await asyncio.gather(*(_ask(member, vain) for member in members))
         # Both are of the same moment only if no event came while the members were asked.
         if dict(seen.views()) != views or seen.moment() != moment:
             continue
@@ -170,24 +203,53 @@ async def skip_windows(cluster: Cluster, seen: Seen, tell: Callable[[str], None]
             tell(f"nobody has anything to do for {moment - now} s: the chain's clock skips them")
             continue
         by_member = zip(members, told, strict=True)
-        busy = (m for m, one in by_member if _is_busy(one, views, seen.now(), moved_at))
+        busy = (m for m, one in by_member if _is_busy(one, views, seen.now(), moved_at, mute))
         last = next(busy, last)
 
 
-def _is_busy(told: Told, views: Mapping[JobId, JobView], now: int, since: int) -> bool:
-    return any(is_at_work(view, now, told, since) for view in views.values())
+def _is_busy(
+    told: Told, views: Mapping[JobId, JobView], now: int, since: int, mute: Collection[Address]
+) -> bool:
+    return any(is_at_work(view, now, told, since, mute) for view in views.values())
 
 
-async def _ask(member: Member) -> Told:
-    """A process that ended does nothing more; one that does not answer is at work."""
-    lacks = never_does(member.kind, member.cheat or "")
+def _lacks(member: Member) -> frozenset[Duty]:
+    """What it never does; a process that ended does nothing more."""
+    is_there = member.process.is_running
+    return never_does(member.kind, member.cheat or "") if is_there else EVERYTHING
+
+
+def _mute(cluster: Cluster) -> set[Address]:
+    return {member.account for member in cluster.members if Duty.SIGN in _lacks(member)}
+
+
+def _in_vain(members: Sequence[Member], views: Mapping[JobId, JobView]) -> frozenset[str]:
+    silent = {m.account for m in members if never_answers(m.kind, m.cheat or "")}
+    return frozenset[str]().union(*(in_vain(view, silent) for view in views.values()))
+
+
+def in_vain(view: JobView, silent: Collection[Address]) -> frozenset[str]:
+    """What a status calls the getting of updates that these revealed and never give anybody."""
+    rounds = [(past.round, past.reveals) for past in view.settled]
+    rounds += [(view.open.round, view.open.reveals)] if view.open is not None else []
+    return frozenset(
+        f"{view.job_id}:{key_of(DoGetUpdate, round, told.commitment)}"
+        for round, reveals in rounds
+        for told in reveals.values()
+        if told.account in silent
+    )
+
+
+async def _ask(member: Member, vain: frozenset[str]) -> Told:
+    """One that does not answer is at work, unless its process has ended."""
+    lacks = _lacks(member)
     if not member.process.is_running:
-        return Told(member.account, FAR, NO_JOBS, NO_JOBS, EVERYTHING)
+        return Told(member.account, FAR, NO_JOBS, NO_JOBS, lacks)
     try:
         status = await ask(member.folder / "data", "status")
     except AtollError:
         return Told(member.account, 0, NO_JOBS, NO_JOBS, lacks)
-    return told_by(status, member.account, lacks)
+    return told_by(status, member.account, lacks, vain)
 
 
 def _is_hopeless(refused: str) -> bool:
@@ -195,13 +257,31 @@ def _is_hopeless(refused: str) -> bool:
     return any(f"{name}(" in refused for name in _NOT_WHAT_WAS_SAID)
 
 
-def told_by(status: Mapping[str, Any], account: Address, lacks: frozenset[Duty]) -> Told:
-    """From what a service answers of its status."""
+def told_by(
+    status: Mapping[str, Any], account: Address, never: frozenset[Duty], vain: frozenset[str]
+) -> Told:
+    """From what a service answers of its status.
+
+    Args:
+        vain: what it gets from members who never answer, `in_vain`.
+    """
     head = status["head"] or {"block": 0}
-    busy = frozenset(int(key.partition(":")[0]) for key in status["under_way"])
+    under_way, failing = set(status["under_way"]), {_key(one) for one in status["failing"]}
+    busy = _jobs(under_way - vain)
+    # Whoever answered will be asked again.
+    wanted = {key for key in under_way | failing if f":{DoGetUpdate.__name__}:" in key}
+    lacks = _jobs(wanted & vain) - _jobs(wanted - vain)
     moves = (one for one in status["failing"] if one["command"].startswith("SendMove:"))
     plays_on = frozenset(int(one["job"]) for one in moves if not _is_hopeless(one["text"]))
-    return Told(account, head["block"], busy, plays_on, lacks)
+    return Told(account, head["block"], busy, plays_on, never, lacks)
+
+
+def _key(failing: Mapping[str, Any]) -> str:
+    return f"{failing['job']}:{failing['command']}"
+
+
+def _jobs(keys: Collection[str]) -> frozenset[int]:
+    return frozenset(int(key.partition(":")[0]) for key in keys)
 
 
 async def _move(chain: LocalChain, moment: int, seconds: int) -> int:

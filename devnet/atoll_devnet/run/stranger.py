@@ -19,14 +19,17 @@ from random import Random
 from typing import Final
 
 from atoll.chain.calls import Call, Calls
+from atoll.content.storage import StoreConfig
 from atoll.errors import ChainError
 from atoll.law.views import JobView
 from atoll.law.words import Address, Digest, JobId, Terms
 from atoll.service.beside import beside
+from atoll.service.session import SessionConfig, open_session
 from atoll_devnet.processes.chain import LocalChain
-from atoll_devnet.processes.cluster import Cluster, Member
+from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
 from atoll_devnet.processes.faulty_rpc import FaultyRpc, faulty_rpc
 from atoll_devnet.processes.hostile import EMITTER, UNDECODABLE_URL, gateway_log
+from atoll_devnet.run.skipping import is_free
 
 ACCOUNTS: Final = tuple(Address(f"0x{number:040x}") for number in range(0xBAD0, 0xBAD4))
 FAULT_RATE: Final = 0.1
@@ -107,6 +110,41 @@ async def offer_free_jobs(cluster: Cluster, terms: Terms, cid: bytes, urls: Sequ
         await stranger.call(calls.create(Digest(bytes(32)), wrong, free, policy, 0))
 
     await asyncio.gather(*map(offer, ACCOUNTS, urls, cids))
+
+
+@asynccontextmanager
+async def hostile_network(config: ClusterConfig) -> AsyncIterator[Cluster]:
+    """A network as `Cluster` starts it, and a stranger beside whatever jobs it is given."""
+    cluster = Cluster(config)
+    try:
+        await cluster.start_chain()
+        async with before_members(cluster):
+            for member in cluster.members:
+                member.process.start()
+            async with beside([_beside_first_job(cluster)]):
+                yield cluster
+    finally:
+        cluster.stop()
+
+
+async def _beside_first_job(cluster: Cluster) -> None:
+    """Follows the chain, and does its worst from the first job on that pays."""
+    folder = cluster.folder / "stranger"
+    urls, store = (cluster.chain.rpc_url,), StoreConfig(folder / "store")
+    config = SessionConfig(urls, cluster.deployment, folder, store, confirmations=0)
+    async with open_session(config) as session, AsyncExitStack() as stack:
+        is_there = False
+        while True:
+            await session.follower.poll_patiently()
+            views = session.follower.views
+            paid = next((view for view in views.values() if not is_free(view)), None)
+            if paid is not None and not is_there:
+                terms, cid = paid.require_terms(), paid.spec_cid
+                await stack.enter_async_context(
+                    beside_job(cluster, terms, cid, lambda: session.follower.views)
+                )
+                is_there = True
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 @asynccontextmanager

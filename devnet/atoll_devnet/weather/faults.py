@@ -29,7 +29,9 @@ async def reorganise(storm: Storm) -> None:
     chain = storm.cluster.chain
     async with storm.chain_alone:
         most = min(DEEPEST, await chain.block_number() - storm.first_block)
-        depth = round(max(1, most) ** storm.random.random())
+        if most < 1:
+            return
+        depth = round(most ** storm.random.random())
         await chain.reorg(depth)
     storm.note(f"reorganises: {depth} blocks")
 
@@ -39,7 +41,7 @@ async def restart_chain(storm: Storm) -> None:
     async with storm.chain_alone:
         with storm.excused(EVERYONE):
             await asyncio.to_thread(storm.cluster.chain.stop)
-            await storm.cluster.chain.start()
+            await storm.start_chain()
     storm.note("restarts the chain")
 
 

@@ -16,7 +16,7 @@ async def kill_one(storm: Storm) -> None:
         async with storm.chain_alone:
             with storm.excused(EVERYONE):
                 await storm.cluster.chain.crash()
-                await storm.cluster.chain.start()
+                await storm.start_chain()
         storm.note(f"kills {CHAIN}")
         return
     if kind == SUBMITTER:

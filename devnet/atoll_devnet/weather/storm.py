@@ -78,7 +78,8 @@ class Storm:
         chain_alone: held while something is done to the chain.
         small_disks: members that have a small one each; spares: who comes and goes.
         links: of the members that have one; `linked` says which, `disturbed` which do not work.
-        first_block: before it no reorg goes: the network was made there.
+        first_block: before it no reorg goes: the network was made there, or Anvil was started last,
+            which has no states from before.
         now: the chain's clock.
     """
 
@@ -130,6 +131,11 @@ class Storm:
         """Something that honest software does not do."""
         self.findings.append(what)
         self.tell(f"{self.seconds:6.1f} s  FOUND: {what}")
+
+    async def start_chain(self) -> None:
+        """After it has ended, with what it wrote."""
+        await self.cluster.chain.start()
+        self.first_block = await self.cluster.chain.block_number()
 
     @contextmanager
     def excused(self, name: str) -> Iterator[None]:

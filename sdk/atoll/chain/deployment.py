@@ -69,7 +69,7 @@ class Deployment:
             chain_id, block = int(document["chain_id"]), int(document["block"])
             addresses = dict(document["addresses"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"malformed deployment: {error!r}") from error
+            raise ConfigError(f"malformed deployment: {_lack(error)}") from error
         missing = [name for name in REQUIRED if name not in addresses]
         if missing:
             raise ConfigError(f"the deployment lacks {', '.join(missing)}")
@@ -102,4 +102,14 @@ class Deployment:
                 f"cannot read the deployment file {path}: {error}",
                 next_step="ask whoever runs the network for its deployment file",
             ) from error
-        return cls.from_json(text)
+        try:
+            return cls.from_json(text)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{path} is no deployment file: {error}",
+                next_step="pass the file that `atoll network deploy --out` wrote",
+            ) from error
+
+
+def _lack(error: Exception) -> str:
+    return f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)

@@ -66,6 +66,9 @@ class Follower:
     Args:
         index: asked by nobody else.
         only: the jobs to follow; None follows every job.
+
+    Attributes:
+        silence: why the last patient poll brought nothing; empty where it was answered.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Follower:
         self._only = None if only is None else set(only)
         self._fold = Fold(deployment, self._only)
         self._ahead: dict[JobId, JobView] = {}
+        self.silence = ""
 
     def ahead(self, job: JobId) -> JobView | None:
         """The job as the newest block tells it; None where the last confirmed one tells the same.
@@ -124,12 +128,15 @@ class Follower:
         return News(turned, folded, heads[-1] if heads else None)
 
     async def poll_patiently(self) -> News:
-        """`poll`, or no news where the chain does not answer."""
+        """`poll`, or no news where the chain does not answer; `silence` says why then."""
         try:
-            return await self.poll()
+            found = await self.poll()
         except RpcUnavailable as error:
-            log.warning("the chain does not answer", cause=str(error))
+            self.silence = str(error)
+            log.warning("the chain does not answer", cause=self.silence)
             return News()
+        self.silence = ""
+        return found
 
     def follow(self, job: JobId) -> tuple[Folded, ...]:
         """Follows one more job, right after a poll; what happened in it so far, oldest first."""

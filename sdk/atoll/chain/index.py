@@ -77,6 +77,7 @@ class EventIndex:
     Args:
         confirmations: blocks on top of a block before its events are given; 0: at once.
         looks_ahead: whether `ahead` is asked for, which reads each block once more.
+        agreement: endpoints that have to name a block before anything up to it is believed.
         from_block: where to start; None: at the deployment's own block.
         path: SQLite file; one process at a time.
     Raises:
@@ -91,10 +92,12 @@ class EventIndex:
         path: Path,
         from_block: int | None = None,
         looks_ahead: bool = False,
+        agreement: int = 1,
     ) -> None:
         self._chain = chain
         self._confirmations = confirmations
         self._looks_ahead = looks_ahead
+        self._agreement = agreement
         self._ahead: list[Indexed] = []
         self._from_block = chain.deployment.block if from_block is None else from_block
         self._head: BlockRef | None = None
@@ -201,7 +204,7 @@ class EventIndex:
     async def _rewind(self) -> None:
         """Forgets blocks that the chain no longer has."""
         tip = kept = self._tip()
-        while kept is not None and await self._chain.block(kept.number) != kept:
+        while kept is not None and not await self._stands(kept):
             kept = self._tip(below=kept.number)
         if kept == tip:
             return
@@ -210,17 +213,26 @@ class EventIndex:
         self._db.execute("DELETE FROM read_blocks WHERE number > ?", (to_block,))
         self._untold.append(Rewound(to_block))
 
+    async def _stands(self, block: BlockRef) -> bool:
+        """Whether the chain still has a block that was read."""
+        if self._agreement > 1:
+            return await self._chain.events.agreed(block.number, self._agreement) == block.hash
+        return await self._chain.block(block.number) == block
+
     async def _scan(self, first: int, last: int) -> list[Indexed] | None:
         """Stores and returns the events of a range; None where the chain turned while being read.
 
         The range has to stand on the tip, header by header: a turn below it since `_rewind` would
         leave lost events for ever, since `_rewind` starts from the tip.
         """
-        tip = self._tip()
-        found = await self._chain.events.read(first, last, None if tip is None else tip.hash)
+        tip, events = self._tip(), self._chain.events
+        agreed = await events.agreed(last, self._agreement) if self._agreement > 1 else None
+        found = await events.read(first, last, None if tip is None else tip.hash)
         if found is None:
             return None
         headers, logs = found
+        if agreed not in (None, headers[-1].ref.hash):
+            return None
         kept = {raw.block_number for raw in logs} | {last}
         blocks = {item.ref.number: item.ref for item in headers if item.ref.number in kept}
         self._save(blocks, logs)

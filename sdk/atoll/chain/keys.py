@@ -63,9 +63,15 @@ def read_password(path: Path) -> str:
     try:
         password = path.read_text(encoding="utf-8").splitlines()[:1]
     except (OSError, UnicodeDecodeError) as error:
-        raise KeystoreError(f"cannot read the password file {path}: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise KeystoreError(
+            f"cannot read the password file {path}: {why}",
+            next_step="name the file with the keystore's password: --password-file, or the config",
+        ) from error
     if not password or not password[0]:
-        raise KeystoreError(f"the password file {path} is empty")
+        raise KeystoreError(
+            f"the password file {path} is empty", next_step="write the password on its first line"
+        )
     return password[0]
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -145,6 +146,37 @@ class LogReader:
         if len(self._seen) > KEPT_HEADERS:
             del self._seen[next(iter(self._seen))]
         return found
+
+    async def agreed(self, number: int, least: int) -> Digest:
+        """The hash that at least so many endpoints give the block of that height.
+
+        Who gives another one is asked after the others for a while.
+
+        Raises:
+            RpcUnavailable: fewer do.
+        """
+
+        def hash_of(value: Any) -> Digest:
+            found = header(value)
+            if found.ref.number != number:
+                raise ValueError(f"block {found.ref.number} for block {number}")
+            return found.ref.hash
+
+        question = ("eth_getBlockByNumber", [hex(number), False])
+        said = await self._provider.ask_all(*question, optional(hash_of))
+        # Null is of one that has not got so far.
+        votes = Counter(each for each in said.values() if each is not None).most_common(1)
+        count = votes[0][1] if votes else 0
+        if count < least:
+            raise RpcUnavailable(
+                f"{count} of {len(self._provider.urls)} RPC endpoints name the same block "
+                f"{number}, and rpc_agreement is {least}",
+                next_step="look which one differs or is silent: `atoll doctor --config …`",
+            )
+        for url, named in said.items():
+            if named not in (None, votes[0][0]):
+                self._provider.distrust(url, f"it names another block {number} than most")
+        return votes[0][0]
 
     async def read(
         self, first: int, last: int, parent: Digest | None

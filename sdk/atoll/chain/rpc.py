@@ -164,6 +164,34 @@ class FailoverProvider:
                     return [answer, second[0]]
         return [answer]
 
+    async def ask_all(self, method: str, params: Sequence[Any], read: Read[T]) -> dict[str, T]:
+        """What each endpoint of this chain answers, by URL; of those that answer usefully at once.
+
+        Raises:
+            RpcRefused: as `ask`.
+        """
+
+        async def one(endpoint: _Endpoint) -> tuple[T] | None:
+            try:
+                return await self._ask_one(endpoint, method, params, read)
+            except _NoAnswer as error:
+                self._note(endpoint, error)
+                return None
+
+        asked = self._usable()
+        found = await asyncio.gather(*map(one, asked))
+        told = zip(asked, found, strict=True)
+        return {each.url: answer[0] for each, answer in told if answer is not None}
+
+    def distrust(self, url: str, why: str) -> None:
+        """Asks others first for a while: what this endpoint says is not what most say."""
+        for endpoint in self._endpoints:
+            if endpoint.url == url:
+                self.useless_answers += 1
+                endpoint.last_error = why
+                now = asyncio.get_running_loop().time()
+                endpoint.paused_until = now + LONGEST_PAUSE_SECONDS
+
     async def check_all(self) -> None:
         """Looks at every endpoint now, so that a wrong one is found at start and not in need.
 

@@ -174,6 +174,10 @@ class TxQueue:
         """What is queued or under way, oldest first."""
         return [self._status(i) for i in self._store.in_state(TxState.QUEUED, TxState.SENT)]
 
+    def has_signed(self, tx_hash: str) -> bool:
+        """Whether a transaction, by its hash in hex, is one that this queue signed."""
+        return self._store.has_signed(tx_hash)
+
     def gas_by_label(self) -> dict[str, GasUse]:
         """Gas used by mined transactions, by function name."""
         return self._store.gas_by_label()

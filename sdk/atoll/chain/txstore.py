@@ -256,6 +256,11 @@ class TxStore:
                 (TxState.QUEUED, intent.id),
             )
 
+    def has_signed(self, tx_hash: str) -> bool:
+        """Whether a transaction is one of this file's, also one that was replaced."""
+        found = self._db.execute("SELECT 1 FROM signed WHERE tx_hash = ?", (tx_hash,)).fetchone()
+        return found is not None
+
     def finalise(self, up_to_block: int) -> None:
         """Whatever is in that block or below it is not looked at again."""
         self._db.execute(

@@ -8,7 +8,6 @@ what a command needs when it runs.
 
 from __future__ import annotations
 
-import errno
 import importlib
 import sys
 from importlib.metadata import entry_points
@@ -17,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from atoll.errors import AtollError, StorageError
+from atoll.errors import AtollError, of_disk
 
 MOUNTED = {
     "keys": ("atoll.cli.keys:app", "Make, import, back up and verify keys."),
@@ -89,7 +88,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     help="Train one model together with strangers, and pay for work that was really done.",
-    epilog="Exit codes: 2 usage or configuration, 3 chain, 4 storage, 5 protocol, 130 interrupted.",
+    epilog="Exit codes: 1 unforeseen, 2 usage or configuration, 3 chain, 4 storage, "
+    "5 protocol, 130 interrupted.",
 )
 
 
@@ -107,10 +107,7 @@ def main() -> None:
         sys.stderr.close()
         raise SystemExit(0) from None
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        step = "free some room and run the same command again"
-        _fail(StorageError(f"the disk is full: {error.filename or error}", next_step=step))
+        _fail(of_disk(error))
 
 
 @app.callback(invoke_without_command=True)

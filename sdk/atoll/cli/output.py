@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from typing import Annotated, Any
 
@@ -48,12 +49,13 @@ def configure_logs(level: str = "warning") -> None:
     import structlog
 
     number = logging.getLevelNamesMapping()[level.upper()]
+    is_colourful = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+            structlog.dev.ConsoleRenderer(colors=is_colourful),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),

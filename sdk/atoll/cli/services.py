@@ -36,10 +36,15 @@ most_of_window = 0.8
 # largest_bond = 100
 # most_parameters = 1000000000
 # most_data_bytes = 10000000000
+# Left out, these are what this machine has, and what is free where the service writes.
+# most_memory_bytes = 8000000000
+# most_disk_bytes = 50000000000
 
 [schedule]
 # The hours, in UTC, in which it joins rounds. Without a line it is all of them.
 # hours = ["22:00-06:30"]
+# Whether it takes part while the machine is on its battery.
+# on_battery = false
 """
 
 
@@ -177,13 +182,17 @@ def order(config: Path, what: str, **arguments: Any) -> dict[str, Any]:
     from atoll.service.control import ask
     from atoll.service.lock import holder_of
 
-    data_dir = load(config).data_dir
-    if holder_of(data_dir) is None:
+    settings = load(config)
+    if holder_of(settings.data_dir) is None:
         raise ConfigError(
-            f"no service of {config} is running",
-            next_step="start it: only it can leave a job, and do what it owes",
+            f"no service of {config} is running, and only it can leave a job and do what it owes",
+            next_step=f"{_start(settings, config)}, then this command again",
         )
-    return dict(asyncio.run(ask(data_dir, what, **arguments)))
+    return dict(asyncio.run(ask(settings.data_dir, what, **arguments)))
+
+
+def _start(settings: Any, config: Path) -> str:
+    return f"atoll {COMMANDS.get(settings.role, 'node')} run --config {config}"
 
 
 def fit_of(config: Path, role: str, job: int) -> Fit:
@@ -243,8 +252,8 @@ def status_of(config: Path) -> dict[str, Any]:
         **read_metrics(settings.metrics_file),
     }
     if pid is None:
-        start = f"atoll {COMMANDS.get(settings.role, 'node')} run --config {config}"
-        return told | {"blocking": {"name": "stopped", "text": "not running", "next_step": start}}
+        step = _start(settings, config)
+        return told | {"blocking": {"name": "stopped", "text": "not running", "next_step": step}}
     return told | _asked_of(settings.data_dir)
 
 

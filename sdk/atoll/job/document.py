@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from atoll.errors import ConfigError
 from atoll.job.groups import Bare, canonical_number
+from atoll.service.wording import models_in
 
 _WIDTH = 98
 
@@ -82,52 +82,6 @@ def set_path(document: dict[str, Any], path: str, value: Any) -> None:
     document[last] = value
 
 
-def explain(error: ValidationError, root: type[BaseModel], source: str) -> ConfigError:
-    """Every wrong value of a document as one error: key path, value, and what would be right."""
-    wrong = [_sentence(item, root) for item in error.errors()]
-    return ConfigError(f"{source}: {'; '.join(wrong)}", next_step=f"correct {source}")
-
-
-def _sentence(item: Any, root: type[BaseModel]) -> str:
-    parts = [str(part) for part in item["loc"]]
-    path = ".".join(parts) or "the file"
-    if item["type"] == "extra_forbidden":
-        return f"there is no {path}: {_nearest(parts, root)}"
-    message = item["msg"].removeprefix("Value error, ").replace("Input should", "it should")
-    if item["type"] == "missing":
-        return f"{path} is missing"
-    return f"{path} is {item['input']!r}: {message}"
-
-
-def _nearest(parts: list[str], root: type[BaseModel]) -> str:
-    """The known key next to an unknown one: of its group, else of any."""
-    group, paths = ".".join(parts[:-1]), key_paths(root)
-    inside = [path.rpartition(".")[2] for path in paths if path.rpartition(".")[0] == group]
-    near = get_close_matches(parts[-1], inside, 1)
-    if near:
-        return f"did you mean {'.'.join([*parts[:-1], near[0]])}?"
-    elsewhere = [path for path in paths if path.rpartition(".")[2] == parts[-1]]
-    if elsewhere:
-        return f"did you mean {elsewhere[0]}?"
-    return f"known there are {', '.join(inside)}"
-
-
-def key_paths(root: type[BaseModel], prefix: str = "") -> list[str]:
-    """Every key path that a document may have; groups too."""
-    paths = []
-    for name, field in root.model_fields.items():
-        paths.append(prefix + name)
-        for inner in _models_in(field.annotation):
-            paths += key_paths(inner, f"{prefix}{name}.")
-    return paths
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type):
-        return [annotation] if issubclass(annotation, BaseModel) else []
-    return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]
-
-
 def to_toml(spec: BaseModel, head: str = "") -> str:
     """A commented file that reads back to the same spec; what is None is a comment.
 
@@ -144,7 +98,7 @@ def _write(spec: BaseModel, path: str, lines: list[str]) -> None:
     fields = type(spec).model_fields
     groups = {name for name in fields if isinstance(getattr(spec, name), BaseModel)}
     for name, field in fields.items():
-        if name in groups or (plain[name] is None and _models_in(field.annotation)):
+        if name in groups or (plain[name] is None and models_in(field.annotation)):
             continue
         comment = f"  # {field.description}" if field.description else ""
         value = "" if plain[name] is None else " " + _value(plain[name])

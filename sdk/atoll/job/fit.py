@@ -13,18 +13,11 @@ from atoll.job.groups import duration_text
 from atoll.job.outlook import member_needs, merge_seconds, round_traffic, size_text
 from atoll.law.manifest import Manifest
 from atoll.law.words import Role
+from atoll.service.needs import Machine
 from atoll.service.pace import Pace, load_of, train_seconds
 
 TIGHT: Final = 0.75
 """A part of a window, of memory or of disk above which little room is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What is free here, bytes."""
-
-    memory: int
-    disk: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +88,7 @@ def fit(role: str, manifest: Manifest, pace: Pace, machine: Machine) -> Fit:
 
     Args:
         pace: measured here, of this manifest.
+        machine: what is free here.
     """
     terms, needs = manifest.terms, member_needs(role, manifest, pace)
     spent, down, up = train_seconds(manifest, pace), *round_traffic(role, manifest, pace)

@@ -10,10 +10,11 @@ from atoll.chain.deployment import Deployment
 from atoll.errors import ConfigError
 from atoll.job.asking import Ask, asking
 from atoll.job.client import Client, ClientConfig
-from atoll.job.fit import Fit, Machine, fit
+from atoll.job.fit import Fit, fit
 from atoll.law.manifest import Manifest
 from atoll.service.config import ServiceConfig
 from atoll.service.doctor.machine import memory
+from atoll.service.needs import Machine
 from atoll.service.pace import Pace
 
 PROBE_SECONDS: Final = 120.0

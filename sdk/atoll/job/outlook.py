@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
-from atoll.bits.layout import max_params_bytes, max_state_bytes, param_count
+from atoll.bits.layout import max_state_bytes, param_count
 from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
-from atoll.job.memory import provider_bytes, submitter_bytes, verifier_bytes
 from atoll.job.narrate import tokens
 from atoll.job.plan import MERGE_SECONDS, sum_of_windows
 from atoll.law.clocks import AuditClock, last_audits
@@ -21,6 +20,8 @@ from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
 from atoll.law.terms import MOVES
 from atoll.law.words import Terms
+from atoll.service.memory import provider_bytes, submitter_bytes, verifier_bytes
+from atoll.service.needs import data_bytes
 from atoll.service.pace import Pace, train_seconds
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
@@ -31,7 +32,6 @@ ROUND_TRANSACTIONS = 4
 """One after another: commit, reveal, word, and the settlement, which opens the next round."""
 TRUSTED_BELOW = 7
 """Members of a committee below which a few decide whether it goes on."""
-_TOKEN_BYTES = {"uint8": 1, "uint16": 2, "uint32": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +128,10 @@ def _last_clock(terms: Terms) -> AuditClock:
     return AuditClock.of(terms, 0, audits=last_audits(terms.seats, terms.min_verifiers))
 
 
-def _data_bytes(manifest: Manifest) -> int:
-    """What everybody fetches once: tokens, and weights that are content."""
-    data, width = manifest.data, _TOKEN_BYTES[manifest.data.dtype]
-    evaluated = data.eval_batches * manifest.inner.batch * (manifest.model.seq + 1)
-    weights = 0 if manifest.init.cid is None else max_params_bytes(manifest.model)
-    return width * (data.train_tokens + evaluated) + weights
-
-
 def _submitter(draft: Draft, pace: Pace) -> Role:
     """Serves the data to whoever joins, and fetches the result."""
     manifest, terms = draft.manifest, draft.manifest.terms
-    data = _data_bytes(manifest)
+    data = data_bytes(manifest)
     model = max_state_bytes(manifest)
     members = terms.seats + terms.places
     memory, disk = submitter_bytes(manifest, pace.update_bytes), data + 2 * model
@@ -162,7 +154,7 @@ def member_needs(name: str, manifest: Manifest, pace: Pace) -> Role:
     the rounds that are not FINAL.
     """
     terms = manifest.terms
-    model, data = max_state_bytes(manifest), _data_bytes(manifest)
+    model, data = max_state_bytes(manifest), data_bytes(manifest)
     fetched, served = round_traffic(name, manifest, pace)
     behind = ceil(AuditClock.of(terms, 0).window_end / round_seconds(manifest, pace))
     kept = min(terms.rounds, 1 + behind) + 1

@@ -35,6 +35,7 @@ class Known:
 
     Attributes:
         silent_seconds: since the chain last answered; None before its first answer.
+        silence: why it does not; empty where nobody knows.
         room: bytes that are free where it writes.
         jobs: that it follows and that have not ended.
         strange: those of them in which the account has no place.
@@ -46,9 +47,11 @@ class Known:
         worries: of its jobs, the gravest first of each.
         gathering: jobs in which the account has a place and no round runs, and what they wait for.
         sits_out: why it takes no part in anything; empty where it does.
+        twin: why it waits for another service with its key; empty where it is alone.
     """
 
     silent_seconds: float | None = None
+    silence: str = ""
     room: int = 1 << 60
     jobs: int = 1
     strange: frozenset[int] = frozenset()
@@ -60,6 +63,7 @@ class Known:
     worries: Sequence[Condition] = ()
     gathering: Mapping[int, str] = field(default_factory=dict)
     sits_out: str = ""
+    twin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +95,24 @@ def blocking(known: Known) -> Condition | None:
     if known.silent_seconds is None or known.silent_seconds > SILENT_SECONDS:
         since = known.silent_seconds
         told = "has not answered yet" if since is None else f"has not answered for {since:.0f} s"
-        return Condition("chain", f"the chain {told}", "check rpc_urls: `atoll doctor --config …`")
+        why = f": {known.silence}" if known.silence else ""
+        step = "check rpc_urls: `atoll doctor --config …`"
+        return Condition("chain", f"the chain {told}{why}", step)
+    if known.twin:
+        step = "stop the other service; to move one, `atoll journal export` there and import here"
+        return Condition("twin", known.twin, step)
+    return _here(known) or _grave(known) or _rest(known)
+
+
+def _here(known: Known) -> Condition | None:
+    """What this machine lacks."""
     if known.room < LEAST_ROOM:
         text = f"{known.room / (1 << 30):.2f} GiB are free where the service writes"
         return Condition("disk", text, "free some room; nothing is lost until then")
     if known.gateway:
         text = f"nothing is served, which costs a seat the round's pay: {known.gateway}"
         return Condition("gateway", text, "free the gateway's port, or look at the log")
-    grave = _grave(known)
-    if grave is not None:
-        return grave
-    if known.waiting:
-        text = f"{len(known.waiting)} transactions wait; the first: {known.waiting[0]}"
-        return Condition("fees", text, "raise fees.max_fee_gwei, or wait: `atoll tx list`")
-    return _rest(known)
+    return None
 
 
 def _grave(known: Known) -> Condition | None:
@@ -137,6 +145,9 @@ def _ours(known: Known) -> Mapping[tuple[int, str], Failing]:
 
 
 def _rest(known: Known) -> Condition | None:
+    if known.waiting:
+        text = f"{len(known.waiting)} transactions wait; the first: {known.waiting[0]}"
+        return Condition("fees", text, "raise fees.max_fee_gwei, or wait: `atoll tx list`")
     repeated = [one for one in _ours(known).values() if one.times >= REPEATED]
     if repeated:
         worst = max(repeated, key=lambda one: one.times)

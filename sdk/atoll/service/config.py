@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from atoll.content.backend import parse_backend
 from atoll.content.door import Budget
 from atoll.content.sources import MAX_URL, normalise_gateway
 from atoll.errors import ConfigError
+from atoll.service.wording import sentences
 
 T = TypeVar("T", bound=BaseModel)
 VARIABLES: Final = "ATOLL_SERVICE__"
@@ -110,6 +111,9 @@ class PolicySection(_Section):
         largest_share: of the account's tokens, staked ones included, that may be staked.
         jobs_at_once: jobs in which the account has a place.
         most_parameters, most_data_bytes: of a job's model and text.
+        most_memory_bytes, most_disk_bytes: that its work may hold at once, and that its data, its
+            model and a round's updates may take; left out, what this machine has, and what is free
+            where the service writes.
         most_of_window: the part of its window that a round's training, or what an auditor may have
             to replay of it, may take this machine, as it measures before it joins; left out, it
             measures nothing.
@@ -122,6 +126,8 @@ class PolicySection(_Section):
     jobs_at_once: int = Field(default=1 << 30, ge=1)
     most_parameters: int | None = Field(default=None, ge=1)
     most_data_bytes: int | None = Field(default=None, ge=1)
+    most_memory_bytes: int | None = Field(default=None, ge=1)
+    most_disk_bytes: int | None = Field(default=None, ge=1)
     most_of_window: float | None = Field(default=None, gt=0, le=1)
 
 
@@ -149,9 +155,13 @@ class ScheduleSection(_Section):
     """The hours, in UTC, in which this service joins rounds: `22:00-06:30`; none is always.
 
     Before they end it is in a round that it finishes, since a seat owes every round it counts in.
+
+    Attributes:
+        on_battery: whether it takes part while the machine is on its battery, too.
     """
 
     hours: tuple[str, ...] = ()
+    on_battery: bool = True
 
     @field_validator("hours")
     @classmethod
@@ -192,6 +202,12 @@ class ServiceConfig(_Section):
     data_dir: Path
     jobs: Literal["any"] | tuple[int, ...] = "any"
     confirmations: int = Field(default=2, ge=0)
+    rpc_agreement: int = Field(default=1, ge=1)
+    """Endpoints of `rpc_urls` that have to name the same block before anything is signed or staked
+    by what it says: a single one could show a chain of its own."""
+    doppelganger_wait_s: int = Field(default=180, ge=0)
+    """Seconds of the chain's clock for which the account must not have acted from elsewhere before
+    this service acts; 0 does not look."""
     poll_interval_s: float = Field(default=1.0, gt=0)
     gateway: GatewaySection = GatewaySection()
     store: StoreSettings = StoreSettings()
@@ -208,6 +224,14 @@ class ServiceConfig(_Section):
     worker_niceness: int = Field(default=10, ge=0, le=19)
     log_file: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("rpc_agreement")
+    @classmethod
+    def _can_agree(cls, least: int, info: ValidationInfo) -> int:
+        there = len(set(info.data.get("rpc_urls", ())))
+        if there < least:
+            raise ValueError(f"{least} endpoints cannot agree where rpc_urls names {there}")
+        return least
 
     @field_validator("reward_address")
     @classmethod
@@ -270,11 +294,10 @@ def read_config(
         return cls.model_validate(layered.values)
     except ValidationError as error:
         names = [".".join(map(str, e["loc"])) or "file" for e in error.errors()]
-        wrong = "; ".join(
-            f"{name}: {e['msg']}" for name, e in zip(names, error.errors(), strict=True)
-        )
         where = layered.origins.get(names[0], str(path))
-        raise ConfigError(f"{path}: {wrong}", next_step=f"correct {where}") from error
+        raise ConfigError(
+            f"{path}: {sentences(error, cls)}", next_step=f"correct {where}"
+        ) from error
 
 
 def read_layers(

@@ -117,6 +117,7 @@ def _session_config(config: ServiceConfig) -> SessionConfig:
         account=load_key(config.keystore, read_password(config.password_file)),
         jobs=None if config.jobs == "any" else frozenset(config.jobs),
         confirmations=config.confirmations,
+        agreement=config.rpc_agreement,
         looks_ahead=True,
         gateway=config.gateway,
         queue=QueueConfig(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import os
 import signal
 import sqlite3
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +41,8 @@ RESTART_SECONDS: Final = 1.0
 PORT_TRIES: Final = 3
 _LONGEST_LINE: Final = 1 << 22
 log = structlog.get_logger("atoll.gateway")
+_ahead: list[_Forked] = []
+"""Made by `fork_ahead`, and not yet taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class GatewayProcess:
 
     def __init__(self, spec: GatewaySpec) -> None:
         self._spec = spec
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | _Opened | None = None
         self._follows: asyncio.Task[None] | None = None
         self._members: frozenset[str] = frozenset()
         self._before = 0
@@ -120,14 +124,7 @@ class GatewayProcess:
             self._say({"members": sorted(members)})
 
     async def _spawn(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "atoll.service.gateway_process",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=_LONGEST_LINE,
-        )
+        self._process = await (_ahead.pop().opened() if _ahead else _executed())
         self._say(asdict(self._spec))
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -199,14 +196,90 @@ class GatewayProcess:
             await process.wait()
 
 
+async def _executed() -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "atoll.service.gateway_process",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=_LONGEST_LINE,
+    )
+
+
+def fork_ahead() -> None:
+    """Makes the child of the next `GatewayProcess` now, with everything that is imported.
+
+    Only for a process that has no thread yet, and the last that it forks: a process that was forked
+    later would hold the pipe open by whose end this one knows that its parent ended.
+    """
+    heard, says = os.pipe()
+    hears, said = os.pipe()
+    fork = multiprocessing.get_context("fork")
+    process = fork.Process(target=_become, args=(heard, said, (says, hears)), daemon=True)
+    process.start()
+    os.close(heard)
+    os.close(said)
+    _ahead.append(_Forked(process, says, hears))
+
+
+@dataclass(frozen=True, slots=True)
+class _Forked:
+    """A child that waits for what it is to serve; two file descriptors lead there and back."""
+
+    process: BaseProcess
+    says: int
+    hears: int
+
+    async def opened(self) -> _Opened:
+        loop = asyncio.get_running_loop()
+        lines = asyncio.StreamReader(limit=_LONGEST_LINE)
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(self.hears, "rb", 0)
+        )
+        stdin, _ = await loop.connect_write_pipe(
+            asyncio.BaseProtocol, os.fdopen(self.says, "wb", 0)
+        )
+        return _Opened(self.process, stdin, lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What `asyncio.subprocess.Process` is of a child that was executed."""
+
+    process: BaseProcess
+    stdin: asyncio.WriteTransport
+    stdout: asyncio.StreamReader
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid
+
+    async def wait(self) -> int | None:
+        await asyncio.to_thread(self.process.join)
+        return self.process.exitcode
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
 # --- the child's side ---
+
+
+def _become(heard: int, said: int, others: tuple[int, int]) -> None:
+    for descriptor in others:
+        os.close(descriptor)
+    sys.stdin, sys.stdout = os.fdopen(heard), os.fdopen(said, "w")
+    _main()
 
 
 async def _serve() -> None:
     loop = asyncio.get_running_loop()
     lines = asyncio.StreamReader(limit=_LONGEST_LINE)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    told = json.loads(await lines.readline())
+    if not (line := await lines.readline()):
+        return  # forked ahead, and its parent ended without a gateway
+    told = json.loads(line)
     spec = GatewaySpec(**{**told, "budget": Budget(**told["budget"])})
     members: set[str] = set()
     gateway = _gateway_of(spec, members)
@@ -278,8 +351,12 @@ def _tell(document: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-if __name__ == "__main__":
+def _main() -> None:
     # Ctrl-C reaches the whole process group; the parent decides when its gateway ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(_serve())
+
+
+if __name__ == "__main__":
+    _main()

@@ -27,6 +27,8 @@ from atoll.service.plain import JournalError, from_json, to_json
 SCHEMA_VERSION = 2
 RETIRED = "retired"
 """In `meta`: the journal was moved to this file, and goes on from there."""
+MOVED_AT = "moved at"
+"""In `meta`: unix time at which a journal was last read in here."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL,
     sum BLOB NOT NULL) WITHOUT ROWID;
@@ -133,6 +135,12 @@ class Journal:
             add(self._db, "meta", row)
             found = self._db.execute("SELECT value FROM meta WHERE name = ?", row[:1]).fetchone()
         return bytes.fromhex(found[0])
+
+    @property
+    def moved_at(self) -> float:
+        """Unix time at which it last took in another machine's journal; 0 where it never did."""
+        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (MOVED_AT,)).fetchone()
+        return 0.0 if row is None else float(row[0])
 
     def measure(self, job: int, round_: int, name: str, value: float) -> None:
         """Adds to a measure of a round (seconds, steps, bytes or gas, as the name says)."""

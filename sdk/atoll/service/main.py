@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import structlog
 
-from atoll.errors import AtollError
+from atoll.errors import AtollError, of_disk
 from atoll.service.config import ServiceConfig, read_config
 from atoll.service.private import PRIVATE_UMASK
 
@@ -66,6 +66,8 @@ def main(program: str, run: Run, argv: Sequence[str] | None = None, *, speaks: S
             return asyncio.run(until_stopped(run(config)))
     except AtollError as error:
         return tell(error)
+    except OSError as error:
+        return tell(of_disk(error))
 
 
 def raise_open_files() -> None:

@@ -21,6 +21,7 @@ from atoll.chain.files import write_once
 from atoll.errors import ConfigError, StorageError
 from atoll.service.journal import (
     KEYS,
+    MOVED_AT,
     RETIRED,
     SCHEMA_VERSION,
     TABLES,
@@ -105,6 +106,7 @@ def import_journal(data_dir: Path, whose: Belongs, source: Path) -> Moved:
                 ((table, values),) = row.items()
                 _add(database, table, [_from_plain(value) for value in values])
             database.execute("DELETE FROM meta WHERE name = ?", (RETIRED,))
+            put(database, "meta", (MOVED_AT, repr(time.time())))
         after = _count(database)
     return Moved(after["signed"] - before["signed"], sum(after.values()) - sum(before.values()))
 
@@ -117,7 +119,7 @@ def _rows(database: Database) -> Iterator[dict[str, list[Any]]]:
     for table, columns in TABLES.items():
         names = ", ".join(columns)
         for row in database.execute(f"SELECT {names} FROM {table} ORDER BY {names}"):  # noqa: S608 - our own names
-            if (table, row[0]) != ("meta", RETIRED):
+            if table != "meta" or row[0] not in {RETIRED, MOVED_AT}:
                 yield {table: [_to_plain(value) for value in row]}
 
 

@@ -12,6 +12,7 @@ from atoll.errors import AtollError
 from atoll.law.manifest import Manifest
 from atoll.law.words import TOKEN, Role, Terms
 from atoll.service.config import PolicySection
+from atoll.service.needs import Machine, least_disk, memory_of
 from atoll.service.pace import Pace, load_of
 
 
@@ -49,6 +50,24 @@ def manifest_refusal(policy: PolicySection, manifest: Manifest) -> str:
     size = (data.train_tokens + data.eval_tokens) * data.token_bytes
     if policy.most_data_bytes is not None and size > policy.most_data_bytes:
         return f"has {size} bytes of data, and policy.most_data_bytes is {policy.most_data_bytes}"
+    return ""
+
+
+def room_refusal(policy: PolicySection, role: Role, manifest: Manifest, machine: Machine) -> str:
+    """Why a job takes more memory or disk than it may, or than there is; empty where it does not.
+
+    Args:
+        machine: the memory that it has, and the disk that is free.
+    """
+    memory, disk = memory_of(role, manifest), least_disk(manifest)
+    for what, needed, most, here in (
+        ("memory", memory, policy.most_memory_bytes, machine.memory),
+        ("disk", disk, policy.most_disk_bytes, machine.disk),
+    ):
+        if most is not None and needed > most:
+            return f"takes {needed} bytes of {what}, and policy.most_{what}_bytes is {most}"
+        if needed > here:
+            return f"takes {needed} bytes of {what}, and this machine has {here}"
     return ""
 
 

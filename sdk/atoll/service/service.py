@@ -23,7 +23,7 @@ from atoll.service.beside import end
 from atoll.service.commands import OF_SERVICE, NotYet
 from atoll.service.condition import Condition, Failing, Known, blocking
 from atoll.service.config import ServiceConfig, WatchdogSection
-from atoll.service.context import open_context
+from atoll.service.context import Context, open_context
 from atoll.service.control import listening
 from atoll.service.duties.material import refusal
 from atoll.service.duties.membership import SendJoin
@@ -48,6 +48,8 @@ from atoll.service.machine import (
 from atoll.service.metrics import NO_ROUND, write_metrics
 from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders, off_hours
 from atoll.service.outside import answers_of, metrics_of
+from atoll.service.power import Mains
+from atoll.service.twin import Twin
 from atoll.service.watchdog import Watchdog, call, notify_systemd
 from atoll.service.worries import misses, owed_plain, waits_for, worries
 
@@ -86,6 +88,10 @@ class Service(Generic[S]):
     _running: dict[tuple[JobId, str], asyncio.Task[None]] = field(default_factory=dict)
     _bytes_seen: dict[str, int] = field(default_factory=dict)
     _orders: Orders = NO_ORDERS
+    _mains: Mains = field(default_factory=lambda: Mains(is_wanted=False))
+    _twin: Twin | None = None
+    _twin_text: str = ""
+    _is_alone: asyncio.Event = field(default_factory=asyncio.Event)
     _has_to_drain: bool = False
     _defects: dict[JobId, dict[str, str]] = field(default_factory=dict)
     _failing: dict[tuple[JobId, str], Failing] = field(default_factory=dict)
@@ -99,6 +105,8 @@ class Service(Generic[S]):
         """Works until cancelled. Raises what a broken queue or index raises."""
         context = self.effects.context
         self._orders = (*context.journal.read(OF_SERVICE).all_of(Orders), NO_ORDERS)[0]
+        self._mains = Mains(is_wanted=not context.config.schedule.on_battery)
+        self._look_for_twin(context)
         log.info("started", role=self.role, account=context.me, gateway=context.url)
         try:
             async with asyncio.TaskGroup() as group:
@@ -155,14 +163,46 @@ class Service(Generic[S]):
         self.effects.context.journal.write(OF_SERVICE, ORDERS_KEY, orders)
         self._orders = orders
         self._has_to_drain = orders.drains
+        self._tell_orders()
+
+    def _tell_orders(self) -> None:
         for job in self._machines:
-            self._events.put_nowait((job, Ordered(orders.why_out(job))))
+            self._events.put_nowait((job, Ordered(self._why_out(job))))
+
+    def _why_out(self, job: JobId) -> str:
+        return self._orders.why_out(job) or self._mains.why_out
 
     def sits_out(self) -> str:
         """Why it takes no part in anything now; empty where it does."""
         ordered = Orders(self._orders.pauses, self._orders.drains).why_out(JobId(0))
         now = self._head.time if self._head is not None else int(time.time())
-        return ordered or off_hours(self.effects.context.config.schedule, now)
+        schedule = self.effects.context.config.schedule
+        return ordered or self._mains.why_out or off_hours(schedule, now)
+
+    def _look_for_twin(self, context: Context) -> None:
+        """From now on; nothing is done before it is known that nobody else acts with the key."""
+        wait = context.config.doppelganger_wait_s
+        if not wait:
+            self._is_alone.set()
+            return
+        moved_at = context.journal.moved_at
+        self._twin = Twin(context.me, context.queue.has_signed, wait, moved_at)
+
+    def _see_twin(self, news: News) -> None:
+        """What is seen of it at first is the whole history, as `news` tells it at the start."""
+        if self._twin is None:
+            return
+        self._twin.see(step.item for step in news.folded)
+        if self._head is None:
+            return
+        before = self._twin_text
+        self._twin_text = self._twin.why_waits(self._head.time, self._head.number)
+        if self._twin_text:
+            self._is_alone.clear()
+            if not before:
+                log.warning("somebody else acts with this key", cause=self._twin_text)
+        else:
+            self._is_alone.set()
 
     async def _until_drained(self) -> None:
         """Ends the service once it was told to drain and every bond of its account is home.
@@ -209,6 +249,7 @@ class Service(Generic[S]):
         if news.head:
             self._head = Head(news.head.number, news.head.timestamp)
             self._heard_at = time.monotonic()
+        self._see_twin(news)
         changed = {job for step in news.folded for job in step.views}
         for job, view in follower.views.items():
             self._machine(job, view)
@@ -228,7 +269,7 @@ class Service(Generic[S]):
                 view=view,
                 head=Head(view.block.number, view.block.timestamp),
                 facts=context.journal.read(job).after_restart(),
-                sits_out=self._orders.why_out(job),
+                sits_out=self._why_out(job),
             )
             log.info("follows a job", job=job)
         return self._machines[job]
@@ -294,6 +335,7 @@ class Service(Generic[S]):
     async def _perform(self, job: JobId, view: JobView, command: AnyCommand) -> None:
         event: Event
         try:
+            await self._is_alone.wait()
             done = await self.effects.run(view, command)
             event = Finished(command.key, done.fact, done.block)
             self._failing.pop((job, command.key), None)
@@ -350,6 +392,7 @@ class Service(Generic[S]):
         return blocking(
             Known(
                 silent_seconds=silent,
+                silence=context.follower.silence,
                 room=shutil.disk_usage(context.config.data_dir).free,
                 jobs=len(open_jobs),
                 strange=frozenset(strange),
@@ -365,6 +408,7 @@ class Service(Generic[S]):
                     int(job): what for job, s in self._machines.items() if (what := waits_for(s))
                 },
                 sits_out=self.sits_out(),
+                twin=self._twin_text,
             )
         )
 
@@ -426,6 +470,9 @@ class Service(Generic[S]):
             await asyncio.sleep(WATCH_SECONDS)
 
     async def _look(self, section: WatchdogSection, watchdog: Watchdog) -> None:
+        if self._mains.look(time.monotonic()):
+            log.info("power", sits_out=self._mains.why_out)
+            self._tell_orders()
         found = self.condition()
         if self.is_alive():
             text = found.text if found is not None else "works"

@@ -51,6 +51,7 @@ class SessionConfig:
         account: who signs; None can only watch.
         jobs: the jobs to follow; None follows every job.
         confirmations: blocks on top of one before we believe it.
+        agreement: endpoints that have to name the same block before we believe it.
         looks_ahead: whether the blocks on top are read, too: see `Follower.ahead`.
     """
 
@@ -61,6 +62,7 @@ class SessionConfig:
     account: LocalAccount | None = None
     jobs: frozenset[int] | None = None
     confirmations: int = 1
+    agreement: int = 1
     looks_ahead: bool = False
     gateway: GatewaySection = field(default_factory=GatewaySection)
     queue: QueueConfig = field(default_factory=QueueConfig)
@@ -209,6 +211,7 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
             confirmations=config.confirmations,
             path=config.folder / "events.sqlite",
             looks_ahead=config.looks_ahead,
+            agreement=config.agreement,
         )
         stack.callback(index.close)
         session = Session(config, chain, Follower(index, config.deployment, config.jobs))

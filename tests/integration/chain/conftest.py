@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 from eth_account import Account
@@ -12,6 +14,7 @@ from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import deploy
 from atoll.chain.deployment import Deployment
+from atoll_devnet.processes.faulty_rpc import FAULTS
 
 KEYS = (
     "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80",
@@ -55,3 +58,31 @@ async def chain(anvil: Anvil, deployment: Deployment) -> AsyncIterator[AtollChai
     connected = await AtollChain.connect(anvil.url, deployment)
     yield connected
     await connected.close()
+
+
+def _other_hash(text: str) -> str:
+    return text[:-1] + format(int(text[-1], 16) ^ 1, "x")
+
+
+def _forged(value: Any) -> Any:
+    """The same with every block's hash another one, each time the same."""
+    if isinstance(value, list):
+        return [_forged(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    of_blocks = {"hash", "parentHash", "blockHash"} if "parentHash" in value else {"blockHash"}
+    return {
+        name: _other_hash(each) if name in of_blocks else _forged(each)
+        for name, each in value.items()
+    }
+
+
+@pytest.fixture
+def liar(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Options of an endpoint that shows a chain of its own, in which all fits together."""
+
+    def forged(answer: dict[str, Any]) -> str:
+        return json.dumps({**answer, "result": _forged(answer.get("result"))})
+
+    monkeypatch.setitem(FAULTS, "forged", forged)
+    return {"rate": 1.0, "only": ("forged",)}

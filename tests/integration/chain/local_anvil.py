@@ -28,7 +28,7 @@ class Anvil:
         request = urllib.request.Request(
             self.url, json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=60) as reply:
+        with urllib.request.urlopen(request, timeout=600) as reply:
             answer = json.load(reply)
         if "error" in answer:
             raise RuntimeError(f"{method}: {answer['error']}")

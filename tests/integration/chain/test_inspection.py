@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eth_account import Account
@@ -21,6 +22,7 @@ from atoll.law.words import Address
 from atoll.service.doctor.chain import check_chain
 from atoll.service.doctor.findings import Level
 from atoll.service.doctor.subject import Subject
+from atoll_devnet.processes.faulty_rpc import faulty_rpc
 
 PASSWORD = "correct horse battery"
 NOWHERE = "http://127.0.0.1:9"  # the discard port: nothing listens
@@ -111,6 +113,21 @@ async def test_doctor_tells_a_dead_endpoint_from_a_wrong_chain(
     other = spawn("--chain-id", "77")
     wrong = replace(subject, rpc_urls=(*subject.rpc_urls, other.url))
     assert (await levels(wrong))["chain id"] is Level.FAILURE
+
+
+async def test_doctor_names_endpoints_that_show_two_chains(
+    subject: Subject, anvil: Anvil, liar: dict[str, Any]
+) -> None:
+    anvil.mine(3)
+    async with faulty_rpc(anvil.url, 0) as proxy:
+        both = replace(subject, rpc_urls=(*subject.rpc_urls, proxy.url))
+        assert (await levels(both))["agreement"] is Level.OK
+    async with faulty_rpc(anvil.url, 0, **liar) as proxy:
+        both = replace(subject, rpc_urls=(*subject.rpc_urls, proxy.url))
+        found = {finding.name: finding for finding in await check_chain(both)}
+    assert found["agreement"].level is Level.FAILURE
+    assert proxy.url in found["agreement"].text
+    assert anvil.url in found["agreement"].text
 
 
 async def test_doctor_names_missing_code(

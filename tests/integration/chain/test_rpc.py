@@ -15,7 +15,7 @@ from atoll.chain import rpc as rpc_module
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower
-from atoll.chain.index import EventIndex, Indexed
+from atoll.chain.index import EventIndex, Indexed, Rewound
 from atoll.chain.logs import LogReader
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.errors import RpcUnavailable
@@ -124,6 +124,46 @@ async def test_one_empty_answer_about_logs_loses_no_event(
         assert chain.events.left_out >= len(urls)
         index.close()
         await chain.close()
+
+
+async def test_one_endpoint_with_a_chain_of_its_own_is_not_believed_where_two_have_to_agree(
+    anvil: Anvil,
+    deployment: Deployment,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+    liar: dict[str, Any],
+) -> None:
+    urls = await announce(anvil, deployment, accounts[1])
+    async with faulty_rpc(anvil.url, 0, **liar) as proxy, faulty_rpc(anvil.url, 0) as honest:
+        alone = await AtollChain.connect(proxy.url, deployment)
+        believing = EventIndex(alone, confirmations=0, path=tmp_path / "believing")
+        assert announced(await believing.poll()) == urls  # that it is a chain is not in doubt
+
+        chain = await AtollChain.connect([proxy.url, anvil.url, honest.url], deployment)
+        index = EventIndex(chain, confirmations=0, path=tmp_path / "index", agreement=2)
+        assert announced(await index.poll()) == []  # its newest block was the liar's
+        assert announced(await index.poll()) == urls
+        last = await chain.block(index.confirmed)
+        assert last is not None
+        assert index._tip() == last
+        assert bytes(last.hash) == bytes.fromhex(
+            anvil.ask("eth_getBlockByNumber", "latest", False)["hash"][2:]
+        )
+        assert believing._tip() != index._tip()
+        more = await announce(anvil, deployment, accounts[2])
+        changes = await index.poll()
+        assert announced(changes) == more
+        assert not any(isinstance(change, Rewound) for change in changes)
+
+        two = await AtollChain.connect([proxy.url, anvil.url], deployment)
+        torn = EventIndex(two, confirmations=0, path=tmp_path / "torn", agreement=2)
+        with pytest.raises(RpcUnavailable, match=r"1 of 2 RPC endpoints .* rpc_agreement is 2"):
+            await torn.poll()
+        assert torn.confirmed < index.confirmed
+        for each in (believing, index, torn):
+            each.close()
+        for opened in (alone, chain, two):
+            await opened.close()
 
 
 async def test_logs_of_another_fork_hold_nothing_up(

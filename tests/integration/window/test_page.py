@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.integration.window.browser import Tab, browsing
+from tests.integration.window.pictures import MENU, MENU_FILE
 from tests.unit.law.script import PROVIDERS, Script
 from tests.unit.window.jobs import (
     HOSTILE,
@@ -72,6 +73,17 @@ async def show(tab: Tab, document: dict[str, Any], folder: Path) -> None:
     file = folder / "page.html"
     file.write_text(page(document), encoding="utf-8")
     await tab.open(file.as_uri())
+
+
+# --- pictures ---
+
+
+async def test_the_pictures_are_of_a_page_with_this_menu(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    await show(tab, job, tmp_path)
+    told = "make them anew: `python -m tests.integration.window.pictures RUN/report.html`"
+    assert json.loads(MENU_FILE.read_text()) == await tab.run(MENU), told
 
 
 # --- numbers ---

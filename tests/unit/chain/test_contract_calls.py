@@ -122,6 +122,14 @@ def test_a_missing_deployment_names_the_file(tmp_path: Path) -> None:
         Deployment.load(tmp_path / "absent.json")
 
 
+def test_another_file_is_no_deployment_and_says_which_it_is(tmp_path: Path) -> None:
+    key = tmp_path / "key.json"
+    key.write_text('{"crypto": {}}')
+    with pytest.raises(ConfigError, match=r"key\.json is no .*: it has no chain_id") as caught:
+        Deployment.load(key)
+    assert "atoll network deploy" in (caught.value.next_step or "")
+
+
 def test_revert_data_names_the_error() -> None:
     assert str(decode_revert(bytes.fromhex("08c379a0") + encode(["string"], ["too late"]))) == (
         "too late"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.resources
+import io
 import json
 import re
 import subprocess
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import typer
 from typer.testing import CliRunner
 
 from atoll.chain.deployment import REQUIRED
 from atoll.chain.keys import create_key
 from atoll.cli.main import MOUNTED, app
-from atoll.errors import ConfigError
+from atoll.cli.output import configure_logs
+from atoll.errors import AtollError, ConfigError
 
 HEAVY = ["torch", "web3", "numpy", "aiohttp"]
 PASSWORD = "correct horse battery"
@@ -166,6 +169,38 @@ def test_json_is_one_document_and_nothing_else(folder: Path) -> None:
         assert (arguments, done.exit_code) == (arguments, 0)
         assert done.stdout.count("\n") == 1
         json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("asked", "is_colourful"), [("", True), ("1", False)])
+def test_no_color_is_obeyed(
+    asked: str, is_colourful: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("NO_COLOR", asked)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    before = structlog.get_config()
+    try:
+        configure_logs()
+        structlog.get_logger().warning("a word", of="warning")
+    finally:
+        structlog.configure(**before)
+    assert "a word" in terminal.getvalue()
+    assert ("\x1b[" in terminal.getvalue()) == is_colourful
+
+
+def test_every_exit_code_is_in_the_help() -> None:
+    def below(kind: type[AtollError]) -> Iterator[type[AtollError]]:
+        yield kind
+        for each in kind.__subclasses__():
+            yield from below(each)
+
+    told = {int(code) for code in re.findall(r"\d+", app.info.epilog)}
+    codes = {kind.exit_code for kind in below(AtollError)}
+    assert codes <= told
 
 
 def test_an_error_prints_nothing_where_data_is_expected(folder: Path) -> None:

@@ -51,8 +51,9 @@ def test_orders_say_which_bonds_are_not_home() -> None:
 @pytest.mark.parametrize("what", ["drain", "pause", "resume", "leave"])
 def test_who_does_not_run_takes_no_orders(config: Path, what: str) -> None:
     arguments = {"job": 7} if what == "leave" else {}
-    with pytest.raises(ConfigError, match="is running"):
+    with pytest.raises(ConfigError, match="is running") as caught:
         order(config, what, **arguments)
+    assert caught.value.next_step == f"atoll node run --config {config}, then this command again"
 
 
 def test_hours_are_shown(config: Path) -> None:

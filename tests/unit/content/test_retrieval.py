@@ -36,6 +36,8 @@ BOMB = gzip.compress(bytes(256 * MIB), 1)
 QUICK = FetchConfig(
     block_timeout_s=0.5, hedge_min_s=0.1, hedge_max_s=0.1, passes=1, connect_timeout_s=0.5
 )
+PATIENT = replace(QUICK, block_timeout_s=300.0, connect_timeout_s=300.0)
+"""For what an honest gateway has to deliver, on a machine however slow."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -139,10 +141,10 @@ async def test_a_file_travels(theirs: LocalStore, ours: LocalStore, tmp_path: Pa
 
 @pytest.mark.parametrize("handler", HOSTILE)
 async def test_one_bad_gateway_alone_costs_little(handler: Handler, ours: LocalStore) -> None:
+    """Bytes, and time: it ends, with half a second for a block, before the test's own limit."""
     async with hostile(handler) as url, Fetcher(ours, lambda: [url], QUICK) as fetcher:
-        async with asyncio.timeout(5):
-            with pytest.raises(NotFound):
-                await fetcher.get(Cid.of(b"wanted"), MIB)
+        with pytest.raises(NotFound):
+            await fetcher.get(Cid.of(b"wanted"), MIB)
         assert fetcher.bytes_down <= 3 * MIB
     assert ours.usage().blocks == 0
 
@@ -156,7 +158,7 @@ async def test_one_bad_gateway_among_good_ones_harms_nobody(
     async with (
         hostile(handler) as bad,
         serving(theirs) as good,
-        Fetcher(ours, lambda: [bad, good.url], QUICK) as fetcher,
+        Fetcher(ours, lambda: [bad, good.url], PATIENT) as fetcher,
     ):
         assert await fetcher.get(cid, len(data), prefer=[bad]) == data
 
@@ -176,7 +178,7 @@ async def test_what_a_library_makes_of_one_gateway_harms_no_other(
     cid = theirs.add_bytes(b"wanted")
     async with (
         serving(theirs) as good,
-        Fetcher(ours, lambda: ["http://stranger", good.url], QUICK) as fetcher,
+        Fetcher(ours, lambda: ["http://stranger", good.url], PATIENT) as fetcher,
     ):
         assert await fetcher.get(cid, 6, prefer=["http://stranger"]) == b"wanted"
         with pytest.raises(NotFound, match="IndexError"):
@@ -197,7 +199,7 @@ async def test_sources_belong_to_whom_they_were_named_for(
     async with (
         hostile(counting) as stranger,
         serving(theirs) as good,
-        Fetcher(ours, tuple, QUICK) as fetcher,
+        Fetcher(ours, tuple, PATIENT) as fetcher,
     ):
         free, paid = fetcher.among(lambda: [stranger]), fetcher.among(lambda: [good.url])
         with pytest.raises(NotFound):
@@ -255,7 +257,7 @@ async def test_an_interrupted_fetch_resumes(theirs: LocalStore, ours: LocalStore
 
     async with (
         serving(theirs, allow=first_three) as gateway,
-        Fetcher(ours, lambda: [gateway.url], replace(QUICK, parallel=1)) as fetcher,
+        Fetcher(ours, lambda: [gateway.url], replace(PATIENT, parallel=1)) as fetcher,
     ):
         with pytest.raises(NotFound, match="does not have it"):
             await fetcher.fetch(cid, len(data))

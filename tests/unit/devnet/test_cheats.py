@@ -23,6 +23,7 @@ from atoll_devnet.cheats import (
     PROVIDER_CHEATS,
     VERIFIER_CHEATS,
     WATCHER_CHEATS,
+    never_answers,
     never_does,
     provider_behaviour,
     providers,
@@ -90,6 +91,15 @@ def test_what_is_never_done_is_told_for_each_part() -> None:
     assert never_does("verifier", "no-sign+no-open") == {Duty.SIGN, Duty.OPEN}
     with pytest.raises(ConfigError):
         never_does("verifier", "flip5")
+
+
+def test_who_never_answers_is_told_for_each_part() -> None:
+    assert never_answers("provider", "flip5+stall")
+    assert not never_answers("provider", "withhold+flip5")  # it refuses at once
+    assert not never_answers("provider", "drip")
+    assert not never_answers("watcher", "")
+    with pytest.raises(ConfigError):
+        never_answers("verifier", "stall")
 
 
 def test_half_served_answers_every_second_request() -> None:

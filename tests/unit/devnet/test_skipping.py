@@ -18,6 +18,7 @@ from atoll_devnet.run.skipping import (
     FAR,
     NO_JOBS,
     Told,
+    in_vain,
     is_waiting,
     next_moment,
     told_by,
@@ -25,6 +26,7 @@ from atoll_devnet.run.skipping import (
 
 NOTHING: frozenset[Duty] = frozenset()
 EVERYTHING = frozenset(Duty)
+NO_KEYS: frozenset[str] = frozenset()
 
 
 def told(account: Address, never: frozenset[Duty] = NOTHING) -> Told:
@@ -96,6 +98,17 @@ def test_a_merge_waits_for_words_and_for_its_settlement(job: Script) -> None:
     assert not waits(job)  # the signatures are owed
 
 
+def test_signatures_of_a_lot_that_too_few_sign_are_not_waited_for(job: Script) -> None:
+    job.train()
+    job.say(range(4))
+    running, silent = job.net.view.open, frozenset({Duty.SIGN})
+    assert running is not None
+    assert not waits(job, everyone(v3=silent))  # three of four are enough
+    assert waits(job, everyone(v2=silent, v3=silent))
+    job.net.wait_until(running.deadline)
+    assert not waits(job, everyone(v2=silent, v3=silent))  # the next lot is due
+
+
 def test_an_audit_is_waited_out_by_whoever_replays_and_then_skipped_window_by_window() -> None:
     job = audited()
     past = job.net.settled[0]
@@ -165,20 +178,59 @@ def test_who_computes_or_has_not_seen_the_last_event_is_waited_for(change: str) 
 
 def test_a_status_tells_at_which_jobs_it_works_and_in_which_it_tries_a_move_again() -> None:
     status = {"head": {"block": 7, "time": 1}, "under_way": [], "failing": []}
-    assert told_by(status, PROVIDERS[0], NOTHING) == Told(
+    assert told_by(status, PROVIDERS[0], NOTHING, NO_KEYS) == Told(
         PROVIDERS[0], 7, NO_JOBS, NO_JOBS, NOTHING
     )
     trains = {**status, "under_way": ["2:DoTrain:0", "11:DoFetchData"]}
-    assert told_by(trains, PROVIDERS[0], NOTHING).busy == {2, 11}
+    assert told_by(trains, PROVIDERS[0], NOTHING, NO_KEYS).busy == {2, 11}
     move = {"job": 3, "command": "SendMove:3:0", "times": 1, "text": "no endpoint answers"}
     again = {**status, "failing": [move]}
-    assert told_by(again, PROVIDERS[0], NOTHING).plays_on == {3}
+    assert told_by(again, PROVIDERS[0], NOTHING, NO_KEYS).plays_on == {3}
     refused = "Game.PostLink reverted: WrongUpdate(given=0xc2, claimed=0x94)"
     hopeless = {**status, "failing": [{**move, "text": refused}]}
-    assert told_by(hopeless, PROVIDERS[0], NOTHING).plays_on == NO_JOBS
+    assert told_by(hopeless, PROVIDERS[0], NOTHING, NO_KEYS).plays_on == NO_JOBS
     other = {**status, "failing": [{**move, "command": "DoFetchData"}]}
-    assert told_by(other, PROVIDERS[0], NOTHING).plays_on == NO_JOBS
-    assert told_by({**status, "head": None}, PROVIDERS[0], NOTHING).block == 0
+    assert told_by(other, PROVIDERS[0], NOTHING, NO_KEYS).plays_on == NO_JOBS
+    assert told_by({**status, "head": None}, PROVIDERS[0], NOTHING, NO_KEYS).block == 0
+
+
+def test_what_who_never_answers_revealed_is_gotten_in_vain(job: Script) -> None:
+    job.train()
+    job.say()
+    job.settle()
+    job.train()
+    silent = PROVIDERS[2]
+    vain = in_vain(job.net.view, {silent})
+    rounds = (job.net.view.settled[0], job.net.view.open)
+    commitments = [r.reveals[SeatIndex(2)].commitment.hex() for r in rounds if r is not None]
+    assert vain == {f"{JOB}:DoGetUpdate:{n}:{told}" for n, told in enumerate(commitments)}
+    assert in_vain(job.net.view, set()) == NO_KEYS
+
+
+def test_who_gets_only_what_never_comes_neither_works_nor_says_a_word_before_half_of_merge(
+    job: Script,
+) -> None:
+    job.train()
+    running, silent = job.net.view.open, PROVIDERS[2]
+    assert running is not None
+    vain = in_vain(job.net.view, {silent})
+    (never,) = vain
+    other = f"{JOB}:DoGetUpdate:0:{running.reveals[SeatIndex(1)].commitment.hex()}"
+
+    def all_say(under_way: list[str], failing: list[str]) -> list[Told]:
+        commands = [{"job": JOB, "command": key.partition(":")[2]} for key in failing]
+        status = {"head": {"block": FAR}, "under_way": under_way, "failing": commands}
+        return [told_by(status, account, NOTHING, vain) for account in VERIFIERS[:4]]
+
+    assert waits(job, all_say([never], []))
+    assert waits(job, all_say([], [never]))
+    assert moment(job) == running.half_merge
+    assert not waits(job, all_say([], []))  # it has them all, and says so
+    assert not waits(job, all_say([never, other], []))
+    assert not waits(job, all_say([never], [other]))  # it asks again
+    assert not waits(job, all_say([never, f"{JOB}:DoMerge:0"], []))
+    job.net.wait_until(running.half_merge)
+    assert not waits(job, all_say([never], []))
 
 
 def test_a_move_is_waited_for_from_who_tries_it_again_and_else_the_clock_runs_out() -> None:

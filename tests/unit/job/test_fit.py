@@ -10,10 +10,11 @@ import pytest
 from tests.unit.law.factories import make_manifest, make_terms
 
 from atoll.errors import ConfigError
-from atoll.job.fit import Check, Fit, Machine, fit
+from atoll.job.fit import Check, Fit, fit
 from atoll.job.fitting import pace_of
 from atoll.job.outlook import member_needs, round_seconds
 from atoll.law.manifest import Manifest
+from atoll.service.needs import Machine
 from atoll.service.pace import Pace
 
 MANIFEST = make_manifest()

@@ -46,7 +46,10 @@ def test_relative_paths_are_beside_the_file(tmp_path: Path) -> None:
         ("4040", "70000", "gateway.port"),
         ("[1, 2]", '"some"', "jobs"),
         ('data_dir = "data"', "", "data_dir"),
-        ("[gateway]", "[gatway]", "gatway"),
+        ("[gateway]", "[gatway]", "there is no gatway: did you mean gateway?"),
+        ("4040", "70000", r"gateway\.port is 70000: it should be less than"),
+        ("port = 4040", "prt = 4040", r"there is no gateway\.prt: did you mean gateway\.port\?"),
+        ('data_dir = "data"', "", "data_dir is missing"),
         ('["http://127.0.0.1:8545"]', "[]", "rpc_urls"),
         ("[gateway]", "[gateway", "not TOML"),
         ("[gateway]", '[store]\nbackend = "s3:bucket"\n[gateway]', "store.backend"),
@@ -98,6 +101,20 @@ def test_a_wrong_flag_is_named(tmp_path: Path, setting: str, message: str) -> No
     with pytest.raises(ConfigError, match=message) as caught:
         read_config(ServiceConfig, written(tmp_path, GOOD), [setting], {})
     assert caught.value.next_step is not None
+
+
+@pytest.mark.parametrize(("agree", "holds"), [(1, True), (2, True), (3, False)])
+def test_no_more_endpoints_can_agree_than_there_are(
+    tmp_path: Path, agree: int, holds: bool
+) -> None:
+    endpoints = 'rpc_urls=["http://one", "http://two", "http://two"]'
+    settings = [endpoints, f"rpc_agreement={agree}"]
+    if holds:
+        found = read_config(ServiceConfig, written(tmp_path, GOOD), settings, {})
+        assert found.rpc_agreement == agree
+    else:
+        with pytest.raises(ConfigError, match=r"rpc_agreement.* rpc_urls names 2"):
+            read_config(ServiceConfig, written(tmp_path, GOOD), settings, {})
 
 
 @pytest.mark.parametrize("connections", [8, 100, 512])

@@ -39,7 +39,9 @@ from atoll.law.words import HolderId, JobId, PlaceIndex, Role, RoundIndex, SeatI
 from atoll.service.commands import Done, NotYet, Work
 from atoll.service.config import PolicySection
 from atoll.service.context import Context
+from atoll.service.duties import material
 from atoll.service.duties.material import (
+    NOT_JUDGED,
     DataReady,
     DoFetchData,
     DoFetchSpec,
@@ -52,8 +54,9 @@ from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
 from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
+from atoll.service.needs import Machine, least_disk, memory_of
 from atoll.service.pace import most_duties
-from atoll.service.policy import NotOurPolicy, manifest_refusal
+from atoll.service.policy import NotOurPolicy, manifest_refusal, room_refusal
 from atoll.service.worker import Worker as WorkerProcess
 
 MANIFEST = make_manifest()
@@ -173,7 +176,10 @@ def context(tmp_path: Path) -> Any:
     return SimpleNamespace(
         me=ME,
         config=SimpleNamespace(
-            store_dir=tmp_path / "store", policy=PolicySection(), role="provider"
+            store_dir=tmp_path / "store",
+            data_dir=tmp_path,
+            policy=PolicySection(),
+            role="provider",
         ),
         follower=SimpleNamespace(views={}, confirmed=0),
         chain=Chain(),
@@ -314,6 +320,36 @@ def test_a_job_that_is_too_large_is_refused(policy: dict[str, Any], reason: str)
     assert f"policy.{reason} is 1" in manifest_refusal(PolicySection(**policy), MANIFEST)
 
 
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("what", ["memory", "disk"])
+def test_a_job_that_takes_more_memory_or_disk_than_it_may_is_refused(role: Role, what: str) -> None:
+    takes = {"memory": memory_of(role, MANIFEST), "disk": least_disk(MANIFEST)}
+    for less in (0, 1):
+        asked = PolicySection(**{f"most_{what}_bytes": takes[what] - less})
+        allowed = room_refusal(asked, role, MANIFEST, Machine(**takes))
+        is_here = replace(Machine(**takes), **{what: takes[what] - less})
+        there = room_refusal(PolicySection(), role, MANIFEST, is_here)
+        if less:
+            assert f"policy.most_{what}_bytes is {takes[what] - 1}" in allowed
+            assert there == (
+                f"takes {takes[what]} bytes of {what}, and this machine has {takes[what] - 1}"
+            )
+        else:
+            assert allowed == there == ""
+
+
+async def test_a_model_that_no_machine_holds_is_refused_before_anything_is_staked(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(material, "memory", lambda: (1 << 20, 1 << 20))
+    view = view_at(1)
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    done = await effects(context).run(view, spec_of(view))
+    assert isinstance(done.fact, JobRefused)
+    assert f"this machine has {1 << 20}" in done.fact.reason
+    assert (context.worker.asked, context.queue.calls) == ([], {})
+
+
 def paced(step_seconds: float) -> dict[str, float]:
     """What the worker measures; a round of this manifest has 40 steps."""
     sizes = {"parameters": 1, "timed_parameters": 1, "update_bytes": 1}
@@ -399,6 +435,13 @@ async def test_other_terms_than_the_chains_are_refused(context: Any) -> None:
     done = await effects(context).run(view, replace(spec_of(view), terms_hash=digest("other")))
     assert isinstance(done.fact, JobRefused)
     assert "terms" in done.fact.reason
+
+
+async def test_a_job_whose_updates_no_game_could_work_out_is_refused(context: Any) -> None:
+    fed_back = make_manifest({"codec.feedback": "0.5"})
+    view = replace(view_at(1), spec_cid=fed_back.cid(), terms_hash=terms_hash(fed_back.terms))
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = fed_back.to_bytes()
+    assert (await effects(context).run(view, spec_of(view))).fact == JobRefused(NOT_JUDGED)
 
 
 async def test_a_machine_of_another_class_refuses_the_job(context: Any) -> None:

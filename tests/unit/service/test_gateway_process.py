@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import select
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +32,30 @@ from atoll.service.journal import Journal
 ACCOUNT = Account.from_key("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
 CHAIN = 31337
 BUDGET = Budget(connections=16, per_address=8, reserved=4)
+AHEAD = """
+import asyncio, json, multiprocessing, sys
+from atoll.content.door import Budget
+from atoll.service.gateway_process import GatewayProcess, GatewaySpec, fork_ahead
+from atoll.service.worker import fork_ahead as fork_workers
+
+async def main():
+    told = json.loads(sys.argv[1])
+    gateway = GatewayProcess(GatewaySpec(**{**told, "budget": Budget(**told["budget"])}))
+    await gateway.start()
+    if "stops" in sys.argv:
+        await gateway.stop()
+        assert not ahead.is_alive()
+        await gateway.start()
+    print(json.dumps([gateway.pid == ahead.pid, gateway.pid, gateway.url]), flush=True)
+    await asyncio.Event().wait()
+
+if __name__ == "__main__":
+    fork_workers()
+    before = set(multiprocessing.active_children())
+    fork_ahead()
+    (ahead,) = set(multiprocessing.active_children()) - before
+    asyncio.run(main())
+"""
 
 
 def nothing(cid: Cid) -> bool:
@@ -216,3 +243,27 @@ async def test_a_service_that_starts_again_gets_its_port(
         assert (await get(again, "notes/none"))[0] == 404
     finally:
         await again.stop()
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_one_that_was_forked_ahead_serves_and_ends_with_its_parent(
+    spec: GatewaySpec, stops: bool
+) -> None:
+    """A gateway that is started again is executed: what was forked ahead is taken once."""
+    arguments = [json.dumps(asdict(spec)), *["stops"] * stops]
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", AHEAD, *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    is_forked, pid, url = json.loads(await parent.stdout.readline())
+    assert is_forked is not stops
+    async with aiohttp.ClientSession() as session:
+        answer = await session.get(f"{url}/notes/1/held-out/2")
+        assert await answer.read() == b"\x00said"
+    watched = os.pidfd_open(pid)
+    try:
+        parent.kill()
+        await parent.wait()
+        assert select.select([watched], [], [], 600)[0]
+    finally:
+        os.close(watched)

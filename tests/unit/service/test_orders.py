@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 from tests.unit.law.network import Network
 from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import state_of
+from tests.unit.service.test_power import DISCHARGING, plugged
 from tests.unit.service.test_service import Running, start, training_job
 
 from atoll.errors import ConfigError
 from atoll.law.words import JobId, Role
+from atoll.service import power
 from atoll.service import service as service_module
 from atoll.service.config import ScheduleSection, ServiceConfig, read_config
 from atoll.service.duties.membership import SendJoin, SendLeave
@@ -22,6 +25,7 @@ from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.machine import Ordered, State
 from atoll.service.orders import DAY, Orders, off_hours, why_out
 from atoll.service.outside import answers_of
+from atoll.service.power import Mains
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.train import DoTrain
 from atoll_node.machine import decide as decide_provider
@@ -201,7 +205,7 @@ async def test_a_drained_service_ends_once_and_stays_out(
     assert not running.task.done()  # its pay is not there yet
     job.claim(Role.PROVIDER, 1, 1)
     running.index.tell_everything()
-    await asyncio.wait_for(running.task, 20)
+    await running.task
     running.journal.close()
     again = start(tmp_path, job)
     looks = asyncio.Semaphore(0)
@@ -218,6 +222,29 @@ async def test_a_drained_service_ends_once_and_stays_out(
     assert again.service.status()["sits_out"] == "drains, as ordered"
     assert not any(isinstance(c, SendJoin) for c in again.effects.started)
     await again.stop()
+
+
+async def test_on_battery_it_leaves_and_on_mains_it_comes_back(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supplies = plugged(tmp_path / "supplies", BAT0=DISCHARGING)
+    monkeypatch.setattr(power, "AWHILE_SECONDS", 0.0)
+    monkeypatch.setattr(service_module, "Mains", partial(Mains, supplies=supplies))
+    running = start(tmp_path, training_job())
+    running.service.effects.context.config.schedule = ScheduleSection(on_battery=False)
+    await running.effects.committed.wait()  # it finishes the round that runs
+    await running.effects.did[SendLeave].wait()
+    told = running.service.status()
+    assert "on battery" in told["sits_out"]
+    found = running.service.condition()
+    assert found is not None
+    assert (found.name, found.is_fault, "[schedule]" in found.next_step) == (
+        "sits out", False, True
+    )  # fmt: skip
+    plugged(supplies, BAT0={"status": "Charging"})
+    while running.service.status()["sits_out"]:  # noqa: ASYNC110 (a file is looked at)
+        await asyncio.sleep(0.01)
+    await running.stop()
 
 
 def test_an_order_is_folded_into_the_state(net: Network) -> None:

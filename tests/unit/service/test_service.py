@@ -158,13 +158,16 @@ def start(tmp_path: Path, job: Network, crash: tuple[type, str] | None = None) -
             watchdog=WatchdogSection(),
             schedule=ScheduleSection(),
             auto_claim="end",
+            doppelganger_wait_s=180,
         ),
         journal=journal,
         chain=SimpleNamespace(
             provider=SimpleNamespace(useless_answers=0), events=SimpleNamespace(left_out=0)
         ),
         follower=Follower(cast(EventIndex, index), DEPLOYMENT),
-        queue=SimpleNamespace(run=idle, gas_by_label=dict, waiting=list),
+        queue=SimpleNamespace(
+            run=idle, gas_by_label=dict, waiting=list, has_signed=lambda tx_hash: True
+        ),
         gateway=SimpleNamespace(bytes_up=0, sent_away={}, connections=0, trouble=""),
         fetcher=SimpleNamespace(bytes_down=0),
     )
@@ -372,6 +375,28 @@ async def test_a_reorg_folds_the_view_anew(tmp_path: Path) -> None:
     await turned.wait()
     await running.stop()
     assert follower.views[JOB].phase is Phase.WAITING
+
+
+async def test_a_second_service_with_one_key_waits_and_says_why(tmp_path: Path) -> None:
+    job = training_job()
+    running = start(tmp_path, job)
+    context = running.service.effects.context
+    context.queue.has_signed = lambda tx_hash: False
+    context.config.doppelganger_wait_s = 20
+    await running.index.read.wait()
+    while running.service.head is None:  # noqa: ASYNC110 (it folds what it has read)
+        await asyncio.sleep(0.001)
+    found = running.service.condition()
+    assert found is not None
+    assert (found.name, found.is_fault) == ("twin", True)
+    assert "and not from this folder" in found.text
+    assert running.effects.started == []
+    job.wait_until(job.block.timestamp + 20)  # nobody has acted since
+    running.index.changes.append([Advanced(job.block, job.number)])
+    await running.effects.committed.wait()
+    found = running.service.condition()
+    assert found is None or found.name != "twin"
+    await running.stop()
 
 
 async def test_an_unreachable_chain_is_waited_for(tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ OLD_SECONDS: Final = 120
 FAR_BLOCKS: Final = 5
 
 
+DEEP_ENOUGH: Final = 2
+"""Blocks below the newest that an endpoint has: above, two honest ones may differ for a moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What one endpoint said."""
@@ -59,6 +63,7 @@ async def check_chain(subject: Subject) -> list[Finding]:
         text = f"{names}: chain {wrong[0].chain_id}, and the deployment is on {deployment.chain_id}"
         return [*found, failure("chain id", text, "use endpoints of the deployment's chain")]
     found.append(ok("chain id", f"{deployment.chain_id}, as the deployment says"))
+    found += await _check_agreement(seen)
     return found + await _check_deployment(subject, deployment)
 
 
@@ -83,6 +88,24 @@ async def _check_endpoints(urls: tuple[str, ...]) -> tuple[list[Finding], list[S
         text = f"{redact(last.url)} is {max(heads) - min(heads)} blocks behind another"
         found.append(warning("endpoints", text, "put it last in rpc_urls, or take it out"))
     return found, seen
+
+
+async def _check_agreement(seen: list[Seen]) -> list[Finding]:
+    """Whether all endpoints name one block, which is deep enough for each to have it."""
+    number = min(one.head.number for one in seen) - DEEP_ENOUGH
+    if len(seen) < 2 or number < 0:
+        return []
+    provider = FailoverProvider([one.url for one in seen], chain_id=None)
+    try:
+        said = await provider.ask_all("eth_getBlockByNumber", [hex(number), False], header)
+    finally:
+        await provider.disconnect()
+    named = {bytes(block.ref.hash): redact(url) for url, block in said.items()}
+    if len(named) < 2:
+        return [ok("agreement", f"all endpoints name the same block {number}")]
+    text = f"{' and '.join(named.values())} name different blocks {number}"
+    step = "take the wrong one out; a third endpoint, or a node of your own, tells which it is"
+    return [failure("agreement", text, step)]
 
 
 async def _look(url: str) -> Seen:

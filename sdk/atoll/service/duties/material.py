@@ -6,6 +6,7 @@ its probe, and every token is here, and the weights that it starts from.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
@@ -14,22 +15,24 @@ from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
-from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
+from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest, has_link
 from atoll.law.views import JobView
 from atoll.law.words import Digest, JobStatus, Phase
 from atoll.service.commands import Done, Fact, Facts, Work
 from atoll.service.config import PolicySection
+from atoll.service.doctor.machine import memory
 from atoll.service.duties.upkeep import is_over
 from atoll.service.machine import Decision, State
+from atoll.service.needs import Machine
 from atoll.service.pace import Pace
-from atoll.service.policy import manifest_refusal, pace_refusal, terms_refusal
+from atoll.service.policy import manifest_refusal, pace_refusal, room_refusal, terms_refusal
 from atoll.train.data import MAX_TOKENIZER_BYTES, nodes_bytes
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
-EPOCHS_TO_COME: Final = "rounds with private state need epochs, which are not built yet"
+NOT_JUDGED: Final = "no game could work its updates out: they are sparse, or something is fed back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,9 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
         return ()  # a job has one
 
     async def perform(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
-        policy, role = _policy(effects, view), effects.role
+        config, is_bound = effects.context.config, view.standing(effects.context.me) is not None
+        policy = PolicySection() if is_bound else config.policy
+        role = None if is_bound else effects.role
         refused = terms_refusal(policy, view.require_terms(), role) if role is not None else ""
         if refused:
             return Done(JobRefused(refused))
@@ -85,9 +90,13 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             data = effects.context.store.read_bytes(cid, MAX_MANIFEST_BYTES)
             manifest = Manifest.from_bytes(data)
             manifest.check_terms(self.terms_hash)
-            if manifest.epoch != 1:
-                return Done(JobRefused(EPOCHS_TO_COME))
-            if refused := manifest_refusal(policy, manifest):
+            if not has_link(manifest.codec):
+                return Done(JobRefused(NOT_JUDGED))
+            refused = manifest_refusal(policy, manifest)
+            if role is not None and not refused:
+                here = Machine(memory()[0], shutil.disk_usage(config.data_dir).free)
+                refused = room_refusal(policy, role, manifest, here)
+            if refused:
                 return Done(JobRefused(refused))
             await effects.work("atoll.service.tasks:check_machine", data)
             if role is not None and policy.most_of_window is not None:
@@ -96,12 +105,6 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
         except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
             return Done(JobRefused(str(error)))
         return Done(JobRefused(refused) if refused else SpecReady(data))
-
-
-def _policy(effects: Effects, view: JobView) -> PolicySection:
-    """The operator's; one without bounds where the account has a place, and owes its rounds."""
-    is_bound = view.standing(effects.context.me) is not None
-    return PolicySection() if is_bound else effects.context.config.policy
 
 
 @dataclass(frozen=True, slots=True)

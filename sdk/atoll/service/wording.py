@@ -1,0 +1,61 @@
+"""What to say of a document that cannot be used: the key, its value, and what would be right."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from atoll.errors import ConfigError
+
+
+def explain(error: ValidationError, root: type[BaseModel], source: str) -> ConfigError:
+    """Every wrong value of a document as one error: key path, value, and what would be right."""
+    return ConfigError(f"{source}: {sentences(error, root)}", next_step=f"correct {source}")
+
+
+def sentences(error: ValidationError, root: type[BaseModel]) -> str:
+    """What is wrong, one part for each key."""
+    return "; ".join(_sentence(item, root) for item in error.errors())
+
+
+def _sentence(item: Any, root: type[BaseModel]) -> str:
+    parts = [str(part) for part in item["loc"]]
+    path = ".".join(parts) or "the file"
+    if item["type"] == "extra_forbidden":
+        return f"there is no {path}: {_nearest(parts, root)}"
+    message = item["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+    if item["type"] == "missing":
+        return f"{path} is missing"
+    return f"{path} is {item['input']!r}: {message}"
+
+
+def _nearest(parts: list[str], root: type[BaseModel]) -> str:
+    """The known key next to an unknown one: of its group, else of any."""
+    group, paths = ".".join(parts[:-1]), key_paths(root)
+    inside = [path.rpartition(".")[2] for path in paths if path.rpartition(".")[0] == group]
+    near = get_close_matches(parts[-1], inside, 1)
+    if near:
+        return f"did you mean {'.'.join([*parts[:-1], near[0]])}?"
+    elsewhere = [path for path in paths if path.rpartition(".")[2] == parts[-1]]
+    if elsewhere:
+        return f"did you mean {elsewhere[0]}?"
+    return f"known there are {', '.join(inside)}"
+
+
+def key_paths(root: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every key path that a document may have; groups too."""
+    paths = []
+    for name, field in root.model_fields.items():
+        paths.append(prefix + name)
+        for inner in models_in(field.annotation):
+            paths += key_paths(inner, f"{prefix}{name}.")
+    return paths
+
+
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a field may hold."""
+    if isinstance(annotation, type):
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [model for part in getattr(annotation, "__args__", ()) for model in models_in(part)]
