@@ -449,7 +449,7 @@ def train_together(
         for seat in range(SEATS):
             course = Course(manifest, recipe, tokens, data_seed, SeatIndex(seat), round, state)
             brought = carried[seat] if manifest.codec.carries_more or is_private else None
-            last = open_round(manifest, round, state, brought)
+            last = open_round(manifest, state, brought)
             for step in range(steps):
                 batch = gather_batch(tokens, course.offsets(step), manifest.model.seq)
                 begun = course.begin(last, step)
@@ -486,7 +486,7 @@ def largest_step(state: SeatState, recipe: Recipe) -> float:
 def train_alone(manifest: Manifest, peer: str, seed: int, tokens: Tokens) -> Tensors:
     """One optimiser without rounds, on the batches of all seats or of one."""
     recipe = _recipe(manifest)
-    state = SeatState.opening(initial_global_state(manifest), None, seat_layout(manifest))
+    state = SeatState.opening(initial_global_state(manifest), seat_layout(manifest))
     for step in range(manifest.terms.rounds):
         offsets = manifest.batch_offsets(sha256(f"{seed} {peer}".encode()), SeatIndex(0), step)
         state = inner_step(

@@ -240,7 +240,7 @@ def _ours(
 ) -> tuple[Step, Callable[[torch.Tensor], float]]:
     recipe = Recipe(model, inner, inner.steps, ops)
     layout = optimiser_layout(param_shapes(model), inner)
-    state = SeatState.opening(GlobalState(0, params, {}, {}), None, layout)
+    state = SeatState.opening(GlobalState(0, params, {}, {}), layout)
 
     def step(batch: torch.Tensor, index: int) -> float:
         nonlocal state

@@ -30,7 +30,16 @@ from atoll.law.hashing import keccak256, update_root
 from atoll.law.hashing import sha256 as sha256_digest
 from atoll.law.leaves import StateRoots
 from atoll.law.merkle import LEAF, NODE
-from atoll.law.program import Header, Input, Part, Source, Template, program_leaves, program_root
+from atoll.law.program import (
+    Fragment,
+    Header,
+    Input,
+    Part,
+    Source,
+    Template,
+    program_leaves,
+    program_root,
+)
 from atoll.law.words import ZERO_DIGEST, Address, Digest, Wei
 
 COPY, ADD, GATHER, SUM, ROOTS, DIGEST, RESULT, COPY_WORDS = range(0x0701, 0x0709)
@@ -107,6 +116,8 @@ class Shape:
         weights: uint32s of the state's one parameter.
         filler: nodes that only make the tape longer.
         zero_moments: whether the optimiser root is zero.
+        fragments: none, or how many a state's parameters are taken in by.
+        overlap: the step that takes one in; its tape has more filler, by fragment.
     """
 
     weights: int = 700
@@ -116,6 +127,8 @@ class Shape:
     filler: int = 5
     row: int = 100
     zero_moments: bool = True
+    fragments: int = 0
+    overlap: int = 0
     seed: int = 1
 
 
@@ -156,11 +169,12 @@ class Job:
 
     @cached_property
     def header(self) -> Header:
-        body = [t for t in self.templates if t.part == Part.STEP]
-        link = [t for t in self.templates if t.part == Part.LINK]
+        count = self.shape.fragments
+        nodes = [self._nodes(part) for part in range(2 + 2 * count)]
+        pairs = zip(nodes[1 : 1 + count], nodes[1 + count :], strict=False)
         return Header(
-            step_nodes=sum(t.count for t in body),
-            link_nodes=sum(t.count for t in link),
+            step_nodes=nodes[Part.STEP],
+            link_nodes=0 if count else nodes[Part.LINK],
             steps=self.shape.segment * self.shape.segments,
             segment=self.shape.segment,
             micro_batches=self.shape.micro_batches,
@@ -173,11 +187,22 @@ class Job:
             tables_root=top(piece_tree(self.documents["tables"])),
             tables_bytes=TABLES,
             base_root=self._root("base", "m"),
+            epoch=3 if count else 1,
+            overlap=self.shape.overlap,
+            fragments=tuple(Fragment(*pair) for pair in pairs),
         )
+
+    def _nodes(self, part: int) -> int:
+        return sum(t.count for t in self.templates if t.part == part)
 
     @cached_property
     def templates(self) -> tuple[Template, ...]:
-        return (*_step_templates(self), *_link_templates(self))
+        """Of the step and the link; of fragments each one's link, and the step that takes it in."""
+        filler, count = self.shape.filler, self.shape.fragments
+        parts = [_step_templates(self, filler)]
+        parts += [_link_templates(self) for _ in range(max(1, count))]
+        parts += [_step_templates(self, filler + 1 + fragment) for fragment in range(count)]
+        return tuple(replace(t, part=part) for part, each in enumerate(parts) for t in each)
 
     def part(self, index: int) -> ProgramPart:
         """The header, or template index − 1, with its path."""
@@ -185,7 +210,13 @@ class Job:
         data = [self.header.to_bytes(), *(t.to_bytes() for t in self.templates)][index]
         return ProgramPart(data, index, leaves.count, path_of(leaves, index))
 
-    def template_of(self, part: Part, node: int) -> int:
+    def played(self, claim: Claim, step: int) -> int:
+        """Which part the tape of the claim's link is, or that of a step of its round."""
+        header = self.header
+        is_link = claim.is_link
+        return header.link_part(claim.round) if is_link else header.step_part(claim.round, step)
+
+    def template_of(self, part: int, node: int) -> int:
         """Number of the template of a node."""
         of_node = (t.part == part and t.iteration(node) is not None for t in self.templates)
         return list(of_node).index(True)
@@ -253,7 +284,7 @@ def _imports(job: Job) -> list[Template]:
     return [*found, _op(Part.STEP, COPY_WORDS, 384, 7, context)]
 
 
-def _step_templates(job: Job) -> list[Template]:
+def _step_templates(job: Job, filler: int) -> list[Template]:
     """The imports; per micro-batch an ADD, a GATHER, a SUM and its total; filler; the result."""
     shape, step = job.shape, Part.STEP
     size = 4 * shape.weights
@@ -274,10 +305,10 @@ def _step_templates(job: Job) -> list[Template]:
         found.append(_op(step, ADD, rows, 15, *sums, **more))
     node = 8 + 4 * shape.micro_batches
     total = _tape(node - 1, rows)
-    if shape.filler:
-        every: dict[str, object] = {"count": shape.filler, "stride": 1}
+    if filler:
+        every: dict[str, object] = {"count": filler, "stride": 1}
         found.append(_op(step, COPY, 4, node, _tape(2, 4 * TOKENS), **every))
-    node += shape.filler
+    node += filler
     found.append(_op(step, ROOTS, 128, node, _tape(7, 384), total))
     found.append(_op(step, DIGEST, 32, node + 1, _tape(node, 128)))
     result = 40 + 4 * shape.micro_batches
@@ -327,10 +358,9 @@ class Run:
     @cached_property
     def outputs(self) -> list[bytes]:
         """Every node's bytes."""
-        part = Part.LINK if self.claim.is_link else Part.STEP
-        header = self.job.header
+        part = self.job.played(self.claim, self.step)
         found: list[bytes] = []
-        for node in range(header.link_nodes if self.claim.is_link else header.step_nodes):
+        for node in range(self.job.header.nodes(part)):
             template = self.job.templates[self.job.template_of(part, node)]
             data = self._evaluated(template, template.iteration(node) or 0, found)
             found.append(self.tamper.get(node, bytes)(data))
@@ -411,6 +441,7 @@ class Party:
     job: Job
     claim: Claim
     tampers: Mapping[int, Mapping[int, Tamper]] = field(default_factory=dict)
+    _part: int = 0  # of the tape asked for last
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -441,10 +472,10 @@ class Party:
         return self.job.part(0)
 
     def template(self, node: int) -> ProgramPart:
-        part = Part.LINK if self.claim.is_link else Part.STEP
-        return self.job.part(1 + self.job.template_of(part, node))
+        return self.job.part(1 + self.job.template_of(self._part, node))
 
     def tape(self, step: int) -> Run:
+        self._part = self.job.played(self.claim, step)
         return self.runs[0 if self.claim.is_link else step % self.job.shape.segment]
 
     @property

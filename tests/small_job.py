@@ -12,6 +12,7 @@ from typing import Any
 from tests.unit.law.factories import DOMAIN, make_terms, plain_manifest
 
 from atoll.bits.tables import tables_root
+from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
 from atoll.law.terms import terms_to_plain
@@ -91,3 +92,13 @@ def small_job(folder: Path) -> SmallJob:
     model = open_initial_state(manifest, store)
     cid = store.add_pieces(model.pieces()).to_bytes()
     return SmallJob(store, manifest, TrainTask(manifest, FIRST, SeatIndex(2), DATA_SEED, cid))
+
+
+def damage(store: LocalStore, cid: bytes) -> None:
+    """Flips a bit of a file's last leaf on the disk."""
+    leaf = store.leaves(Cid.from_bytes(cid), 1 << 30)[-1].cid
+    (path,) = store.root.rglob(leaf.digest.hex())
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(data)

@@ -49,7 +49,12 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
     try:
         limit = Limit(deadline_file(store_dir, task.slot, task.data_seed), check)
         return train_round(
-            task, store, run=limit, checkpoints=checkpoints, is_enough=limit.is_reached
+            task,
+            store,
+            run=limit,
+            checkpoints=checkpoints,
+            is_enough=limit.is_reached,
+            keeps=True,
         )
     except MachineFault:
         checkpoints.drop()  # what was done before may be as wrong, and no step of it was looked at
@@ -64,4 +69,5 @@ def _task(command: DoTrain) -> TrainTask:
         seat=SeatIndex(command.seat),
         data_seed=command.data_seed,
         global_state_cid=command.opening,
+        earlier=command.earlier,
     )

@@ -39,7 +39,7 @@ def test_a_round_of_stacked_seats_is_that_of_each_alone():
 
     stack = train_seats(Stack.opening(model, 3, layout), batches, 0, layout, recipe)
     for seat in range(3):
-        state = SeatState.opening(model, None, seat_layout(manifest))
+        state = SeatState.opening(model, seat_layout(manifest))
         for step in range(manifest.inner.steps):
             state = inner_step(state, tokens[step, seat], step, recipe).state
         for name, _, span in layout.spans():

@@ -145,7 +145,7 @@ def demo_game(table: Table, number: int) -> Bill:
 
 def large_game(table: Table, number: int, world: World) -> Bill:
     """A game about the largest tensor of a step, whose sum or product is the dearest to prove."""
-    step = [t for t in world.program.templates if t.part is Part.STEP]
+    step = [t for t in world.program.templates if t.part == Part.STEP]
     largest = max(step, key=lambda t: (_moves(t), _depth(t), len(t.inputs)))
     node = largest.first + (largest.count - 1) * largest.stride
     element = largest.size // largest.width // 2

@@ -94,7 +94,7 @@ class Trial:
     def claim(self, holder: Address) -> Claim:
         """About it, but for what a holder says of its result."""
         context, inner = self.sources.context, self.job.manifest.inner
-        is_link = self.part is Part.LINK
+        is_link = self.part == Part.LINK
         return Claim(
             holder=holder,
             set=PLACE,
@@ -185,7 +185,7 @@ class Party(OwnTape):
     def claimed(self, claim: Claim) -> Claim:
         """The claim, with what this party says of the result."""
         result = self.result()
-        if self._part is Part.LINK:
+        if self._part == Part.LINK:
             root = update_root(len(result), top(piece_tree(result)))
             return replace(claim, update_root=root, closing=self.roots.optimiser_root)
         return replace(claim, closing=self.states[-1], work_word=keccak256(self.works))
@@ -228,7 +228,7 @@ def liar(trial: Trial, node: int, element: int) -> Party:
         except (ArithmeticError, AssertionError, IndexError, RuntimeError, ValueError):
             continue  # an id that is none, or a key of nothing: nobody could have computed on
         party = Party(trial, others)
-        if trial.part is Part.LINK or _is_claimable(party):
+        if trial.part == Part.LINK or _is_claimable(party):
             return party
     raise NothingToLieAbout(f"node {node}, element {element}")
 

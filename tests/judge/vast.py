@@ -241,7 +241,7 @@ class Vast:
 
     @property
     def states(self) -> list[Digest]:
-        if self.part is Part.LINK:
+        if self.part == Part.LINK:
             return []
         after = [keccak256(b"state %d" % i) for i in range(self._header.segment - 1)]
         return [Digest(self._result()[:32]), *after]
@@ -264,7 +264,7 @@ class Vast:
     def claim(self, holder: Address) -> Claim:
         """With what this party says."""
         number = 0
-        if self.part is Part.LINK:
+        if self.part == Part.LINK:
             number = self._header.steps // self._header.segment - 1
         root = seal(len(self.world.levels[0]), self._program_node(len(self.world.levels) - 1, 0))
         exponents = sha256_digest(self.world.exponents)
@@ -273,7 +273,7 @@ class Vast:
             set=root,
             place=root,
             program=root,
-            is_link=self.part is Part.LINK,
+            is_link=self.part == Part.LINK,
             seat=200,
             round=49,
             segment=number,
@@ -282,7 +282,7 @@ class Vast:
             model_params=self._model,
             model_exponents=exponents,
         )
-        if self.part is Part.LINK:
+        if self.part == Part.LINK:
             size = self._size(self._last)
             root = update_root(size, top(self.tensor(self._last)))
             return replace(claim, update_root=root, closing=self._roots.optimiser_root)
@@ -303,7 +303,7 @@ class Vast:
         return SparseTree(count, {node: top(self.tensor(node)) for node in nodes})
 
     def tensor(self, node: int) -> Tree:
-        if self.part is Part.STEP and node == self._last:
+        if self.part == Part.STEP and node == self._last:
             return piece_tree(self._result())
         if self._wrong and node == self.node:
             at = self.element * self._template.width // PIECE
@@ -311,7 +311,7 @@ class Vast:
         return even(self._size(node), self._piece(node))
 
     def read(self, node: int, start: int, end: int) -> bytes:
-        if self.part is Part.STEP and node == self._last:
+        if self.part == Part.STEP and node == self._last:
             return self._result()[start:end]
         first, last = start // PIECE, (end - 1) // PIECE
         data = b"".join(self._bytes(node, at) for at in range(first, last + 1))
@@ -396,7 +396,7 @@ def at_proof(party: Vast, claim: Claim) -> Game:
     template = party.world.template(part, party.node)
     index = party.element * template.width // PIECE
     leaf = party.read(party.node, index * PIECE, min((index + 1) * PIECE, template.size))
-    is_link = part is Part.LINK
+    is_link = part == Part.LINK
     start = claim.opening
     result = party.tree.leaf(party.tree.count - 1)
     return Game(

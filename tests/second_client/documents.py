@@ -29,7 +29,7 @@ OUTER_SLOTS = {
 def read_manifest(data: bytes) -> Manifest:
     """Raises ValueError unless the bytes are canonical, and the epoch is the codec's."""
     manifest: Manifest = decode_cbor(data)
-    if manifest["epoch"] != epoch_of(manifest):
+    if not 1 <= manifest["epoch"] <= epoch_of(manifest):
         raise ValueError("not this codec's epoch")
     return manifest
 
@@ -107,12 +107,11 @@ def exponent_of(name: str, exponents: dict[str, int]) -> int:
 
 def is_public(codec: dict[str, Any]) -> bool:
     """Whether a seat carries nothing of its own, so that every round opens from public data."""
-    carries = codec["feedback"] != "0" or codec["fragments"] > 1
-    return not (carries or is_delayed(codec))
+    return codec["feedback"] == "0" and not carries_params(codec)
 
 
 def epoch_of(manifest: Manifest) -> int:
-    """How many rounds open publicly once."""
+    """How many rounds open publicly once, at most."""
     epoch: int = 1 if is_public(manifest["codec"]) else manifest["terms"]["rounds"]
     return epoch
 
@@ -129,15 +128,6 @@ def is_sent(name: str, codec: dict[str, Any], round: int) -> bool:
     return fragment_of(name, codec) == round % int(codec["fragments"])
 
 
-def is_delayed(codec: dict[str, Any]) -> bool:
-    """Whether what a round merged comes in during the next round, not at its opening."""
-    return codec["overlap"] > 0 or codec["mixing"] != "0"
-
-
-def local_names(manifest: Manifest, round: int) -> frozenset[str]:
-    """The parameters with which a seat opens that round as its own, not the global model's."""
-    codec = manifest["codec"]
-    if round == 0:
-        return frozenset()
-    names = trained_of(manifest)
-    return frozenset(n for n in names if is_delayed(codec) or not is_sent(n, codec, round - 1))
+def carries_params(codec: dict[str, Any]) -> bool:
+    """Whether a seat keeps its parameters, and takes in during a round what was merged before."""
+    return bool(codec["fragments"] > 1 or codec["overlap"] > 0 or codec["mixing"] != "0")

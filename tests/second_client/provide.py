@@ -16,7 +16,7 @@ import numpy as np
 from tests.second_client import codec, moments, optimisers, rounds, sections
 from tests.second_client.arithmetic import Array, dropout_scale, kept, quiet
 from tests.second_client.constants import corrections, rate, rotary, tables_root
-from tests.second_client.documents import Manifest, local_names, optimiser_of
+from tests.second_client.documents import Manifest, optimiser_of
 from tests.second_client.kernels import Ids, drop
 from tests.second_client.model import Drop, Params, Tables, loss_and_gradients
 from tests.second_client.state import (
@@ -185,7 +185,9 @@ def segment(
     inner, round = job.manifest["inner"], model["round"]
     key, first, work = dropout_key(*seat), index * inner["segment"], b""
     for at in range(first, first + inner["segment"]):
-        begun = take_in(state, model, job.manifest["codec"]) if _comes_in(job, round, at) else state
+        begun = state | {"batches": 0} if at == 0 else state
+        if takes_in(job.manifest, round, at):
+            begun = take_in(begun, model, job.manifest["codec"])
         ids = batch_of(job, offsets_of(job, seat, at))
         done = step(begun, ids, round * inner["steps"] + at, job, key)
         if done["diverged"]:
@@ -193,10 +195,6 @@ def segment(
         work += work_of(done["norm"], done["losses"])
         state = {name: done[name] for name in state}
     return state, keccak(work)
-
-
-def _comes_in(job: Job, round: int, at: int) -> bool:
-    return takes_in(job.manifest, round, at)
 
 
 def offsets_of(job: Job, seat: codec.Seat, at: int) -> list[int]:
@@ -292,17 +290,16 @@ def link(manifest: Manifest, model: State, last: State, seat: codec.Seat) -> tup
     spec, spoken = manifest["codec"], sections.spoken_of(manifest, model)
     exponents = {name: model["exponents"][name] for name in spoken.delta}
     wanted = {name: model["params"][name] - last["params"][name] for name in spoken.delta}
-    carried = last | {"local": local_names(manifest, model["round"] + 1)}
     if spec["feedback"] == "0":
         update = codec.encode(spec["kind"], wanted, exponents, seat)
-        return sections.joined([update, *_moments(manifest, model, last, seat)]), carried
+        return sections.joined([update, *_moments(manifest, model, last, seat)]), last
     decay = np.float32(float(spec["feedback"]))
     wanted = {name: w + last["feedback"][name] * decay for name, w in wanted.items()}
     update = codec.encode(spec["kind"], wanted, exponents, seat)
     shapes = {name: w.shape for name, w in wanted.items()}
     said = codec.decode(spec["kind"], update, shapes, exponents, seat)
     left = {name: w - said[name] for name, w in wanted.items()}
-    return update, carried | {"feedback": last["feedback"] | left}
+    return update, last | {"feedback": last["feedback"] | left}
 
 
 def _moments(manifest: Manifest, model: State, last: State, seat: codec.Seat) -> list[bytes]:

@@ -1,11 +1,10 @@
 """The two states of a job, their bytes and their digests: SPEC.md, section 9.
 
 A tensor is a little-endian array, float32, int64 or int8. A *seat state* is a dict of the groups
-`params`, `m`, `v` and `feedback` (each a dict of arrays by parameter), the counters `count` and
-`batches`, and the set `local` of parameters that the round opened with as the seat's own. A *global
-state* is a dict of `round`, `params`, `outer` (slots, each a dict of arrays), `exponents`,
-`moment_exponents`, `moments` (the groups `m`, `rows`, `columns` and `whole`, empty where it is
-cold), `m_exponents` and `count`.
+`params`, `m`, `v` and `feedback` (each a dict of arrays by parameter), and the counters `count` and
+`batches`. A *global state* is a dict of `round`, `params`, `outer` (slots, each a dict of arrays),
+`exponents`, `moment_exponents`, `moments` (the groups `m`, `rows`, `columns` and `whole`, empty
+where it is cold), `m_exponents` and `count`.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ from tests.second_client.constants import initial_params
 from tests.second_client.documents import (
     OUTER_SLOTS,
     Manifest,
+    carries_params,
     exponent_of,
-    is_delayed,
     is_public,
     is_sent,
-    local_names,
     moments_of,
     shapes_of,
     trained_of,
@@ -224,7 +222,7 @@ def opening_root(model: State) -> bytes:
     """What a judge reads instead of working the opening out."""
     if not model["m_exponents"]:
         return ZERO
-    opened = opened_moments(model) | {"params": {}, "feedback": {}, "local": frozenset()}
+    opened = opened_moments(model) | {"params": {}, "feedback": {}}
     return optimiser_root(opened)
 
 
@@ -236,7 +234,7 @@ def seat_bytes(state: State) -> bytes:
     return write_blob(SEAT_KIND, fields, grouped({group: state[group] for group in GROUPS}))
 
 
-def read_seat(data: bytes, manifest: Manifest, round: int) -> State:
+def read_seat(data: bytes, manifest: Manifest) -> State:
     """Raises ValueError unless the state has exactly the tensors that the manifest asks for."""
     fields, groups = read_blob(SEAT_KIND, data)
     state = {group: groups.get(group, {}) for group in GROUPS} | fields
@@ -246,7 +244,7 @@ def read_seat(data: bytes, manifest: Manifest, round: int) -> State:
             raise ValueError(f"{group} is not the job's")
     if set(groups) - set(GROUPS) or set(fields) != {"batches", "count"}:
         raise ValueError("not the groups and counters of a seat state")
-    return state | {"local": local_names(manifest, round)}
+    return state
 
 
 def seat_shapes(manifest: Manifest) -> dict[str, dict[str, tuple[int, ...]]]:
@@ -266,7 +264,6 @@ def opening_state(manifest: Manifest, model: State, brought: State | None) -> St
 
     `brought` is its carried state, None for none: where nothing is, and always in a public job.
     """
-    local = local_names(manifest, model["round"])
     if is_public(manifest["codec"]) and brought is not None:
         raise ValueError("a public job's rounds open from public data alone")
     if brought is None:
@@ -275,22 +272,19 @@ def opening_state(manifest: Manifest, model: State, brought: State | None) -> St
             for group, shapes in seat_shapes(manifest).items()
         }
         opened = opened_moments(model) if model["m_exponents"] else {}
-        start = {"params": model["params"], "count": 0, "batches": 0, "local": local}
+        start = {"params": model["params"], "count": 0, "batches": 0}
         return zeros | start | opened
-    own = {name: brought["params"][name] for name in local}
-    return brought | {"params": model["params"] | own, "batches": 0, "local": local}
+    return brought if carries_params(manifest["codec"]) else brought | {"params": model["params"]}
 
 
 def params_root(state: State) -> bytes:
-    """Over the parameters that the round opened with from the global model."""
-    return tree_root({n: p for n, p in state["params"].items() if n not in state["local"]})
+    """Over the parameters."""
+    return tree_root(state["params"])
 
 
 def optimiser_root(state: State) -> bytes:
-    """Over what the seat brought: moments, feedback, steps counted, its own parameters."""
-    local = {name: state["params"][name] for name in state["local"]}
-    groups = {"m": state["m"], "v": state["v"], "feedback": state["feedback"], "local": local}
-    tensors = grouped(groups)
+    """Over moments, feedback and steps counted."""
+    tensors = grouped({"m": state["m"], "v": state["v"], "feedback": state["feedback"]})
     if state["count"] == 0 and not any(any(tensor.tobytes()) for tensor in tensors.values()):
         return ZERO
     return tree_root(tensors | {"count": np.array(state["count"], np.int64)})
@@ -309,7 +303,7 @@ def state_digest(roots: tuple[bytes, bytes, bytes, bytes]) -> bytes:
 def takes_in(manifest: Manifest, round: int, step: int) -> bool:
     """Whether a step of the round begins with what the round before it merged."""
     codec = manifest["codec"]
-    return is_delayed(codec) and round > 0 and step == codec["overlap"]
+    return carries_params(codec) and round > 0 and step == codec["overlap"]
 
 
 def take_in(state: State, model: State, codec: dict[str, Any]) -> State:

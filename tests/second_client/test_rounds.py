@@ -153,7 +153,7 @@ def trained(job: Job, brought: SeatState | None) -> Trained:
         return Trained(done.states, done.words, done.update)
     course = open_course(manifest, task.data_seed, task.seat, task.slot.round, job.store)
     course, states, words = replace(course, model=job.model), list[bytes](), list[bytes]()
-    state = open_round(manifest, task.slot.round, job.model, brought)
+    state = open_round(manifest, job.model, brought)
     for segment in range(manifest.segments):
         done = run_segment(state, segment, course)
         if not done.is_finite:
@@ -206,7 +206,7 @@ def play(ready: Job, rounds: int) -> int:
     """Rounds of one seat by both clients, each merged by both; the segments of the last one."""
     carried, brought, manifest = None, None, documents_of(ready)
     public = documents.is_public(manifest["codec"])
-    for number in range(rounds):
+    for _ in range(rounds):
         ready = in_round(ready, ready.model)
         theirs, mine = trained(ready, carried), provided(ready, brought)
         assert_same(theirs, mine)
@@ -218,8 +218,8 @@ def play(ready: Job, rounds: int) -> int:
         assert bool(model.moments.m) == bool(model.moment_exponents)
         if not public:
             blob = state.seat_bytes(mine["carried"])
-            brought = state.read_seat(blob, manifest, number + 1)
-            layout = seat_layout(ready.manifest, number + 1)
+            brought = state.read_seat(blob, manifest)
+            layout = seat_layout(ready.manifest)
             carried = SeatState.from_bytes(blob, layout)
         ready = replace(ready, model=model)
     return len(theirs.states)

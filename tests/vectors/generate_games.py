@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -82,10 +83,21 @@ def _refused(game: Game, move: Move, by_holder: bool) -> list[Move]:
     return found[:8]
 
 
-def _game(name: str, claim: Claim, sides: tuple[Knowledge, Knowledge], refuse: bool) -> Any:
+def _game(
+    name: str,
+    claim: Claim,
+    sides: tuple[Knowledge, Knowledge],
+    refuse: bool,
+    others: Callable[[Move], list[Move]] = lambda move: [],
+) -> Any:
     moves, before = [], Game.begin(claim, 1000)
     for by_holder, move, after in played(*sides, claim):
         refused = _refused(before, move, by_holder) if refuse else []
+        for other in others(move):
+            with suppress(IllegalMove):
+                before.play(other, by_holder, before.clock.since + 1, TOY)
+                raise AssertionError(f"{name}: not refused: {other}")
+            refused.append(other)
         moves.append(
             {
                 "byHolder": by_holder,
@@ -103,10 +115,10 @@ def _game(name: str, claim: Claim, sides: tuple[Knowledge, Knowledge], refuse: b
 def _at(shape: Shape, node: int, place: int, **more: object) -> tuple[Claim, Party, Party]:
     """A claim whose holder is wrong at this byte of a node, the holder, and who is right."""
     job = Job(shape)
-    is_link = bool(more.get("is_link"))
-    last = (job.header.link_nodes if is_link else job.header.step_nodes) - 1
-    wrong = {last: flipped(-1), node: flipped(place)}
     base = job.claim(**more)
+    is_link, step = base.is_link, base.segment * shape.segment + 1
+    last = job.header.nodes(job.played(base, step)) - 1
+    wrong = {last: flipped(-1), node: flipped(place)}
     holder = Party(job, base, {0 if is_link else 1: wrong})
     return holder.claimed, holder, Party(job, holder.claimed)
 
@@ -128,6 +140,24 @@ def _early_link() -> Any:
     return _game("the link of a seat that ended early", claim, (holder, challenger), refuse=False)
 
 
+def _fragments(name: str, overlap: int, node: int, **more: object) -> Any:
+    """A job of two fragments, of which a game has to take the templates of the right part."""
+    shape = replace(SMALL, fragments=2, overlap=overlap)
+    claim, holder, challenger = _at(shape, node, -1, **more)
+    job = holder.job
+
+    def of_other_parts(move: Move) -> list[Move]:
+        given = getattr(move, "template", None)
+        if given is None:
+            return []
+        own = job.templates[given.index - 1]
+        same = (i for i, t in enumerate(job.templates) if replace(t, part=own.part) == own)
+        others = [job.part(1 + i) for i in same if 1 + i != given.index]
+        return [replace(move, template=other) for other in others]  # type: ignore[call-arg]
+
+    return _game(name, claim, (holder, challenger), refuse=False, others=of_other_parts)
+
+
 def _right_holder() -> Any:
     _, wrong, right = _at(SMALL, 9, 20)
     return _game("a right holder", right.claimed, (right, wrong), refuse=False)
@@ -146,6 +176,11 @@ FILES: dict[str, Callable[[], Any]] = {
     f"games/{len(NODES) + 1}.json": _right_holder,
     f"games/{len(NODES) + 2}.json": _large,
     f"games/{len(NODES) + 3}.json": _early_link,
+    f"games/{len(NODES) + 4}.json": partial(_fragments, "the step that takes in", 4, 9),
+    f"games/{len(NODES) + 5}.json": partial(_fragments, "a step beside it", 3, 9),
+    f"games/{len(NODES) + 6}.json": partial(_fragments, "a step of another segment", 1, 9),
+    f"games/{len(NODES) + 7}.json": partial(_fragments, "a fragment's link", 4, 2, is_link=True),
+    f"games/{len(NODES) + 8}.json": partial(_fragments, "round 0", 4, 9, round=0),
 }
 
 

@@ -297,7 +297,7 @@ def training(changes: dict[str, dict[str, Any]]) -> Json:
     manifest = manifest_of(changes, tokens)
     model = initial_global_state(manifest)
     course = Course(manifest, Recipe.of(manifest), tokens, DATA_SEED, SEAT, 0, model)
-    opening = SeatState.opening(model, None, seat_layout(manifest))
+    opening = SeatState.opening(model, seat_layout(manifest))
     batch = course.batch(course.offsets(0))
     key = dropout_key(DATA_SEED, SEAT)
     step = inner_step(opening, batch, 0, course.recipe, key)

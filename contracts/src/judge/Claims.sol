@@ -5,12 +5,14 @@ import {IAudits} from "../interfaces/IAudits.sol";
 import {IMembersHooks} from "../interfaces/IHooks.sol";
 import {IJobs} from "../interfaces/IJobs.sol";
 import {IRounds} from "../interfaces/IRounds.sol";
+import {Bits} from "../libraries/Bits.sol";
 import {Hashing} from "../libraries/Hashing.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Reveals, Shown} from "../libraries/Reveals.sol";
 import {Wired} from "../libraries/Wired.sol";
 import "../types/Types.sol";
 import {Claim, IClaims} from "./IClaims.sol";
+import {ProgramReader} from "./ProgramReader.sol";
 
 /// What a global state's digest is made of, beside the round.
 struct Model {
@@ -26,18 +28,23 @@ struct Evidence {
     Shown shown;
     bool isLink;
     uint32 segment; // of a link the last one
-    bytes32 key; // of the work words' masks; zero where it is not known
+    bytes32 key; // of the masks of that round's work words whose window is open; zero where it is not known
     uint32 member; // whose *fine* it is; zero for the seat's own claim
     bytes body; // what that member opened
     Model model; // of the global state that the round opened from
-    bytes header; // of the program, in round 0; else empty
+    bytes header; // of the program
     uint256 programLeaves;
     bytes32[] headerProof;
+    uint32 via; // the round whose window is open: the same, or a later one of its epoch that the holder counts in
+    Shown before; // of segment 0, where the holder may go on with its state: the round before; where it did not reveal, its facts
+    Shown[] onwards; // of a *fine* of a later round: the rounds behind this one up to that one, whose states come from this one's
 }
 
 /// @title What holders of seats, and auditors that called them fine, said in settled rounds; and what a lost game costs.
 /// @notice A claim can be challenged from the end of AUDIT, since a game shows the work, to the end of the window. Nothing is stored.
 contract Claims is IClaims, Wired {
+    using Bits for uint256;
+
     uint128 public constant BOND_SHARE = 10; // a challenge takes at least so small a part of what the holder may lose
     uint256 private constant INITIAL_AT = 151; // bytes of a program's header before round 0's digest
     uint16 private constant FINE = type(uint16).max;
@@ -57,6 +64,8 @@ contract Claims is IClaims, Wired {
     error NotFine(uint16 seat, uint16 from);
     error OtherWord(bytes32 given, bytes32 said);
     error OnlyGame(address caller);
+    error AnotherEpoch(uint256 round, uint256 via);
+    error NotTheRoundBefore(uint256 round);
 
     constructor(address rounds_, address members_, address jobs_, address audits_) {
         (rounds, members) = (IRounds(rounds_), IMembersHooks(members_));
@@ -72,18 +81,20 @@ contract Claims is IClaims, Wired {
     function claim(bytes calldata evidence) external view returns (Claim memory c) {
         Evidence calldata e = _read(evidence);
         Shown calldata s = e.shown;
-        Times memory t = rounds.timesOf(s.jobId, s.round);
+        Times memory t = rounds.timesOf(s.jobId, e.via);
         bool isOpen = t.auditEnd != 0 && block.timestamp >= t.auditEnd && block.timestamp < t.windowEnd;
         if (!isOpen) revert NotOpen(t.auditEnd, t.windowEnd, block.timestamp);
         Terms memory terms = jobs.termsOf(s.jobId);
         if (terms.program == 0) revert NoJudge(s.jobId);
         Holder memory holder = Reveals.requireShown(rounds, members, s);
+        _requireHeader(e, terms.program);
+        if (e.via != s.round) _requireSameEpoch(e, holder);
         (c.program, c.seat, c.round, c.segment) = (terms.program, s.seat, s.round, e.segment);
         (c.isLink, c.dataSeed, c.windowEnd) = (e.isLink, s.facts.seed, t.windowEnd);
         (c.holderSeconds, c.challengerSeconds) = (terms.gameSeconds, terms.gameSeconds);
         c.moveSeconds = terms.moveSeconds;
-        _setModel(c, e, terms.program);
-        _setWork(c, e);
+        _setModel(c, e);
+        _setWork(c, e, holder);
         _setAuthor(c, e, terms, holder);
     }
 
@@ -101,8 +112,21 @@ contract Claims is IClaims, Wired {
         }
     }
 
+    function _requireHeader(Evidence calldata e, bytes32 program) private pure {
+        bool isIts = Merkle.verify(program, keccak256(e.header), 0, e.programLeaves, e.headerProof);
+        if (!isIts) revert WrongHeader(program);
+    }
+
+    /// @dev Who is audited in a round is so for what its state came from, too.
+    function _requireSameEpoch(Evidence calldata e, Holder memory holder) private pure {
+        uint256 epoch = ProgramReader.epoch(e.header);
+        uint256 round = e.shown.round;
+        bool isIts = e.via > round && e.via / epoch == round / epoch && e.via < holder.to;
+        if (!isIts) revert AnotherEpoch(round, e.via);
+    }
+
     /// @dev The model that a round opens from is the last certificate's, and before there is one the program's.
-    function _setModel(Claim memory c, Evidence calldata e, bytes32 program) private pure {
+    function _setModel(Claim memory c, Evidence calldata e) private pure {
         Model calldata m = e.model;
         bytes32 digest = sha256(
             abi.encodePacked(
@@ -115,18 +139,13 @@ contract Claims is IClaims, Wired {
                 m.openingRoot
             )
         );
-        bytes32 wanted = e.shown.facts.model == 0 ? _initial(e, program) : e.shown.facts.model;
+        bytes32 wanted = e.shown.facts.model;
+        if (wanted == 0) wanted = bytes32(e.header[INITIAL_AT:INITIAL_AT + 32]);
         if (digest != wanted) revert WrongModel(digest, wanted);
         (c.modelParams, c.modelExponents) = (m.paramsRoot, m.exponents);
     }
 
-    function _initial(Evidence calldata e, bytes32 program) private pure returns (bytes32) {
-        bytes32 leaf = keccak256(e.header);
-        if (!Merkle.verify(program, leaf, 0, e.programLeaves, e.headerProof)) revert WrongHeader(program);
-        return bytes32(e.header[INITIAL_AT:INITIAL_AT + 32]);
-    }
-
-    function _setWork(Claim memory c, Evidence calldata e) private pure {
+    function _setWork(Claim memory c, Evidence calldata e, Holder memory holder) private view {
         Reveal calldata r = e.shown.reveal;
         uint256 segments = Reveals.segments(r);
         if (e.segment >= segments) revert NoSuchSegment(e.segment, segments);
@@ -136,15 +155,14 @@ contract Claims is IClaims, Wired {
             return;
         }
         c.closing = Reveals.digestAt(r, e.segment);
-        c.opening = e.segment == 0
-            ? _openingDigest(e.model.paramsRoot, e.model.openingRoot)
-            : Reveals.digestAt(r, e.segment - 1);
-        if (e.key == 0) return;
+        c.opening = e.segment == 0 ? _opening(e, holder) : Reveals.digestAt(r, e.segment - 1);
+        if (e.key == 0 || e.via != e.shown.round) return; // words are owed of the round whose window is open, and shown in it
         Reveals.requireKey(r, e.key);
         c.workWord = Reveals.workWordAt(r, e.segment, e.key);
     }
 
-    /// @dev A member's *fine* says what the seat said. Its words show it, which takes the key.
+    /// @dev A member's *fine* says what the seat said, of its round and of all that its state came from. Its words show
+    /// it, which takes the key.
     function _setAuthor(Claim memory c, Evidence calldata e, Terms memory terms, Holder memory holder) private view {
         Shown calldata s = e.shown;
         if (e.member == 0) {
@@ -154,15 +172,62 @@ contract Claims is IClaims, Wired {
         } else {
             Holder memory m = members.holderOf(s.jobId, Role.VERIFIER, e.member);
             if (m.hasFallen) revert HasFallen(e.member);
-            (uint16 from, bytes32 word) = audits.saidOf(s.jobId, s.round, e.member, s.seat, e.body);
+            (uint16 from, bytes32 word) = audits.saidOf(s.jobId, e.via, e.member, s.seat, e.body);
             if (from != FINE) revert NotFine(s.seat, from);
-            Reveals.requireKey(s.reveal, e.key);
-            bytes32 given = Reveals.fineWord(s.reveal, e.key, m.account);
+            Reveal calldata called = e.via == s.round ? s.reveal : _requireOnwards(e);
+            Reveals.requireKey(called, e.key);
+            bytes32 given = Reveals.fineWord(called, e.key, m.account);
             if (given != word) revert OtherWord(given, word);
             (c.holder, c.set) = (m.account, Hashing.setOf(s.jobId, Role.VERIFIER, e.member));
             c.lowestBond = terms.verifierBond / BOND_SHARE;
         }
-        c.place = Hashing.placeOf(c.set, s.round);
+        c.place = Hashing.placeOf(c.set, e.via);
+    }
+
+    /// @return the state that the holder went on with, if it did all of the round before; else the public opening's
+    function _opening(Evidence calldata e, Holder memory holder) private view returns (bytes32) {
+        Shown calldata s = e.shown;
+        bytes32 own;
+        if (s.round % ProgramReader.epoch(e.header) != 0 && holder.from < s.round) own = _carried(e);
+        return own != 0 ? own : _openingDigest(e.model.paramsRoot, e.model.openingRoot);
+    }
+
+    /// @dev Who sat down while a round ran may count from that one on, in case it is void, and has revealed nothing in it.
+    /// @return what the holder goes on with; zero where it opens from public data
+    function _carried(Evidence calldata e) private view returns (bytes32) {
+        Shown calldata b = e.before;
+        _requireNext(b, e.shown);
+        Reveals.requireFacts(rounds, b.jobId, b.round, b.facts);
+        if (!b.facts.revealed.has(b.seat)) return 0;
+        Reveals.requireShown(rounds, members, b);
+        return _closing(e, b.reveal);
+    }
+
+    /// @dev Whoever replayed the state of a later round from its public opening has replayed this one, if all between went on.
+    /// @return what was revealed in the round that was called fine
+    function _requireOnwards(Evidence calldata e) private view returns (Reveal calldata) {
+        Shown calldata last = e.shown;
+        if (e.onwards.length != e.via - last.round) revert AnotherEpoch(last.round, e.via);
+        for (uint256 i = 0; i < e.onwards.length; i++) {
+            Shown calldata next = e.onwards[i];
+            _requireNext(last, next);
+            if (_closing(e, last.reveal) == 0) revert NotTheRoundBefore(next.round);
+            Reveals.requireShown(rounds, members, next);
+            last = next;
+        }
+        return last.reveal;
+    }
+
+    function _requireNext(Shown calldata b, Shown calldata s) private pure {
+        bool isIts = b.jobId == s.jobId && b.round + 1 == s.round && b.seat == s.seat && b.id == s.id;
+        if (!isIts) revert NotTheRoundBefore(s.round);
+    }
+
+    /// @return digest of the state that the holder goes on with; zero where it did less than the round, or has no update
+    function _closing(Evidence calldata e, Reveal calldata r) private pure returns (bytes32) {
+        uint256 all = ProgramReader.steps(e.header) / ProgramReader.segment(e.header);
+        bool isWhole = Reveals.segments(r) == all && r.updateRoot != 0;
+        return isWhole ? Reveals.digestAt(r, all - 1) : bytes32(0);
     }
 
     /// @return the digest of the state that a round opens with: the model, its moments, no batch drawn

@@ -75,6 +75,7 @@ contract Game is GameQueue {
         m.from = _rootOfSteps(claim.opening, states, works, 8 + 4 * ProgramReader.microBatches(header.data));
         m.nodes = uint40(ProgramReader.stepNodes(header.data));
         (m.size, m.step) = (uint64(count), uint32(claim.segment * count));
+        _setTaking(m, header.data, claim);
         m.phase = Phase.PICK_STEP;
         emit StepsOpened(id, states, works);
     }
@@ -89,6 +90,8 @@ contract Game is GameQueue {
         if (root != m.from) revert WrongPath(root, m.from);
         (m.from, m.result) = (from, result);
         m.step += uint32(step);
+        if (m.takes == step + 1) m.nodes = m.takingNodes;
+        else m.part = 0;
         m.phase = Phase.POST_TAPE;
         emit StepPicked(id, m.step);
     }
@@ -122,7 +125,7 @@ contract Game is GameQueue {
         _takeHeader(m, claim, header);
         uint256 steps = (claim.segment + 1) * ProgramReader.segment(header.data);
         if (steps > ProgramReader.steps(header.data)) revert WrongSegment(claim.segment, steps); // fewer: it ended early
-        m.nodes = uint40(ProgramReader.linkNodes(header.data));
+        _setLink(m, header.data, claim.round);
         if (m.nodes == 0) return _decide(m, id, Outcome.CHALLENGER_FELL); // this job has no link that could be wrong
         _requireTemplate(m, claim, template, m.nodes - 1);
         bytes32 update = keccak256(abi.encode(UPDATE, uint64(ProgramReader.outputBytes(template.data)), pieces));
@@ -201,6 +204,20 @@ contract Game is GameQueue {
 
     // --- steps and tapes ---
 
+    function _setLink(Match storage m, bytes calldata header, uint32 round) private {
+        (uint256 nodes, uint8 part) = ProgramReader.link(header, round);
+        (m.nodes, m.part) = (uint40(nodes), part);
+    }
+
+    /// @dev One step of a round is of another part: the one that takes in what the round before merged.
+    function _setTaking(Match storage m, bytes calldata header, Claim calldata claim) private {
+        (uint256 nodes, uint8 part) = ProgramReader.taking(header, claim.round);
+        if (nodes == 0) return;
+        (uint256 step, uint256 count) = (ProgramReader.overlap(header), ProgramReader.segment(header));
+        if (step / count != claim.segment) return;
+        (m.takes, m.takingNodes, m.part) = (uint24(step % count + 1), uint40(nodes), part);
+    }
+
     function _takeHeader(Match storage m, Claim calldata claim, Part calldata header) private {
         ProgramReader.requirePart(claim.program, header.data, 0, header.count, header.path);
         ProgramReader.requireHeader(header.data);
@@ -220,7 +237,7 @@ contract Game is GameQueue {
     {
         if (template.index == 0) revert ProgramReader.NotItsTemplate(node);
         ProgramReader.requirePart(claim.program, template.data, template.index, template.count, template.path);
-        if (ProgramReader.isLink(template.data) != m.isLink) revert ProgramReader.NotItsTemplate(node);
+        if (ProgramReader.partOf(template.data) != m.part) revert ProgramReader.NotItsTemplate(node);
         ProgramReader.iteration(template.data, node);
     }
 

@@ -59,6 +59,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         uint64 latestStart;
         uint32 step; // in the round
         uint8 level; // of the tree node in dispute, leaves being 0
+        uint24 takes; // 1 + which step of the segment takes in what was merged; 0: none
         bytes32 claim; // keccak256(abi.encode(Claim))
         bytes32 set;
         bytes32 place;
@@ -72,6 +73,8 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         uint40 node; // in dispute
         uint64 index; // of the tree node in dispute, within its level
         uint64 size; // steps of the segment; then bytes of the node
+        uint8 part; // of the program
+        uint40 takingNodes; // of the tape of the step that takes in
     }
 
     struct Queue {
@@ -146,10 +149,17 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         _store(_matches[id], c, bond);
         openGames[c.place]++;
         openGames[c.set]++;
-        wasChallenged[keccak256(abi.encode(msg.sender, c.place, c.segment, c.isLink))] = true;
+        wasChallenged[_accusation(c)] = true;
         emit Challenged(id, c.holder, msg.sender, bond, c, evidence);
         _enqueue(_queues[c.set], id, bond);
         Pull.exactly(token, msg.sender, bond);
+    }
+
+    /// @dev About an earlier round of the epoch it is the accusation that the place's own round began with something false.
+    function _accusation(Claim memory c) private view returns (bytes32) {
+        bool isEarlier = c.round < uint32(uint256(c.place));
+        (uint256 segment, bool isLink) = isEarlier ? (0, false) : (uint256(c.segment), c.isLink);
+        return keccak256(abi.encode(msg.sender, c.place, segment, isLink));
     }
 
     /// @notice Ends a game in which who is to move has no time left. Anyone may call.

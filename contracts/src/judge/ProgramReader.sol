@@ -23,7 +23,12 @@ struct Input {
 
 /// @title The bytes of a program: its header, and the template of a node. `law/program.py` writes them.
 library ProgramReader {
-    uint256 internal constant HEADER_BYTES = 183;
+    uint256 internal constant HEADER_BYTES = 183; // of jobs whose seats keep no parameters; else these follow
+    uint256 private constant EPOCH_AT = 183;
+    uint256 private constant OVERLAP_AT = 187;
+    uint256 private constant FRAGMENTS_AT = 191;
+    uint256 private constant PAIRS_AT = 195;
+    uint256 private constant PAIR_BYTES = 16;
     uint256 private constant INPUTS_AT = 26;
     uint256 private constant INPUT_BYTES = 17;
 
@@ -45,15 +50,45 @@ library ProgramReader {
     // --- the header ---
 
     function requireHeader(bytes calldata header) internal pure {
-        if (header.length != HEADER_BYTES || header[0] != 0x01) revert NotAHeader(header.length);
+        uint256 length = HEADER_BYTES;
+        if (header.length > PAIRS_AT) length = PAIRS_AT + PAIR_BYTES * _number(header, FRAGMENTS_AT, 4);
+        if (header.length != length || header[0] != 0x01) revert NotAHeader(header.length);
     }
 
     function stepNodes(bytes calldata header) internal pure returns (uint256) {
         return _number(header, 1, 8);
     }
 
-    function linkNodes(bytes calldata header) internal pure returns (uint256) {
-        return _number(header, 9, 8);
+    /// @return how many nodes the link's tape of a round has; 0 where a job has no link
+    /// @return part that its templates are of: behind the step's, number 0, each fragment has one
+    function link(bytes calldata header, uint256 round) internal pure returns (uint256, uint8 part) {
+        uint256 count = fragments(header);
+        if (count == 0) return (_number(header, 9, 8), 1);
+        uint256 fragment = round % count;
+        return (_number(header, PAIRS_AT + PAIR_BYTES * fragment, 8), uint8(1 + fragment));
+    }
+
+    /// @return nodes of the step of the round that takes in what the round before merged; 0 where none does
+    /// @return part that its templates are of
+    function taking(bytes calldata header, uint256 round) internal pure returns (uint256 nodes, uint8 part) {
+        uint256 count = fragments(header);
+        if (count == 0 || round == 0) return (0, 0);
+        uint256 fragment = (round - 1) % count;
+        return (_number(header, PAIRS_AT + PAIR_BYTES * fragment + 8, 8), uint8(1 + count + fragment));
+    }
+
+    /// @return so many rounds open publicly once
+    function epoch(bytes calldata header) internal pure returns (uint256) {
+        return header.length > HEADER_BYTES ? _number(header, EPOCH_AT, 4) : 1;
+    }
+
+    /// @return which step of a round takes in
+    function overlap(bytes calldata header) internal pure returns (uint256) {
+        return _number(header, OVERLAP_AT, 4);
+    }
+
+    function fragments(bytes calldata header) internal pure returns (uint256) {
+        return header.length > HEADER_BYTES ? _number(header, FRAGMENTS_AT, 4) : 0;
     }
 
     function steps(bytes calldata header) internal pure returns (uint256) {
@@ -90,8 +125,8 @@ library ProgramReader {
 
     // --- a template ---
 
-    function isLink(bytes calldata template) internal pure returns (bool) {
-        return _number(template, 0, 1) == 1;
+    function partOf(bytes calldata template) internal pure returns (uint256) {
+        return _number(template, 0, 1);
     }
 
     function op(bytes calldata template) internal pure returns (uint16) {

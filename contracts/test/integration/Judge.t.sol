@@ -7,6 +7,7 @@ import {Claims, Evidence} from "../../src/judge/Claims.sol";
 import {Game} from "../../src/judge/Game.sol";
 import {GameQueue, Outcome} from "../../src/judge/GameQueue.sol";
 import {Judge} from "../../src/judge/Judge.sol";
+import {Hashing} from "../../src/libraries/Hashing.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
@@ -22,8 +23,10 @@ contract JudgeTest is Network {
         real.wire(address(claims));
         Terms memory t = defaultTerms();
         t.rounds = 6;
+        epoch = 2; // rounds 2 and 3 are one
+        t.program = program();
         jobId = start(t, 4, 3);
-        for (uint256 r = 0; r < 3; r++) {
+        for (uint256 r = 0; r < 4; r++) {
             play(jobId);
         }
         vm.warp(rounds.timesOf(jobId, 2).auditEnd);
@@ -87,6 +90,23 @@ contract JudgeTest is Network {
             jobs.claim(jobId, Role.PROVIDER, id, 3);
         }
         same(token.balanceOf(provider(2)), 3 * 8 * segmentPay(), "all others are paid");
+    }
+
+    /// Who accuses a round of beginning with something false plays an earlier one of its epoch.
+    function test_anAccusationIsPlayedByAChallengeViaItsRound() public allHome {
+        vm.warp(rounds.timesOf(jobId, 3).auditEnd);
+        Evidence memory e = evidenceFor(jobId, 2, 1, 5);
+        e.via = 3;
+        token.transfer(OUTSIDER, 30 ether);
+        vm.startPrank(OUTSIDER);
+        token.approve(address(real), 30 ether);
+        real.challenge(abi.encode(e), 10 ether);
+        bytes32 place = Hashing.placeOf(Hashing.setOf(jobId, Role.PROVIDER, 2), 3);
+        check(real.wasChallenged(keccak256(abi.encode(OUTSIDER, place, uint32(0), false))), "its beginning");
+        check(!real.wasChallenged(keccak256(abi.encode(OUTSIDER, place, uint32(5), false))), "not its segment");
+        real.challenge(abi.encode(evidenceFor(jobId, 3, 1, 5)), 20 ether);
+        check(real.wasChallenged(keccak256(abi.encode(OUTSIDER, place, uint32(5), false))), "its own segment");
+        vm.stopPrank();
     }
 
     /// What a noKey took, a game that ends later does not take again.

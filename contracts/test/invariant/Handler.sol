@@ -274,8 +274,10 @@ contract Handler is Network {
         Facts memory f = said[jobId][r].facts;
         uint32 id = aMember(i, who);
         uint16 seat = uint16(who >> 8) % 4;
-        if (how % 4 == 0) audits.strike(shownFor(jobId, r, seat));
-        else if (how % 4 == 1) audits.noKey(shownFor(jobId, r, seat));
+        Shown memory shown = shownFor(jobId, r, seat);
+        vm.prank(OUTSIDER); // whose stake the winner's share is
+        if (how % 4 == 0) audits.strike(shown);
+        else if (how % 4 == 1) audits.noKey(shown);
         else if (how % 4 == 2) audits.absent(jobId, r, id, seat, f, bodies[jobId][r][id]);
         else audits.dropped(jobId, r, id, seat, uint32(seat) + 1, bodies[jobId][r][id]);
     }

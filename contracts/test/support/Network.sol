@@ -35,7 +35,6 @@ abstract contract Network is Check {
     uint256 internal constant BOND = 100 ether;
     address internal constant SUBMITTER = address(0x5ab);
     address internal constant OUTSIDER = address(0x0515);
-    bytes32 internal constant PROGRAM = keccak256("program");
 
     IERC20 internal token;
     Config internal config;
@@ -64,6 +63,7 @@ abstract contract Network is Check {
     mapping(uint256 jobId => mapping(uint32 round => Said)) internal said;
     mapping(uint256 jobId => bytes32) internal model; // certified last
     uint256[] internal created;
+    uint32 internal epoch = 1; // of jobs that are created
 
     function setUp() public virtual {
         deploy(address(new AtollToken(address(this), 1_000_000_000 ether)));
@@ -162,7 +162,20 @@ abstract contract Network is Check {
         t.expiry = uint64(block.timestamp + 30 days);
         (t.steps, t.segmentSteps, t.tokensPerStep) = (80, 10, 1_000);
         (t.pricePerToken, t.signFee, t.dutyFee) = (1e12, 1 ether, 10 ether);
-        (t.providerBond, t.verifierBond, t.program) = (uint128(BOND), uint128(BOND), PROGRAM);
+        (t.providerBond, t.verifierBond, t.program) = (uint128(BOND), uint128(BOND), program());
+    }
+
+    /// @dev What claims read of a program: how many steps a round and a segment have, and how many rounds an epoch.
+    function header() internal view returns (bytes memory) {
+        bytes memory rest = new bytes(158);
+        bytes memory plain = abi.encodePacked(uint8(1), uint64(0), uint64(0), uint32(80), uint32(10), rest);
+        return epoch == 1 ? plain : abi.encodePacked(plain, epoch, uint32(0), uint32(0));
+    }
+
+    /// @return root of the tree whose one leaf is the header
+    function program() internal view returns (bytes32) {
+        bytes32 leaf = keccak256(abi.encodePacked(bytes1(0x00), keccak256(header())));
+        return keccak256(abi.encodePacked(bytes1(0x02), uint64(1), leaf));
     }
 
     function segmentPay() internal pure returns (uint256) {
@@ -506,6 +519,8 @@ abstract contract Network is Check {
     {
         e.shown = shownFor(jobId, round, seat);
         (e.segment, e.model) = (segment, modelAfter(jobId, round - 1));
+        (e.header, e.programLeaves, e.via) = (header(), 1, round);
+        if (segment == 0 && round % epoch != 0) e.before = shownFor(jobId, round - 1, seat);
     }
 
     // --- who ---

@@ -23,6 +23,7 @@ PROVIDER_CHEATS: Mapping[str, str] = {
     "lazy": "trains every second segment and guesses where the others end",
     "hollow": "trains the first segment only and invents what follows",
     "poison-segment": "trains one segment a round on planted text, and stands by it in a game",
+    "poison-epoch": "trains an epoch's first segment on planted text, and honestly goes on from it",
     "wrong-data": "trains on other data than its draws",
     "stale-model": "trains from the model of the round before",
     "copy": "trains nothing and sends another seat's last update",

@@ -10,7 +10,6 @@ from atoll.law.games.claims import Move
 from atoll.law.games.players import Question
 from atoll.law.games.trees import MemoryTree, piece_tree, top
 from atoll.law.leaves import Leaves
-from atoll.law.program import Part
 from atoll.law.words import Digest
 from atoll.service.duties.replay import DoReplay
 from atoll.service.judging import move_by
@@ -39,14 +38,14 @@ class ShamRun(OwnRun):
         *others, last = super().states
         return (*others, Digest(_turned(last)))
 
-    def tape(self, step: int) -> OwnTape:
+    def _tape_of(self, step: int) -> OwnTape:
         return ShamTape(self._program, self._part, self._sources(step))
 
 
 class ShamTape(OwnTape):
     """Has a bit of its middle node turned over."""
 
-    def __init__(self, program: Program, part: Part, sources: Sources) -> None:
+    def __init__(self, program: Program, part: int, sources: Sources) -> None:
         super().__init__(program, part, sources)
         leaves = [self._tree.leaf(i) for i in range(self._tree.count)]
         self._false = len(leaves) // 2

@@ -38,6 +38,12 @@ class PoisonSegment(ProviderBehaviour):
     judge_function = f"{_TRAINING}:poisoned_move"
 
 
+class PoisonEpoch(ProviderBehaviour):
+    """Hopes not to be drawn in the one round that is false, which the later ones come from."""
+
+    train_function = f"{_TRAINING}:poison_epoch"
+
+
 class WrongData(ProviderBehaviour):
     """Claims the drawn batches and trains on others."""
 
@@ -188,6 +194,7 @@ BEHAVIOURS: Mapping[str, type[ProviderBehaviour]] = {
     "lazy": Lazy,
     "hollow": Hollow,
     "poison-segment": PoisonSegment,
+    "poison-epoch": PoisonEpoch,
     "wrong-data": WrongData,
     "stale-model": StaleModel,
     "copy": Copy,

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from atoll.content.local import LocalStore
 from atoll.law.leaves import Leaves
-from atoll.law.manifest import Manifest
 from atoll.service.duties.replay import DoReplay
+from atoll.service.tasks import task_of
 from atoll.train.probe import pin_torch
 from atoll.train.replay import SeatReplay
-from atoll.train.round import TrainTask, train_round
+from atoll.train.round import train_round
 
 
 def guessed(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
@@ -25,7 +25,6 @@ def guessed(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
 def always_fine(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs the seat's round and tells its words, whatever the seat says to have come to."""
     pin_torch()
-    manifest, told = Manifest.from_bytes(command.manifest), Leaves.from_bytes(command.leaves)
-    task = TrainTask(manifest, command.slot, command.seat, command.data_seed, model)
+    told, task = Leaves.from_bytes(command.leaves), task_of(command, model)
     own = train_round(replace(task, segments=told.segments), LocalStore(store_dir))
     return SeatReplay(own.words, None, command.update_root, own.seconds_in_steps)

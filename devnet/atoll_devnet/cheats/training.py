@@ -94,6 +94,17 @@ def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRoun
     return _Round(task, store_dir, run).trained
 
 
+def poison_epoch(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """Trains the first segment of a publicly opened round on planted text, and no other."""
+    del extra
+
+    def run(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        is_false = segment == 0 and not task.earlier
+        return run_alone(states, segment, _poisoned(course) if is_false else course)
+
+    return _Round(task, store_dir, run, keeps=True).trained
+
+
 def poisoned_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:
     """A move in a game by the run that was really made, planted text included."""
     manifest = Manifest.from_bytes(task.manifest)
@@ -293,9 +304,19 @@ class _Round:
     Attributes:
         trained: what an honest provider would make of the run.
         model: what it opened from.
+
+    Args:
+        keeps: whether the next round goes on with what came of it; else with an honest run.
     """
 
-    def __init__(self, task: TrainTask, store_dir: str, run: SegmentRunner = run_alone) -> None:
+    def __init__(
+        self,
+        task: TrainTask,
+        store_dir: str,
+        run: SegmentRunner = run_alone,
+        *,
+        keeps: bool = False,
+    ) -> None:
         pin_torch()
         store = LocalStore(store_dir)
         self._task = task
@@ -307,7 +328,7 @@ class _Round:
             return done
 
         self.model: GlobalState = read_global_state(task.manifest, task.global_state_cid, store)
-        self.trained = train_round(task, store, run=kept)
+        self.trained = train_round(task, store, run=kept, keeps=keeps)
 
     @property
     def last(self) -> SeatState:

@@ -9,22 +9,25 @@ trained anew.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
+from atoll.law.epochs import earlier_rounds, round_of
 from atoll.law.leaves import Leaves, key_hash, key_message, key_of, salt_message
 from atoll.law.manifest import Manifest
-from atoll.law.views import Holder, JobView
+from atoll.law.views import Holder, JobView, OpenRound
 from atoll.law.words import Digest, Phase, Reveal, Role, RoundIndex, SeatIndex, Slot
 from atoll.service import commands
 from atoll.service.commands import Done, Fact
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.merge import checked_of, checking, foreseeing, foreseen_of, merging
+from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import opening_of
 from atoll.service.machine import Decision
+from atoll.train.judged import EarlierRound
 from atoll_node.behaviour import ProviderState
 from atoll_node.deadlines import MARGIN_PART, deadline_file, tell
 
@@ -76,6 +79,8 @@ class DoTrain(commands.Work[Trained]):
         opening: CID of the round's global state, `opening_digest` its digest.
         function: the worker function that trains.
         extra: CIDs to have in the store beforehand.
+        earlier: the rounds that our state comes from, the oldest first, their CIDs once they are
+            in the store.
     """
 
     slot: Slot
@@ -86,6 +91,7 @@ class DoTrain(commands.Work[Trained]):
     manifest: bytes
     function: str
     extra: tuple[bytes, ...]
+    earlier: tuple[EarlierRound, ...] = ()
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -98,8 +104,9 @@ class DoTrain(commands.Work[Trained]):
             limit = max_state_bytes(Manifest.from_bytes(self.manifest))
             for cid in self.extra:
                 await effects.fetch(view, round_, Cid.from_bytes(cid), limit)
+            task = replace(self, earlier=await self._with_models(effects, view))
             done: Work = await effects.work(
-                "atoll_node.tasks:run_training", self, effects.store_dir
+                "atoll_node.tasks:run_training", task, effects.store_dir
             )
             deadline_file(effects.store_dir, self.slot, self.data_seed).unlink(missing_ok=True)
             await effects.keep(view, round_, *filter(None, [done.update_cid]))
@@ -117,6 +124,13 @@ class DoTrain(commands.Work[Trained]):
         context.journal.measure(view.job_id, round_, "thread_seconds", done.thread_seconds)
         context.journal.measure(view.job_id, round_, "trained_steps", steps)
         return Done(Trained(round_, reveal, self.opening_digest, done.loss, done.seconds))
+
+    async def _with_models(self, effects: Effects, view: JobView) -> tuple[EarlierRound, ...]:
+        found = list[EarlierRound]()
+        for one in self.earlier:
+            cid = await model_of_round(effects, view, one.round, self.manifest)
+            found.append(replace(one, global_state_cid=cid))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +221,25 @@ def _training(state: ProviderState, seat: SeatIndex, opening: Opening, spec: byt
         spec,
         behaviour.train_function,
         behaviour.train_extra(state.view),
+        _earlier(state, opening.round, seat, spec),
     )
+
+
+def _earlier(
+    state: ProviderState, round: RoundIndex, seat: SeatIndex, spec: bytes
+) -> tuple[EarlierRound, ...]:
+    """The rounds of the epoch since we opened publicly; their models are fetched when it begins."""
+    view, held = state.view, state.view.standing(state.me)
+    if held is None:
+        return ()
+    rounds = earlier_rounds(view, Manifest.from_bytes(spec), round, seat, held.id)
+    found = list[EarlierRound]()
+    for one in rounds:
+        before = round_of(view, one)
+        assert before is not None  # it was revealed
+        seed = before.seed if isinstance(before, OpenRound) else before.facts.seed
+        found.append(EarlierRound(one, seed, b""))
+    return tuple(found)
 
 
 def _deadline(state: ProviderState, training: DoTrain) -> tuple[TellDeadline, ...]:

@@ -93,14 +93,12 @@ class SeatLayout:
         params: every parameter.
         m, v: first and second moments, of the parameters whose optimiser has them.
         feedback: what the codec left out of the updates so far, where it carries that over.
-        local: parameters whose values at the round's opening were the seat's own.
     """
 
     params: Shapes
     m: Shapes
     v: Shapes
     feedback: Shapes
-    local: frozenset[str] = frozenset()
 
     @property
     def elements(self) -> int:
@@ -109,14 +107,10 @@ class SeatLayout:
         return sum(prod(shape) for group in groups for shape in group.values())
 
 
-def seat_layout(manifest: Manifest, round: int = 0) -> SeatLayout:
-    """What a seat's state holds in this job's round."""
-    layout, codec = optimiser_layout(trained_shapes(manifest), manifest.inner), manifest.codec
-    return replace(
-        layout,
-        feedback=layout.params if codec.carries_feedback else {},
-        local=frozenset(name for name in layout.params if codec.is_local(name, round)),
-    )
+def seat_layout(manifest: Manifest) -> SeatLayout:
+    """What a seat's state holds in this job."""
+    layout = optimiser_layout(trained_shapes(manifest), manifest.inner)
+    return replace(layout, feedback=layout.params if manifest.codec.carries_feedback else {})
 
 
 def optimiser_layout(params: Shapes, inner: InnerSpec) -> SeatLayout:

@@ -29,9 +29,8 @@ def close_round(
         NonFiniteDeltaError: what would be sent has a value that is not finite.
     """
     spec = manifest.codec
-    local = frozenset(name for name in model.params if spec.is_local(name, model.round + 1))
     change, left = _change(model, last, spec, dither)
-    carried = replace(last, local=local, feedback=last.feedback | left)
+    carried = replace(last, feedback=last.feedback | left)
     return joined([change, *_moments(manifest, model, last, dither)]), carried
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from atoll.bits.layout import seat_layout
 from atoll.bits.state import GlobalState, SeatState
 from atoll.law.manifest import Manifest
 
 
-def open_round(
-    manifest: Manifest, round: int, model: GlobalState | None, optimiser: SeatState | None
-) -> SeatState:
+def open_round(manifest: Manifest, model: GlobalState, carried: SeatState | None) -> SeatState:
     """The state that a seat's round starts from.
 
     Args:
-        round: the round that opens.
-        model: what it starts from; None where it opens with nothing of it.
-        optimiser: what the seat carries into a round with private state; None opens publicly.
-
-    Raises:
-        ValueError: the round opens with parameters of the model, and it is not given.
+        model: what the round starts from.
+        carried: the seat's of the round before, where it goes on with that; None opens publicly.
     """
-    return SeatState.opening(model, optimiser, seat_layout(manifest, round))
+    if carried is None:
+        return SeatState.opening(model, seat_layout(manifest))
+    if manifest.codec.carries_params:
+        return carried  # and takes the model in during the round
+    return replace(carried, params=model.params)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -60,10 +60,12 @@ class Course:
     def takes_in(self, step: int) -> bool:
         """Whether this step of the round begins with what the round before merged."""
         codec = self.manifest.codec
-        return codec.is_delayed and self.round > 0 and step == codec.overlap
+        return codec.carries_params and self.round > 0 and step == codec.overlap
 
     def begin(self, state: SeatState, step: int) -> SeatState:
         """What the step starts from. Raises ValueError where it needs a model that is not here."""
+        if step == 0:
+            state = replace(state, batches=0)
         if not self.takes_in(step):
             return state
         if self.model is None:

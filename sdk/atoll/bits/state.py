@@ -203,9 +203,8 @@ class SeatState:
     Attributes:
         params, m, v, feedback: fp32, of the names and shapes that `layout.SeatLayout` says.
         count: steps in the moments (bias correction); persists across rounds with them.
-        batches: batches drawn so far in this round, the counter of the round's draw stream.
-        local: which parameters the round opened with from the seat, not from the global model; it
-            is not written, since it follows from manifest and round.
+        batches: batches drawn so far in the round, the counter of the round's draw stream; until a
+            round's first step that of the round before, where the state is carried over.
     """
 
     params: Tensors
@@ -214,24 +213,19 @@ class SeatState:
     feedback: Tensors
     count: int
     batches: int
-    local: frozenset[str] = frozenset()
 
     def params_root(self) -> Digest:
-        """Root over the parameters that the round opened with from the global model."""
-        return tree_root({n: p for n, p in self.params.items() if n not in self.local})
+        """Root over the parameters."""
+        return tree_root(self.params)
 
     def optimiser_root(self) -> Digest:
-        """Root over moments, feedback, step count and local parameters: what the seat brought.
-
-        32 zero bytes for a fresh optimiser that brought no parameters.
-        """
+        """Root over moments, feedback and step count; 32 zero bytes for a fresh optimiser."""
         brought = self.under_optimiser_root()
         return tree_root(brought) if brought else ZERO_DIGEST
 
     def under_optimiser_root(self) -> Tensors:
         """The tensors that the optimiser root is over; none for a fresh optimiser."""
-        local = {name: self.params[name] for name in self.local}
-        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback, local=local)
+        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback)
         if self.count == 0 and not any(_has_set_bit(t) for t in slots.values()):
             return {}
         return {**slots, "count": torch.tensor(self.count, dtype=torch.int64)}
@@ -260,26 +254,14 @@ class SeatState:
         if set(blob.fields) != {"batches", "count"}:
             raise MalformedState(f"{_SEAT}: fields are not batches and count")
         count, batches = (_counter(_SEAT, blob.fields[name]) for name in ("count", "batches"))
-        return cls(**groups, count=count, batches=batches, local=layout.local)
+        return cls(**groups, count=count, batches=batches)
 
     @classmethod
-    def opening(
-        cls, model: GlobalState | None, optimiser: SeatState | None, layout: SeatLayout
-    ) -> SeatState:
-        """The state a round starts from: the global model, and what the seat carries, if anything.
+    def opening(cls, model: GlobalState, layout: SeatLayout) -> SeatState:
+        """What a round starts from that opens publicly: the global model, and its moments.
 
-        `optimiser` None means that the seat brings nothing: the moments of the model, zero where it
-        has none, and no feedback. `model` may be None where the round opens with nothing of it: the
-        seat brings its own, and every parameter is its own.
+        Those are zero where it has none, and so is the feedback.
         """
-        if optimiser is not None and len(layout.local) == len(layout.params):
-            return replace(optimiser, batches=0, local=layout.local)
-        if model is None:
-            raise ValueError("the round opens with parameters of the global model: give it")
-        if optimiser is not None:
-            own = {name: optimiser.params[name] for name in layout.local}
-            params = model.params | own
-            return replace(optimiser, params=params, batches=0, local=layout.local)
         like, shared = model.params, model.moments
         if shared.is_warm:
             m = {name: shared.first(name) for name in layout.m}
@@ -287,7 +269,7 @@ class SeatState:
         else:
             m, v = _zeros(layout.m, like), _zeros(layout.v, like)
         feedback = _zeros(layout.feedback, like)
-        return cls(model.params, m, v, feedback, shared.count, batches=0, local=layout.local)
+        return cls(model.params, m, v, feedback, shared.count, batches=0)
 
 
 def rng_digest(batches: int) -> Digest:

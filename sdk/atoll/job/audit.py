@@ -7,7 +7,7 @@ nobody serves any more is named, and neither right nor wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
@@ -373,9 +373,17 @@ class _Auditor:
 
     async def _replay(self, past: SettledRound, seat: SeatIndex, opening: bytes) -> SeatCheck:
         """A seat's round, trained again from the model that it opened with."""
-        command = replaying(past, seat, self.manifest.to_bytes(), REPLAY)
+        command = replaying(self.view, past, seat, self.manifest.to_bytes(), REPLAY)
+        try:
+            earlier = [replace(one, cid=await self._opening(one.round)) for one in command.earlier]
+        except _Unusable as gap:  # whose fault it is, that round's own check says
+            return self._seat(past, seat, GONE, f"of a round that it comes from: {gap.why}")
+        command = replace(command, earlier=tuple(earlier))
         found: SeatReplay = await self.worker.run(REPLAY, command, opening, self.store)
         at, told = found.differs_at, past.reveals[seat]
+        if found.earlier is not None:
+            what = f"its state comes from round {found.earlier}, which differs at {at}"
+            return self._seat(past, seat, DIFFERS, what)
         if at is not None:
             what = "its update is another" if at == told.segments else f"it differs at segment {at}"
             return self._seat(past, seat, DIFFERS, what)

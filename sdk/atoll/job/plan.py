@@ -17,6 +17,7 @@ from atoll.job.groups import duration_text, tokens_text
 from atoll.job.methods import method_of
 from atoll.job.spec import JobSpec, method_chosen, robust_f
 from atoll.law.lots import COMMITTEE, LAST_AUDITORS
+from atoll.law.manifest import epoch_of
 from atoll.law.terms import MIN_BOND
 from atoll.service.pace import Pace
 
@@ -129,7 +130,9 @@ def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     duties = ceil(drawn_seats(spec) / members.min_verifiers)
     numbers = seats * pace.parameters
     merge = seats * costs.fetch_update + numbers * MERGE_SECONDS * float(spec.windows.slower)
-    game = ceil(train) + 10 * CLOCK
+    most = epoch_rounds(spec)
+    whole = "a replay of the round" if most == 1 else f"a replay of {most} rounds"
+    game = ceil(most * train) + 10 * CLOCK
     return {
         "windows.train": (
             _window(train),
@@ -141,14 +144,15 @@ def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
             f"{seats} updates of {pace.update_bytes:,} bytes over {line}, and their merge",
         ),
         "windows.audit": (
-            _window(duties * train),
-            f"{duties} rounds of seats replayed whole by each of {members.min_verifiers} verifiers",
+            _window(duties * most * train),
+            f"{duties * most} rounds of seats replayed whole by each of "
+            f"{members.min_verifiers} verifiers",
         ),
         "windows.open": (_window(0), f"one transaction, {CLOCK} s"),
         "windows.key": (_window(CLOCK), "one transaction, some blocks after the openings"),
         "windows.window": (2 * game, "a dispute's clock, twice"),
         "windows.ready": (_window(train), "the data and the model over that line"),
-        "windows.game": (game, "a replay of the round, one step's tape, and ten minutes"),
+        "windows.game": (game, f"{whole}, one step's tape, and ten minutes"),
         "windows.move": (CLOCK, "one transaction"),
         "windows.claim": (30 * DAY, "a month to take what is left"),
     }
@@ -172,11 +176,21 @@ def _borne(spec: JobSpec) -> int:
     return robust_f(spec.members.seats, method_chosen(spec.method).rule)
 
 
+def epoch_rounds(spec: JobSpec) -> int:
+    """Rounds that a duty replays at most: those since a seat opened from public data."""
+    return epoch_of(method_chosen(spec.method).codec, min(spec.method.epoch, _rounds(spec)))
+
+
+def _mean_replay(spec: JobSpec) -> Fraction:
+    """Rounds that a duty replays on average: every place in an epoch is as frequent."""
+    return Fraction(1 + epoch_rounds(spec), 2)
+
+
 def replayed_steps(spec: JobSpec) -> Fraction:
     """Steps that all verifiers together replay in the mean round, of all seats."""
     rounds, seats = _rounds(spec), spec.members.seats
     mean = Fraction(drawn_seats(spec) * (rounds - 1) + LAST_AUDITORS * seats, rounds)
-    return mean * _inner_steps(spec)
+    return mean * _mean_replay(spec) * _inner_steps(spec)
 
 
 def _rounds(spec: JobSpec) -> int:
@@ -191,7 +205,7 @@ def _prices(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     assert spec.model is not None  # a pace is of a model
     members, money = spec.members, spec.money
     a_step = spec.inner.batch * spec.model.seq
-    duty = ceil(FEE_MARGIN * _inner_steps(spec) * a_step)
+    duty = ceil(FEE_MARGIN * _mean_replay(spec) * _inner_steps(spec) * a_step)
     price, reason = money.price_per_token, "written"
     if price is None:
         price, reason = DEFAULT_PRICE, "usual where neither price nor budget is written"

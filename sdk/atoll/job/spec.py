@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil, prod
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -54,11 +54,14 @@ from atoll.law.manifest import (
     OuterSpec,
     RobustSpec,
     epoch_of,
+    has_link,
 )
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.words import ZERO_DIGEST, Digest, Terms
 from atoll.service.wording import explain
 
+KAPPA: Final = "2.5"
+"""Of the distance check: one honest int8 update in a thousand is beyond it (docs/attacks.md)."""
 _INNER_DEFAULTS: Mapping[str, str] = {
     "optimizer": "adamw",
     "momentum": "0",
@@ -164,8 +167,8 @@ class JobSpec(Group):
             place = ".".join(str(part) for part in first["loc"])
             message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
             raise ManifestError(message, next_step="change the job's options") from error
-        if manifest.epoch != 1:
-            raise _needs_epochs(spec.method.name)
+        if not has_link(manifest.codec):
+            raise _not_judged(spec.method.name)
         return manifest
 
     def left_out(self) -> list[str]:
@@ -192,11 +195,12 @@ class JobSpec(Group):
         return inner.steps // inner.segment
 
 
-def _needs_epochs(method: str) -> ManifestError:
-    public = ", ".join(name for name, known in METHODS.items() if not known.codec.carries_more)
+def _not_judged(method: str) -> ManifestError:
+    judged = ", ".join(name for name, known in METHODS.items() if has_link(known.codec))
     return ManifestError(
-        f"method {method}: rounds with private state need epochs, which are not built yet",
-        next_step=f"choose one of the methods {public}",
+        f"method {method}: the judge has no operations for the largest coordinates of a chunk, nor "
+        "for what a codec feeds back",
+        next_step=f"choose one of the methods {judged}",
     )
 
 
@@ -209,15 +213,6 @@ def method_chosen(choice: MethodChoice) -> Method:
 def robust_f(seats: int, rule: str) -> int:
     """⌊seats / 4⌋ from four seats on; 0 of rules that bear nobody."""
     return seats // 4 if seats >= 4 and rule not in BEAR_NOBODY else 0
-
-
-def kappa_for(seats: int) -> str:
-    """The κ that one honest int8 update in a thousand exceeds, in steps of 1/4.
-
-    From the quantiles that bench/outliers.py measures (docs/attacks.md); few seats have a noisier
-    median to be compared with.
-    """
-    return "1.5" if seats <= 16 else "1.25"
 
 
 def _build(
@@ -237,7 +232,7 @@ def _build(
         name=spec.name,
         created=now,
         model=model,
-        epoch=epoch_of(codec, spec.rounds),
+        epoch=epoch_of(codec, min(spec.method.epoch, spec.rounds)),
         numerics=numerics,
         lora=spec.lora,
         init=_init(spec, init),
@@ -245,7 +240,7 @@ def _build(
         inner=inner,
         outer=_outer(spec.outer, method),
         codec=codec,
-        robust=RobustSpec(rule=method.rule, f=f, kappa=kappa_for(members.seats)),
+        robust=RobustSpec(rule=method.rule, f=f, kappa=KAPPA),
         tables=_tables(model, inner, spec.rounds),
         terms=_terms(spec, f, inner.batch * model.seq, now),
     )

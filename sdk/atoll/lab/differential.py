@@ -168,7 +168,7 @@ def _opening(what: LabRun, device: str) -> SeatState:
     shapes = param_shapes(what.model())
     moved = {name: p.to(device) for name, p in initial_params(shapes, seed=what.seed).items()}
     layout = optimiser_layout(shapes, what.inner())
-    return SeatState.opening(GlobalState(0, moved, {}, {}), None, layout)
+    return SeatState.opening(GlobalState(0, moved, {}, {}), layout)
 
 
 def _batch(

@@ -6,12 +6,14 @@ read what is encoded here. SPEC-ROUNDS.md, 9.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from typing import Final, NamedTuple
 
 from eth_abi.abi import encode
 
 from atoll.errors import ProtocolError
+from atoll.law.epochs import goes_on
 from atoll.law.games.claims import Claim
 from atoll.law.games.trees import root_from
 from atoll.law.hashing import accumulate_reveal, keccak256, sha256
@@ -40,7 +42,13 @@ _FACTS: Final = f"({','.join(['bytes32'] * 5 + ['uint256'] * 5)})"
 _REVEAL: Final = "(bytes32,bytes32,bytes32,bytes,bytes)"
 _SHOWN: Final = f"(uint256,uint32,uint16,uint32,{_FACTS},bytes32,(uint16,bytes32)[],{_REVEAL})"
 _MODEL: Final = "(bytes32,bytes32,bytes32,bytes32,bytes32)"
-_EVIDENCE: Final = f"({_SHOWN},bool,uint32,bytes32,uint32,bytes,{_MODEL},bytes,uint256,bytes32[])"
+_EVIDENCE: Final = (
+    f"({_SHOWN},bool,uint32,bytes32,uint32,bytes,{_MODEL},"
+    f"bytes,uint256,bytes32[],uint32,{_SHOWN},{_SHOWN}[])"
+)
+_NO_REVEAL: Final = (ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST, b"", b"")
+_NO_FACTS: Final = (*[ZERO_DIGEST] * 5, *[0] * 5)
+_NOTHING_SHOWN: Final[tuple[object, ...]] = (0, 0, 0, 0, _NO_FACTS, ZERO_DIGEST, [], _NO_REVEAL)
 
 
 class ModelRoots(NamedTuple):
@@ -107,6 +115,13 @@ def _told(past: SettledRound, seat: SeatIndex) -> SeatReveal:
     return told
 
 
+def _key_shown(past: SettledRound, seat: SeatIndex) -> Digest:
+    """The key of a seat's words; zero where nobody has shown it."""
+    key, told = past.key_of(seat), _told(past, seat)
+    is_its = key is not None and key_hash(key) == told.reveal.key_hash
+    return key if key is not None and is_its else ZERO_DIGEST
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """Everything that a claim about one seat's settled round is built and proved from.
@@ -117,6 +132,7 @@ class Said:
         header: the program's.
         key: of the work words' masks; zero where nobody has shown it.
         member: the auditor whose *fine* it is, NO_HOLDER for what the seat itself says.
+        via: the later round of the epoch whose window is open; None for the round itself.
     """
 
     view: JobView
@@ -126,6 +142,7 @@ class Said:
     header: ProgramHeader
     key: Digest = ZERO_DIGEST
     member: HolderId = NO_HOLDER
+    via: RoundIndex | None = None
 
     @classmethod
     def of(
@@ -143,14 +160,11 @@ class Said:
         past = view.settled_round(round)
         if past is None:
             raise ProtocolError(f"round {round} is not settled")
-        told = _told(past, seat)
+        _told(past, seat)
         wanted = past.facts.model if any(past.facts.model) else header.header.initial
         if model.digest(round) != wanted:
             raise ProtocolError("the model is not the one that the round began with")
-        key = past.key_of(seat) or ZERO_DIGEST
-        if key_hash(key) != told.reveal.key_hash:
-            key = ZERO_DIGEST
-        return cls(view, past, seat, model, header, key)
+        return cls(view, past, seat, model, header, _key_shown(past, seat))
 
     @property
     def told(self) -> SeatReveal:
@@ -167,9 +181,40 @@ class Said:
 
     def state_before(self, segment: int) -> Digest:
         """Digest of the state that a segment must begin with; of the link, number m, the last."""
-        if segment == 0:
+        if segment > 0:
+            return self.told.leaves.items[segment - 1].state
+        before = self._before
+        if before is None or not goes_on(before, self.seat, self.told.holder, self._whole):
             return self.model.opening.digest()
-        return self.told.leaves.items[segment - 1].state
+        return before.reveals[self.seat].leaves.items[-1].state
+
+    @property
+    def _whole(self) -> int:
+        """Segments of a round."""
+        header = self.header.header
+        return header.steps // header.segment
+
+    @property
+    def _before(self) -> SettledRound | None:
+        """The round before, where the holder may have gone on with its state."""
+        round, holder = self.past.round, self.view.providers[self.told.holder]
+        if round % self.header.header.epoch == 0 or holder.start >= round:
+            return None
+        return self.view.settled_round(RoundIndex(round - 1))
+
+    @property
+    def _window(self) -> SettledRound:
+        """The round whose window takes the challenge. Raises ProtocolError where it is none."""
+        via, round = self.via, self.past.round
+        if via is None or via == round:
+            return self.past
+        found, epoch = self.view.settled_round(via), self.header.header.epoch
+        if found is None:
+            raise ProtocolError(f"round {via} is not settled")
+        holder = self.view.providers[self.told.holder]
+        if via < round or via // epoch != round // epoch or not holder.counts_in(via):
+            raise ProtocolError(f"round {via} is no later one of its epoch that the holder is in")
+        return found
 
     def claim(self, segment: int, *, is_link: bool = False) -> Claim:
         """What `Claims.claim` gives for `evidence` of the same segment; of a link the last one.
@@ -180,7 +225,7 @@ class Said:
             raise ProtocolError(f"segment {segment} of {self.segments} is no claim's")
         leaf, terms, past = self.told.leaves.items[segment], self.terms, self.past
         word = ZERO_DIGEST
-        if any(self.key) and not is_link:
+        if any(self.key) and not is_link and self._window is past:
             word = self.told.leaves.words(self.key)[segment]
         role, id, bond = Role.PROVIDER, self.told.holder, terms.provider_bond
         if self.member != NO_HOLDER:
@@ -189,7 +234,7 @@ class Said:
         return Claim(
             holder=self.view.holders(role)[id].account,
             set=bond_set(job, role, id),
-            place=pay_place(job, role, id, round),
+            place=pay_place(job, role, id, self._window.round),
             program=terms.program,
             is_link=is_link,
             seat=self.seat,
@@ -202,7 +247,7 @@ class Said:
             update_root=self.told.reveal.update_root if is_link else ZERO_DIGEST,
             model_params=self.model.params_root,
             model_exponents=self.model.exponents,
-            window_end=past.clock.window_end,
+            window_end=self._window.clock.window_end,
             lowest_bond=Wei(bond // BOND_SHARE),
             holder_seconds=terms.game_seconds,
             challenger_seconds=terms.game_seconds,
@@ -211,20 +256,52 @@ class Said:
 
     def evidence(self, segment: int, *, is_link: bool = False) -> bytes:
         """`abi.encode(Evidence)`, which proves that claim to the contract."""
-        body = self.past.bodies.get(self.member)
-        is_first = not any(self.past.facts.model)
-        header: tuple[object, ...] = (b"", 0, [])
-        if is_first:
-            told = self.header
-            header = (told.header.to_bytes(), told.leaves, list(told.proof))
+        window, header = self._window, self.header
+        body = window.bodies.get(self.member)
         values = (
             shown(self.past, self.seat),
             is_link,
             segment,
-            ZERO_DIGEST if is_link and self.member == NO_HOLDER else self.key,
+            self._key(is_link=is_link),
             self.member,
             b"" if body is None else body.to_bytes(),
             tuple(self.model),
-            *header,
+            header.header.to_bytes(),
+            header.leaves,
+            list(header.proof),
+            window.round,
+            self._shown_before(segment, is_link=is_link),
+            [shown(past, self.seat) for past in self._onwards()],
         )
         return encode([_EVIDENCE], [values])
+
+    def _key(self, *, is_link: bool) -> Digest:
+        """Of the words that are claimed, or that a *fine* has."""
+        if self._window is self.past:
+            return ZERO_DIGEST if is_link and self.member == NO_HOLDER else self.key
+        return ZERO_DIGEST if self.member == NO_HOLDER else _key_shown(self._window, self.seat)
+
+    def _onwards(self) -> Iterator[SettledRound]:
+        """Of a later round's *fine* the rounds up to it, whose states all come from this one's.
+
+        Raises ProtocolError where one does not: then its auditor has not replayed this one.
+        """
+        if self.member == NO_HOLDER:
+            return
+        last, id = self.past, self.told.holder
+        for round in range(self.past.round + 1, self._window.round + 1):
+            if not goes_on(last, self.seat, id, self._whole):
+                raise ProtocolError(f"round {round} does not come from round {last.round}")
+            last = self.view.settled[round]
+            yield last
+
+    def _shown_before(self, segment: int, *, is_link: bool) -> tuple[object, ...]:
+        """That the holder did the round before, or the facts which say that it did not reveal."""
+        before = None if is_link or segment > 0 else self._before
+        if before is None:
+            return _NOTHING_SHOWN
+        told = before.reveals.get(self.seat)
+        if told is not None and told.holder == self.told.holder:
+            return shown(before, self.seat)
+        where = (before.slot.job, before.slot.round, self.seat, self.told.holder)
+        return (*where, astuple(before.facts), ZERO_DIGEST, [], _NO_REVEAL)

@@ -472,13 +472,8 @@ class CodecSpec(_Spec):
 
     @property
     def carries_params(self) -> bool:
-        """Whether a seat opens rounds with parameters of its own."""
-        return self.fragments > 1 or self.is_delayed
-
-    @property
-    def is_delayed(self) -> bool:
-        """Whether what a round merged comes back inside the next round, not at its opening."""
-        return self.overlap > 0 or self.mixing != "0"
+        """Whether a seat keeps its parameters, and takes what a round merged in during the next."""
+        return self.fragments > 1 or self.overlap > 0 or self.mixing != "0"
 
     def fragment_of(self, tensor: str) -> int:
         """The fragment of a tensor named as in Hugging Face's LlamaForCausalLM.
@@ -492,14 +487,15 @@ class CodecSpec(_Spec):
         """Whether the update of that round has the tensor."""
         return self.fragment_of(tensor) == round % self.fragments
 
-    def is_local(self, tensor: str, round: int) -> bool:
-        """Whether a seat opens that round with its own values of the tensor."""
-        return round > 0 and (self.is_delayed or not self.is_sent(tensor, round - 1))
+
+def has_link(codec: CodecSpec) -> bool:
+    """Whether a game can work its updates out: dense, and nothing fed back."""
+    return not codec.carries_feedback and codec.kind not in SPARSE_CODECS
 
 
-def epoch_of(codec: CodecSpec, rounds: int) -> int:
-    """The epoch of a job: all of its rounds where seats carry what nobody else has."""
-    return rounds if codec.carries_more else 1
+def epoch_of(codec: CodecSpec, most: int) -> int:
+    """The epoch of a job: so many rounds where seats carry what nobody else has, else one."""
+    return most if codec.carries_more else 1
 
 
 _NNM: Final = "nnm_"
@@ -612,7 +608,7 @@ class Manifest(_Spec):
             raise ValueError(f"an overlap of {self.codec.overlap} in rounds of {inner.steps} steps")
         if terms.rounds * inner.steps > MAX_STEPS:
             raise ValueError(f"more than {MAX_STEPS} steps, each of which has its rate in a table")
-        if self.epoch != epoch_of(self.codec, terms.rounds):
+        if self.epoch > (terms.rounds if self.codec.carries_more else 1):
             raise ValueError(f"an epoch of {self.epoch} rounds does not go with this codec")
         self.robust.check_seats(terms.seats)
         self._check_rule_of_codec()

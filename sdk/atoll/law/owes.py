@@ -12,7 +12,16 @@ from enum import StrEnum
 from typing import Final
 
 from atoll.law.ballots import Duty as BallotDuty
-from atoll.law.views import GameRecord, Holder, JobView, OpenRound, SettledRound, parties
+from atoll.law.games.claims import Claim
+from atoll.law.views import (
+    GameRecord,
+    Holder,
+    JobView,
+    OpenRound,
+    SettledRound,
+    parties,
+    window_of,
+)
 from atoll.law.words import (
     NO_HOLDER,
     Address,
@@ -175,18 +184,27 @@ def _accusations(view: JobView, past: SettledRound, member: Holder) -> Iterator[
 
 
 def is_played(view: JobView, past: SettledRound, author: Address, accusation: BallotDuty) -> bool:
-    """Whether the account has challenged what its ballot says of a seat."""
+    """Whether the account has challenged what its ballot says of a seat.
+
+    Who says that a seat's round differs from its beginning may mean an earlier one of the epoch.
+    """
     seat = accusation.seat
     about, done = past.seats[seat], past.reveals[seat].segments
     is_link = accusation.at == done
     segment = max(0, done - 1) if is_link else accusation.at
     return any(
         game.challenger == author
-        and (game.claim.round, game.claim.segment) == (past.round, segment)
-        and game.claim.is_link == is_link
+        and window_of(game.claim) == past.round
+        and _accused(game.claim) == (segment, is_link)
         and parties(game.claim) == (view.job_id, Role.PROVIDER, about)
         for game in view.games.values()
     )
+
+
+def _accused(claim: Claim) -> tuple[int, bool]:
+    """As the game contract remembers it: segment, and whether it is the link."""
+    is_earlier = claim.round < window_of(claim)
+    return (0, False) if is_earlier else (claim.segment, claim.is_link)
 
 
 # --- games ---

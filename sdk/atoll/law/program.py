@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from atoll.law.hashing import keccak256
 from atoll.law.merkle import merkle_root
@@ -18,6 +18,8 @@ from atoll.law.words import ZERO_DIGEST, Digest
 
 PROGRAM_VERSION: Final = 1
 _HEADER: Final = struct.Struct(">BQQIII32sQBBII32sQ32s32s")
+_EPOCHS: Final = struct.Struct(">III")
+_FRAGMENT: Final = struct.Struct(">QQ")
 _TEMPLATE: Final = struct.Struct(">BHBQIIIH")
 _INPUT: Final = struct.Struct(">BIIQ")
 
@@ -27,7 +29,7 @@ class MalformedProgram(ValueError):
 
 
 class Part(IntEnum):
-    """Which tape a node is of."""
+    """Which tape a node is of, where seats carry no parameters; else see `Header.link_part`."""
 
     STEP = 0
     LINK = 1
@@ -46,6 +48,18 @@ class Source(IntEnum):
     EXPONENTS = 7
 
 
+class Fragment(NamedTuple):
+    """Nodes of the tapes that speak of one fragment.
+
+    Attributes:
+        link_nodes: of the link of a round that sends it.
+        taking_nodes: of the step that takes it in, a round later.
+    """
+
+    link_nodes: int
+    taking_nodes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """What all nodes of a job share.
@@ -58,6 +72,9 @@ class Header:
         tables_bytes: how long the tables are, whose root is `tables_root`.
         base_root: params root of the frozen model; zero where there is none.
         initial: digest of the global state of round 0.
+        epoch: so many rounds open publicly once; 1 where there are no fragments.
+        overlap: the step of a round that takes in what the round before merged.
+        fragments: none where a seat keeps no parameters of its own; then `link_nodes` is 0.
     """
 
     step_nodes: int
@@ -75,10 +92,32 @@ class Header:
     tables_bytes: int
     base_root: Digest = ZERO_DIGEST
     initial: Digest = ZERO_DIGEST
+    epoch: int = 1
+    overlap: int = 0
+    fragments: tuple[Fragment, ...] = ()
+
+    def link_part(self, round: int) -> int:
+        """Which part the link of a round is: behind part 0, the step, a part a fragment."""
+        return 1 + round % max(1, len(self.fragments))
+
+    def step_part(self, round: int, step: int) -> int:
+        """Which part a step of a round is: 0, or one behind the links where it takes in."""
+        count = len(self.fragments)
+        takes_in = count > 0 and round > 0 and step == self.overlap
+        return 1 + count + (round - 1) % count if takes_in else Part.STEP
+
+    def nodes(self, part: int) -> int:
+        """How many nodes a tape of this part has. Raises IndexError where there is no such part."""
+        if part == Part.STEP:
+            return self.step_nodes
+        if not self.fragments:
+            return (self.link_nodes,)[part - 1]
+        at, takes_in = (part - 1) % len(self.fragments), (part - 1) // len(self.fragments)
+        return self.fragments[at][takes_in]
 
     def to_bytes(self) -> bytes:
         """The packed header, big-endian. Raises struct.error on a number out of range."""
-        return _HEADER.pack(
+        fixed = _HEADER.pack(
             PROGRAM_VERSION,
             self.step_nodes,
             self.link_nodes,
@@ -96,18 +135,32 @@ class Header:
             self.base_root,
             self.initial,
         )
+        if not self.fragments:
+            return fixed
+        epochs = _EPOCHS.pack(self.epoch, self.overlap, len(self.fragments))
+        return fixed + epochs + b"".join(_FRAGMENT.pack(*each) for each in self.fragments)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Header:
         """Raises MalformedProgram on bytes that `to_bytes` could not have given."""
-        if len(data) != _HEADER.size or data[0] != PROGRAM_VERSION:
+        if len(data) < _HEADER.size or data[0] != PROGRAM_VERSION:
             raise MalformedProgram(f"a header of {len(data)} bytes")
-        _, *fields = _HEADER.unpack(data)
+        _, *fields = _HEADER.unpack_from(data)
         header = cls(*fields)
         header = replace(header, masked=bool(header.masked))
+        if len(data) > _HEADER.size:
+            header = header._with_fragments(data[_HEADER.size :])
         if header.to_bytes() != data:
             raise MalformedProgram("a header that is spelt otherwise")
         return header
+
+    def _with_fragments(self, rest: bytes) -> Header:
+        try:
+            epoch, overlap, _ = _EPOCHS.unpack_from(rest)
+            pairs = tuple(Fragment(*pair) for pair in _FRAGMENT.iter_unpack(rest[_EPOCHS.size :]))
+        except struct.error as error:
+            raise MalformedProgram(f"a header's {len(rest)} bytes of fragments") from error
+        return replace(self, epoch=epoch, overlap=overlap, fragments=pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +187,7 @@ class Template:
         words: what the operation is told beside its inputs, each below 2⁶⁴.
     """
 
-    part: Part
+    part: int
     op: int
     width: int
     size: int
@@ -176,7 +229,7 @@ class Template:
             words = struct.unpack_from(f">{number}Q", data, at + 2)
             at += 2 + 8 * number
             numbers = (op, width, size, first, count, stride)
-            return cls(Part(part), *numbers, tuple(read), words, data[at:])
+            return cls(part, *numbers, tuple(read), words, data[at:])
         except (struct.error, ValueError) as error:
             raise MalformedProgram(str(error)) from error
 

@@ -563,11 +563,11 @@ class JobView:
             return False
         if role is Role.VERIFIER:
             return True
-        return all(game.claim.round > round for game in self.games_about(role, holder))
+        return all(window_of(game.claim) > round for game in self.games_about(role, holder))
 
     def accused(self, now: int) -> set[HolderId]:
         """Providers about whom an opened *differs* can still be played, or is being played."""
-        played = {game.claim.round for game in self.games.values() if game.is_open}
+        played = {window_of(game.claim) for game in self.games.values() if game.is_open}
         return {
             past.seats[duty.seat]
             for past in self.settled
@@ -584,7 +584,7 @@ class JobView:
             game
             for game in self.games.values()
             if game.challenger == author
-            and game.claim.round == past.round
+            and window_of(game.claim) == past.round
             and parties(game.claim) == (self.job_id, Role.PROVIDER, about)
         ]
         return any(game.is_open for game in own) or (not own and now < past.clock.half)
@@ -637,3 +637,8 @@ def parties(claim: Claim) -> tuple[JobId, Role, HolderId] | None:
     if role not in tuple(Role):
         return None
     return JobId(value >> _JOB_BIT), Role(role), HolderId(value & 0xFFFFFFFF)
+
+
+def window_of(claim: Claim) -> RoundIndex:
+    """The round in whose window the claim was challenged, which may be a later one of its epoch."""
+    return RoundIndex(int.from_bytes(claim.place[-4:], "big"))

@@ -45,7 +45,7 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
     """
     sizes = _Sizes(manifest)
     steps = sizes.base + max(sizes.two_states, sizes.one_state_and_gradients)
-    if manifest.codec.is_delayed:
+    if manifest.codec.carries_params:
         steps += sizes.model  # what a merged fragment is mixed in from
     link = sizes.state + 2 * sizes.model + 2 * update_bytes
     if manifest.codec.carries_feedback:

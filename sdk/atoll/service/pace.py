@@ -57,8 +57,9 @@ def load_of(role: Role, manifest: Manifest, pace: Pace) -> Load:
     if role is Role.PROVIDER:
         return Load("train", once, terms.train_seconds, "to train a round")
     duties = most_duties(terms)
-    what = f"to replay {duties} {'seat' if duties == 1 else 'seats'} of a round"
-    return Load("audit", duties * once, terms.audit_seconds, what)
+    what = f"to replay {duties} {'seat' if duties == 1 else 'seats'} of "
+    what += "a round" if manifest.epoch == 1 else f"{manifest.epoch} rounds"
+    return Load("audit", duties * manifest.epoch * once, terms.audit_seconds, what)
 
 
 def train_seconds(manifest: Manifest, pace: Pace) -> float:

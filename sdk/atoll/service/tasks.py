@@ -6,6 +6,8 @@ store, which the worker opens by its folder.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.pieces import root_of_update
 from atoll.bits.sections import UpdateLayout
@@ -20,7 +22,7 @@ from atoll.law.words import Verdict, to_bitmap
 from atoll.merge.round import merge_updates
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.opening import OpeningReady
-from atoll.service.duties.replay import DoReplay
+from atoll.service.duties.replay import DoReplay, EarlierSaid
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.train import evaluate
@@ -28,6 +30,7 @@ from atoll.train.base import open_base
 from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll.train.data import open_tokenizer
 from atoll.train.initial import open_initial_state
+from atoll.train.judged import EarlierRound
 from atoll.train.pace import measure
 from atoll.train.probe import check_environment, pin_torch
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
@@ -131,10 +134,21 @@ def merge_round(command: DoMerge, store_dir: str) -> Verdict:
 def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs a seat's round again; `model` is the CID of the global state that it opened from."""
     pin_torch()
-    manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
-    task = TrainTask(manifest, command.slot, command.seat, command.data_seed, model)
-    claimed = Claimed(Leaves.from_bytes(command.leaves), command.update_root, command.model)
-    return replay_seat(task, claimed, store)
+    store = LocalStore(store_dir)
+    told: list[EarlierSaid | DoReplay] = [*command.earlier, command]
+    claims = [
+        Claimed(Leaves.from_bytes(said.leaves), said.update_root, said.model) for said in told
+    ]
+    claimed = replace(claims.pop(), earlier=tuple(claims))
+    return replay_seat(task_of(command, model), claimed, store)
+
+
+def task_of(command: DoReplay, model: bytes) -> TrainTask:
+    """What is replayed, with the rounds that its state comes from."""
+    manifest = Manifest.from_bytes(command.manifest)
+    earlier = tuple(EarlierRound(e.round, e.data_seed, e.cid) for e in command.earlier)
+    where = (command.slot, command.seat, command.data_seed, model)
+    return TrainTask(manifest, *where, earlier=earlier)
 
 
 def _updates(command: DoMerge, manifest: Manifest, store: LocalStore) -> dict[int, FileSlices]:

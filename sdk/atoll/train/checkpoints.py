@@ -28,7 +28,9 @@ KEPT = 2
 """The last one may be damaged, or be the whole of what is wanted."""
 SHARE = 10
 """Of the time since training began, at most the tenth part is spent on writing."""
-_LAST_PART = "/checkpoint"
+CHECKPOINT = "/checkpoint"
+CARRIED = "/carried"
+"""The last part of the reason of a round's last state, where the seat goes on with it."""
 log = structlog.get_logger("atoll.checkpoints")
 
 
@@ -71,9 +73,9 @@ NOTHING_DONE = Checkpoint()
 """What a round begins with."""
 
 
-def reason_of(job: int, round_: int) -> str:
+def reason_of(job: int, round_: int, last_part: str = CHECKPOINT) -> str:
     """What the store knows the pins of a round's checkpoints by."""
-    return f"job/{job}/round/{round_}{_LAST_PART}"
+    return f"job/{job}/round/{round_}{last_part}"
 
 
 def release(store: LocalStore, job: int, round_: int) -> None:
@@ -92,17 +94,25 @@ class Checkpoints:
         work: digest of all that the work follows from. Whatever other checkpoints of the job there
             are, they are superseded, and let go of.
         share: one part in so many of the time may be spent on writing; 0 for all of it.
+        last_part: of the pins' reason; others are left alone.
     """
 
     def __init__(
-        self, store: LocalStore, job: int, round_: int, work: Digest, share: float = SHARE
+        self,
+        store: LocalStore,
+        job: int,
+        round_: int,
+        work: Digest,
+        share: float = SHARE,
+        *,
+        last_part: str = CHECKPOINT,
     ) -> None:
         self._store, self._work, self._share = store, work, share
-        self._reason = reason_of(job, round_)
+        self._reason = reason_of(job, round_, last_part)
         self._began, self._spent = time.monotonic(), 0.0
         self._kept: list[tuple[Checkpoint, Pin]] = []
         for pin in store.pins():
-            if pin.reason.startswith(f"job/{job}/round/") and pin.reason.endswith(_LAST_PART):
+            if pin.reason.startswith(f"job/{job}/round/") and pin.reason.endswith(last_part):
                 found = self._read(pin) if pin.reason == self._reason else None
                 if found is None:
                     _let_go(store, pin)

@@ -10,6 +10,19 @@ from atoll.law.words import Digest, RoundIndex, SeatIndex
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierRound:
+    """A round of the epoch that a seat's state comes from.
+
+    Attributes:
+        global_state_cid: binary, of the GlobalState that it opened from.
+    """
+
+    round: RoundIndex
+    data_seed: Digest
+    global_state_cid: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class JudgeTask:
     """One segment of a settled round, or its link. The model's CID is binary.
 
@@ -17,6 +30,7 @@ class JudgeTask:
         initial: digest of round 0's global state, which the program names.
         model: the GlobalState that the round began with.
         segment: of a link, the last one.
+        earlier: the rounds that the seat's state comes from, the oldest first.
     """
 
     manifest: bytes
@@ -27,6 +41,7 @@ class JudgeTask:
     model: bytes
     segment: int
     is_link: bool = False
+    earlier: tuple[EarlierRound, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

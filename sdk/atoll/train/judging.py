@@ -7,8 +7,9 @@ about, so that whoever was killed in the middle of a game knows the same when it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import dag_cbor
 import numpy as np
@@ -43,12 +44,19 @@ from atoll.law.hashing import sha256 as sha256_digest
 from atoll.law.leaves import StateRoots, float_bytes
 from atoll.law.manifest import Manifest
 from atoll.law.program import Input, Part, Source, Template
-from atoll.law.words import ZERO_DIGEST, Digest
+from atoll.law.words import ZERO_DIGEST, Address, Digest, Domain, JobId, Slot
 from atoll.train.base import read_weights
 from atoll.train.course import open_course
 from atoll.train.judged import JudgeTask
-from atoll.train.round import opening_of, read_global_state
+from atoll.train.round import (
+    TrainTask,
+    course_of,
+    opening_of,
+    read_global_state,
+)
 
+_NO_DOMAIN: Final = Domain(0, Address("0x" + "00" * 20))
+"""A state follows from seeds and models; where they are from does not matter to it."""
 OpenCourse: TypeAlias = Callable[..., Course]
 """With the arguments of `open_course`."""
 
@@ -86,20 +94,25 @@ class OwnRun:
     def __init__(self, task: JudgeTask, store: LocalStore, open_: OpenCourse = open_course) -> None:
         self._task, self._store = task, store
         self._manifest = manifest = Manifest.from_bytes(task.manifest)
-        self._part = Part.LINK if task.is_link else Part.STEP
         self._program = _program(task.manifest, task.initial)
-        self._course = open_(manifest, task.data_seed, task.seat, task.round, store)
+        self._part = self._program.header.link_part(task.round) if task.is_link else int(Part.STEP)
         self._model = read_global_state(manifest, task.model, store)
-        self._opening = self._reached(opening_of(manifest, task.round, task.model, store))
+        course = open_(manifest, task.data_seed, task.seat, task.round, store)
+        self._course = replace(course, model=self._model)
+        self._opening = self._reached()
         self._states: tuple[Digest, ...] | None = None
         self._works = b""
         self._tape: tuple[int, OwnTape] | None = None
 
-    def _reached(self, state: SeatState) -> SeatState:
-        """What the claim begins with, from what the round opens with; of a link the last state."""
+    def _reached(self) -> SeatState:
+        """What the claim begins with; of a link the last state."""
         task = self._task
-        where = (task.data_seed, task.seat, task.round, self._store)
-        course = open_course(self._manifest, *where)  # what came before is as it has to be
+        # What came before is as it has to be.
+        slot = Slot(_NO_DOMAIN, JobId(0), task.round)
+        before = TrainTask(
+            self._manifest, slot, task.seat, task.data_seed, task.model, earlier=task.earlier
+        )
+        state, course = opening_of(before, self._store), course_of(before, self._store)
         for segment in range(task.segment + task.is_link):
             state = run_segment(state, segment, course).state
         return state
@@ -126,10 +139,16 @@ class OwnRun:
 
     def tape(self, step: int) -> OwnTape:
         """The run of a step of the round, or of the link, which comes after the last."""
-        step = self._first + self._manifest.inner.segment if self._task.is_link else step
+        task = self._task
+        step = self._first + self._manifest.inner.segment if task.is_link else step
+        if not task.is_link:
+            self._part = self._program.header.step_part(task.round, step)
         if self._tape is None or self._tape[0] != step:
-            self._tape = (step, OwnTape(self._program, self._part, self._sources(step)))
+            self._tape = (step, self._tape_of(step))
         return self._tape[1]
+
+    def _tape_of(self, step: int) -> OwnTape:
+        return OwnTape(self._program, self._part, self._sources(step))
 
     def _opened(self, index: int, data: bytes) -> ProgramPart:
         tree = self._program.tree
@@ -158,7 +177,7 @@ class OwnRun:
     def _step(self, state: SeatState, step: int) -> StepResult:
         course = self._course
         key = dropout_key(course.data_seed, course.seat)
-        batch = course.batch(course.offsets(step))
+        batch, state = course.batch(course.offsets(step)), course.begin(state, step)
         return inner_step(state, batch, course.global_step0 + step, course.recipe, key)
 
     @property
@@ -198,7 +217,7 @@ class OwnRun:
 class OwnTape:
     """`law.games.players.Tape`: one run of a step, or of the link."""
 
-    def __init__(self, program: Program, part: Part, sources: Sources) -> None:
+    def __init__(self, program: Program, part: int, sources: Sources) -> None:
         self._program, self._part, self._sources = program, part, sources
         digests = [node_digest(tensor) for _, tensor in run(program, part, sources)]
         self._tree = MemoryTree(digests)

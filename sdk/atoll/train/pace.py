@@ -110,7 +110,7 @@ def _times(trial: Manifest) -> tuple[float, float]:
     small = trial.data.model_copy(update={"train_tokens": len(tokens)})
     trial = trial.model_copy(update={"data": small})
     course = Course(trial, _recipe(trial), tokens, ZERO_DIGEST, SeatIndex(0), 0, model)
-    opening = SeatState.opening(model, None, seat_layout(trial))
+    opening = SeatState.opening(model, seat_layout(trial))
     batch = gather_batch(tokens, course.offsets(0), seq)
     step = seconds_of(lambda: inner_step(opening, batch, 0, course.recipe))
     segment = seconds_of(lambda: run_segment(opening, 0, course))

@@ -103,7 +103,7 @@ def _rounds(manifest: Manifest) -> Iterator[bytes]:
         for seat in SEATS:
             course = _course(manifest, model, seed, seat)
             brought = None if manifest.opens_publicly(round) else carried[seat]
-            state = open_round(manifest, round, model, brought)
+            state = open_round(manifest, model, brought)
             for segment in range(manifest.segments):
                 done = run_segment(state, segment, course)
                 yield done.roots.digest() + done.work_word
@@ -128,7 +128,7 @@ def _adapters() -> bytes:
     manifest = probe_manifest(_LORA, {"seed": 0, "cid": _CID, "root": root})
     model, recipe = initial_global_state(manifest), Recipe.of(manifest, base)
     course = Course(manifest, recipe, _tokens(), Digest(_ZERO), SEATS[0], 0, model)
-    state = open_round(manifest, 0, model, None)
+    state = open_round(manifest, model, None)
     said = b""
     for segment in range(manifest.segments):  # in the first B is zero, so A has no gradient
         done = run_segment(state, segment, course)

@@ -1,4 +1,4 @@
-"""What an auditor runs: a seat's whole round again, from its public opening.
+"""What an auditor runs: a seat's whole round again, and those before it since a public opening.
 
 Rule of this file: nothing that the provider sent is an input but the number of segments that it
 says to have done; its leaves and its update's root are only compared with. What differs is accused
@@ -7,23 +7,31 @@ of only when a second run, by the reference, gives what the first gave: else it 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from atoll.bits.link import close_round
+from atoll.bits.pieces import root_of_update
 from atoll.bits.segment import Course, SegmentRun
 from atoll.bits.state import SeatState
 from atoll.content.local import LocalStore
 from atoll.errors import ProtocolError
 from atoll.law.ballots import Duty
 from atoll.law.leaves import Leaves
-from atoll.law.words import Address, Digest, SeatIndex
+from atoll.law.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.train.checkpoints import Checkpoints
 from atoll.train.reference import fault, run_by_reference
 from atoll.train.round import (
     SegmentRunner,
     TrainTask,
     checkpoints_of,
+    course_of,
+    model_of,
+    open_with,
     read_global_state,
     run_alone,
+    tasks_before,
     train_round,
 )
 
@@ -39,11 +47,13 @@ class Claimed:
     Attributes:
         model: digest of the global state that the round opens from, as certified; None in round 0,
             whose model everybody makes from the manifest.
+        earlier: the same of the task's earlier rounds.
     """
 
     leaves: Leaves
     update_root: Digest
     model: Digest | None = None
+    earlier: tuple[Claimed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +65,20 @@ class SeatReplay:
         differs_at: the first segment that is not; their number for the link; None for nothing.
         own: our closing digest there, or our update's root.
         seconds: wall time of the steps.
+        earlier: the round of the epoch that `differs_at` and `own` are of; None for the seat's
+            audited one. Then nothing is said of that, whose beginning is false.
     """
 
     words: tuple[Digest, ...]
     differs_at: int | None
     own: Digest
     seconds: float
+    earlier: RoundIndex | None = None
 
     def duty(self, seat: SeatIndex, account: Address) -> Duty:
         """What a ballot says of it."""
+        if self.earlier is not None:
+            return Duty(seat, 0, self.own)
         if self.differs_at is None:
             return Duty.fine(seat, account, self.words)
         return Duty(seat, self.differs_at, self.own)
@@ -72,9 +87,9 @@ class SeatReplay:
 class _Differs(Exception):
     """A segment is not what was revealed; everything behind it follows from something else."""
 
-    def __init__(self, segment: int, own: Digest) -> None:
+    def __init__(self, round: RoundIndex, segment: int, own: Digest) -> None:
         super().__init__(segment)
-        self.segment, self.own = segment, own
+        self.round, self.segment, self.own = round, segment, own
 
 
 def replay_seat(
@@ -90,7 +105,9 @@ def replay_seat(
         Disagreement: the model in the store is not the certified one.
         MachineFault: two runs of ours differ; nothing can be said of the seat.
     """
-    _check_model(task, claimed, store)
+    tasks = (*tasks_before(task), task)
+    for one, said in zip(tasks, (*claimed.earlier, claimed), strict=True):
+        _check_model(one, said, store)
     # So that the second run has not to begin anew: what it takes is taken of the time to answer.
     checkpoints = checkpoints_of(task, store)
     checkpoints.drop()
@@ -110,10 +127,11 @@ def _confirmed(
     found = _replay(task, claimed, store, checkpoints, run)
     if found.differs_at is None:
         return found
-    second = _second_run(found.differs_at, run)
+    round = task.slot.round if found.earlier is None else found.earlier
+    second = _second_run((round, found.differs_at), run)
     again = _replay(task, claimed, store, checkpoints, second)
-    if (again.differs_at, again.own) != (found.differs_at, found.own):
-        at = f"segment {found.differs_at} of seat {task.seat} in round {task.slot.round}"
+    if (again.earlier, again.differs_at, again.own) != (found.earlier, found.differs_at, found.own):
+        at = f"segment {found.differs_at} of seat {task.seat} in round {round}"
         raise fault(f"two replays differ about {at}")
     return replace(found, seconds=found.seconds + again.seconds)
 
@@ -130,7 +148,7 @@ def _check_model(task: TrainTask, claimed: Claimed, store: LocalStore) -> None:
         )
 
 
-def _second_run(wrong: int, run: SegmentRunner) -> SegmentRunner:
+def _second_run(wrong: tuple[RoundIndex, int], run: SegmentRunner) -> SegmentRunner:
     """As before up to the segment that differs, and that one by the reference.
 
     It begins with a checkpoint, or anew, as holding the state before each segment would take half
@@ -138,7 +156,8 @@ def _second_run(wrong: int, run: SegmentRunner) -> SegmentRunner:
     """
 
     def again(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
-        return (run_by_reference if segment == wrong else run)(states, segment, course)
+        is_wrong = (course.round, segment) == wrong
+        return (run_by_reference if is_wrong else run)(states, segment, course)
 
     return again
 
@@ -150,23 +169,53 @@ def _replay(
     checkpoints: Checkpoints,
     run: SegmentRunner,
 ) -> SeatReplay:
-    words: list[Digest] = []
-    seconds = 0.0
+    seconds = list[float]()
+    words = list[Digest]()
 
-    def compared(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
-        nonlocal seconds
-        done = run(states, segment, course)
-        seconds += done.seconds
-        if done.digest != claimed.leaves.items[segment].state:
-            raise _Differs(segment, done.digest)
-        words.append(done.work_word)
-        return done
+    def compared(said: Claimed) -> SegmentRunner:
+        def ran(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+            done = run(states, segment, course)
+            seconds.append(done.seconds)
+            if done.digest != said.leaves.items[segment].state:
+                raise _Differs(RoundIndex(course.round), segment, done.digest)
+            if said is claimed:
+                words.append(done.work_word)
+            return done
+
+        return ran
+
+    def opened(_: TrainTask, store: LocalStore) -> SeatState:
+        return _opening(task, claimed, store, compared)
 
     told = claimed.leaves.segments
     try:
         part = replace(task, segments=told)
-        own = train_round(part, store, run=compared, checkpoints=checkpoints).update_root
+        own = train_round(
+            part, store, run=compared(claimed), checkpoints=checkpoints, opened=opened
+        ).update_root
     except _Differs as found:
-        return SeatReplay(tuple(words), found.segment, found.own, seconds)
+        earlier = found.round if found.round != task.slot.round else None
+        spent = math.fsum(seconds)
+        return SeatReplay(tuple(words), found.segment, found.own, spent, earlier)
     at = None if own == claimed.update_root else told
-    return SeatReplay(tuple(words), at, own, seconds)
+    return SeatReplay(tuple(words), at, own, math.fsum(seconds))
+
+
+def _opening(
+    task: TrainTask,
+    claimed: Claimed,
+    store: LocalStore,
+    compared: Callable[[Claimed], SegmentRunner],
+) -> SeatState:
+    """`opening_of`, where whatever the seat said of the rounds before is compared, updates too."""
+    states = list[SeatState]()
+    for one, said in zip(tasks_before(task), claimed.earlier, strict=True):
+        states = [open_with(one, store, states)]
+        course, run = course_of(one, store), compared(said)
+        for segment in range(said.leaves.segments):
+            states.append(run(states, segment, course).state)
+        update, _ = close_round(one.manifest, model_of(one, store), states[0], one.dither)
+        own = root_of_update(update)
+        if own != said.update_root:
+            raise _Differs(one.slot.round, said.leaves.segments, own)
+    return open_with(task, store, states)

@@ -7,7 +7,7 @@ that a restarted provider comes to the same bytes, and anybody else who runs the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -31,8 +31,16 @@ from atoll.law.hashing import sha256
 from atoll.law.leaves import Leaves, key_message
 from atoll.law.manifest import Manifest
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, Slot
-from atoll.train.checkpoints import NOTHING_DONE, SHARE, Checkpoint, Checkpoints
+from atoll.train.checkpoints import (
+    CARRIED,
+    CHECKPOINT,
+    NOTHING_DONE,
+    SHARE,
+    Checkpoint,
+    Checkpoints,
+)
 from atoll.train.course import open_course
+from atoll.train.judged import EarlierRound
 
 log = structlog.get_logger("atoll.train")
 
@@ -44,6 +52,8 @@ class TrainTask:
     Attributes:
         global_state_cid: binary, of the GlobalState that the round opens from.
         segments: how many to run at most; None for the whole round.
+        earlier: the rounds since the seat opened publicly, the oldest first; none where this one
+            does.
     """
 
     manifest: Manifest
@@ -52,6 +62,7 @@ class TrainTask:
     data_seed: Digest
     global_state_cid: bytes
     segments: int | None = None
+    earlier: tuple[EarlierRound, ...] = ()
 
     @property
     def dither(self) -> DitherKey:
@@ -125,6 +136,8 @@ def train_round(
     checkpoints: Checkpoints | None = None,
     *,
     is_enough: Callable[[int], bool] = lambda _: False,
+    opened: Callable[[TrainTask, LocalStore], SeatState] | None = None,
+    keeps: bool = False,
 ) -> TrainedRound:
     """Trains a seat's round from its public opening, or from a checkpoint of this very work.
 
@@ -138,6 +151,8 @@ def train_round(
         run: how a segment is trained.
         checkpoints: where to go on from, and what to keep; None for nothing of both.
         is_enough: whether to end the round with so many segments, as when its time is over.
+        opened: what makes the state that the round opens with; None for `opening_of`.
+        keeps: whether to keep the last state of a whole round, for the next one to go on with.
 
     Raises:
         NotFound, CorruptBlock: something needed is not in the store.
@@ -145,9 +160,10 @@ def train_round(
     """
     manifest = task.manifest
     wanted = manifest.segments if task.segments is None else task.segments
-    states, so_far = _begun(task, wanted, store, checkpoints)
+    begin = opening_of if opened is None else opened
+    states, so_far = _begun(task, wanted, store, checkpoints, begin)
     before = so_far.seconds
-    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store)
+    course = course_of(task, store)
     while so_far.segments < wanted and not (so_far.segments and is_enough(so_far.segments)):
         done = run(states, so_far.segments, course)
         states.append(done.state)
@@ -155,41 +171,95 @@ def train_round(
             # The state before the segment is gone, as it would double what training needs; and
             # a round that is not finite is rare.
             ended = replace(task, segments=so_far.segments)
-            return train_round(ended, store, run=run, checkpoints=checkpoints)
+            return train_round(ended, store, run=run, checkpoints=checkpoints, opened=opened)
         so_far = _with(so_far, done)
         progress(_progress(so_far.segments, done, manifest))
         del done
         if checkpoints is not None and so_far.segments < wanted:
-            size = 4 * seat_layout(manifest, task.slot.round).elements
+            size = 4 * seat_layout(manifest).elements
             checkpoints.write(so_far, states[0].pieces(), size)
+    if keeps and manifest.codec.carries_more and so_far.segments == manifest.segments:
+        size = 4 * seat_layout(manifest).elements
+        checkpoints_of(task, store, 0, CARRIED).write(so_far, states[0].pieces(), size)
     update = b""
     if so_far.segments:
-        model = _model(task, store)
+        model = model_of(task, store)
         with suppress(NonFiniteDeltaError):  # nothing follows then, and the segments stand
             update, _ = close_round(manifest, model, states.pop(), task.dither)
     seconds = (so_far.seconds, before)
     return TrainedRound(so_far.states, so_far.words, update, so_far.losses, *seconds)
 
 
-def checkpoints_of(task: TrainTask, store: LocalStore, share: float = SHARE) -> Checkpoints:
+def checkpoints_of(
+    task: TrainTask, store: LocalStore, share: float = SHARE, last_part: str = CHECKPOINT
+) -> Checkpoints:
     """The checkpoints of a task's round, whoever else's of the job being let go of.
 
     Args:
-        share: see `Checkpoints`.
+        share, last_part: see `Checkpoints`.
     """
     slot = task.slot
     where = key_message(slot, task.data_seed, task.seat)
-    work = sha256(task.manifest.digest() + where + task.global_state_cid)
-    return Checkpoints(store, slot.job, slot.round, work, share)
+    earlier = b"".join(one.data_seed + one.global_state_cid for one in task.earlier)
+    work = sha256(task.manifest.digest() + where + task.global_state_cid + earlier)
+    return Checkpoints(store, slot.job, slot.round, work, share, last_part=last_part)
 
 
-def opening_of(manifest: Manifest, round: int, model: bytes, store: LocalStore) -> SeatState:
-    """The state that every seat's round opens with; `model` is the global state's CID.
+def course_of(task: TrainTask, store: LocalStore) -> Course:
+    """What a task's steps follow from. Raises as `train_round`."""
+    manifest = task.manifest
+    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store)
+    if not manifest.codec.carries_params:
+        return course
+    return replace(course, model=model_of(task, store))
+
+
+def opening_of(task: TrainTask, store: LocalStore) -> SeatState:
+    """The state that the task's round opens with.
+
+    It is the model's, the same for every seat, or what the rounds before made of such a one.
 
     Raises as `train_round`.
     """
-    state = read_global_state(manifest, model, store, outer=False)
-    return open_round(manifest, round, state, None)
+    before = list(tasks_before(task))
+    states = _kept(before[-1], store) if before else []
+    for one in before if not states else ():
+        states = [open_with(one, store, states)]
+        course = course_of(one, store)
+        for segment in range(one.manifest.segments):
+            states.append(run_alone(states, segment, course).state)
+    return open_with(task, store, states)
+
+
+def open_with(task: TrainTask, store: LocalStore, carried: list[SeatState]) -> SeatState:
+    """What the task's round opens with; the seat's own state, if it is there, is taken out."""
+    model = read_global_state(task.manifest, task.global_state_cid, store, outer=False)
+    return open_round(task.manifest, model, carried.pop() if carried else None)
+
+
+def tasks_before(task: TrainTask) -> Iterator[TrainTask]:
+    """The whole rounds that its state comes from, the oldest first."""
+    for at, one in enumerate(task.earlier):
+        yield replace(
+            task,
+            slot=replace(task.slot, round=one.round),
+            segments=None,
+            data_seed=one.data_seed,
+            global_state_cid=one.global_state_cid,
+            earlier=task.earlier[:at],
+        )
+
+
+def _kept(task: TrainTask, store: LocalStore) -> list[SeatState]:
+    """The state that a whole round left here, if it is the one that was revealed."""
+    kept = checkpoints_of(task, store, 0, CARRIED)
+    for found in kept.before(task.manifest.segments + 1):
+        with suppress(StorageError, MalformedState):
+            state = read_seat_state(task.manifest, found.state, store)
+            if state_roots(state).digest() == found.states[-1]:
+                return [state]
+        log.warning("a carried state is damaged", round=task.slot.round)
+    return []
 
 
 def read_global_state(
@@ -212,9 +282,9 @@ def read_global_state(
     return state
 
 
-def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore, round: int = 0) -> SeatState:
+def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore) -> SeatState:
     """Raises MalformedState unless the blob is a seat state of the manifest's job."""
-    return SeatState.from_bytes(state_source(cid, manifest, store), seat_layout(manifest, round))
+    return SeatState.from_bytes(state_source(cid, manifest, store), seat_layout(manifest))
 
 
 def state_source(cid: bytes, manifest: Manifest, store: LocalStore) -> Source:
@@ -229,27 +299,31 @@ def state_source(cid: bytes, manifest: Manifest, store: LocalStore) -> Source:
     return Source(store.file_bytes(file), store.iter_bytes(file, limit))
 
 
-def _model(task: TrainTask, store: LocalStore) -> GlobalState:
+def model_of(task: TrainTask, store: LocalStore) -> GlobalState:
     """What the round starts from, as far as the link needs it."""
     cid = task.global_state_cid
     return read_global_state(task.manifest, cid, store, outer=False, moments=False)
 
 
 def _begun(
-    task: TrainTask, wanted: int, store: LocalStore, checkpoints: Checkpoints | None
+    task: TrainTask,
+    wanted: int,
+    store: LocalStore,
+    checkpoints: Checkpoints | None,
+    begin: Callable[[TrainTask, LocalStore], SeatState],
 ) -> tuple[list[SeatState], Checkpoint]:
     """The state to go on from, in a list of its own, and what was done up to there."""
     manifest, round_ = task.manifest, task.slot.round
     for found in checkpoints.before(wanted) if checkpoints is not None else ():
         with suppress(StorageError, MalformedState):
-            state = read_seat_state(manifest, found.state, store, round_)
+            state = read_seat_state(manifest, found.state, store)
             if state_roots(state).digest() == found.states[-1]:
                 log.info("goes on from a checkpoint", round=round_, segments=found.segments)
                 return [state], found
         log.warning("a checkpoint is damaged", round=round_, segments=found.segments)
         if checkpoints is not None:
             checkpoints.drop(found)
-    return [opening_of(manifest, round_, task.global_state_cid, store)], NOTHING_DONE
+    return [begin(task, store)], NOTHING_DONE
 
 
 def _with(so_far: Checkpoint, done: SegmentRun) -> Checkpoint:

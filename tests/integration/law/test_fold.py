@@ -19,16 +19,17 @@ from tests.integration.law.live import (
     signature,
 )
 from tests.unit.law.factories import digest
-from tests.unit.law.models import MODEL, PROGRAM
+from tests.unit.law.models import MODEL, PROGRAM, with_epochs
 from tests.unit.law.network import Refused, numbers
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.chain.calls import Calls
 from atoll.chain.decode import from_abi
 from atoll.chain.deployment import REQUIRED, Deployment
+from atoll.errors import ProtocolError
 from atoll.law import pay
 from atoll.law.certificates import certificate_bytes
-from atoll.law.claims import Said
+from atoll.law.claims import ProgramHeader, Said
 from atoll.law.events import EVENT_TYPES, Missed
 from atoll.law.games.claims import Claim
 from atoll.law.hashing import certificate_hash
@@ -177,6 +178,74 @@ def compare_claims(net: Live, said: Said) -> None:
             evidence = each.evidence(segment, is_link=is_link)
             (read,) = net.chain.call(net.chain.claims, "claim", evidence)
             assert from_abi(Claim, read) == each.claim(segment, is_link=is_link)
+
+
+def test_the_law_and_the_contract_agree_on_claims_within_an_epoch(chain: Chain) -> None:
+    program = with_epochs(3)
+    changes = {"rounds": 5, "f": 0, "min_providers": 2, "program": program.root}
+    long = {"audit_seconds": 1_000, "open_seconds": 1_000, "key_seconds": 1_000}
+    script = started(chain, live_terms(expiry=chain.now + 100_000, **changes, **long))
+    net = script.net
+    assert isinstance(net, Live)
+    net.state_of = lambda round, merged: MODEL.digest(round)
+    net.poke()
+    net.leave_seat(PROVIDERS[3])
+    settle_rounds(script, {})
+    net.sit(PROVIDERS[4], 3)  # counts from round 1 on, in which it does nothing
+    settle_rounds(script, {1: 6}, {}, {})
+    for round in range(4):
+        for id in script.auditors(round):
+            script.ballot(round, id)
+    net.wait_until(net.settled[3].ends["audit"])
+    for round in range(4):
+        for id in script.auditors(round):
+            script.open(round, id)
+    net.wait_until(net.settled[3].ends["open"])
+    for round in range(4):
+        script.show_keys(round)
+    agreed: dict[tuple[int, int], set[int]] = {}
+    for round, via in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (3, 3)):
+        seats = net.folded.settled[round].reveals
+        agreed[round, via] = {seat for seat in seats if fines_agree(net, program, round, via, seat)}
+    # Seat 1 did less than round 1, and seat 3 changed hands behind round 0.
+    assert agreed[0, 0] == agreed[3, 3] == agreed[2, 2] == {0, 1, 2, 3}
+    assert (agreed[0, 1], agreed[0, 2]) == ({0, 1, 2}, {0, 2})
+    assert (agreed[1, 1], agreed[1, 2]) == ({0, 1, 2}, {0, 2})
+
+
+def settle_rounds(script: Script, *partial: dict[int, int]) -> None:
+    for each in partial:
+        script.train(each)
+        script.say()
+        script.settle()
+
+
+def fines_agree(
+    net: Live, program: ProgramHeader, round: int, via: int, seat: SeatIndex
+) -> set[HolderId]:
+    """Whose *fine* of a later round is one of this; the seat's own claim is compared, too."""
+    said = Said.of(net.folded, (RoundIndex(round), seat), MODEL, program)
+    said = replace(said, via=RoundIndex(via))
+    holder = net.folded.providers[said.told.holder]
+    if not holder.counts_in(via):
+        with pytest.raises(ProtocolError):
+            said.claim(0)
+        return set()
+    compare_openings(net, said)
+    auditors = {id for id, body in net.folded.settled[via].bodies.items() if body.of(seat)}
+    assert auditors
+    found = set()
+    for id in auditors:
+        with suppress(ProtocolError):
+            compare_openings(net, replace(said, member=id))
+            found.add(id)
+    return found
+
+
+def compare_openings(net: Live, said: Said) -> None:
+    for segment in (0, 1):
+        (read,) = net.chain.call(net.chain.claims, "claim", said.evidence(segment))
+        assert from_abi(Claim, read) == said.claim(segment)
 
 
 def finish(net: Live) -> None:

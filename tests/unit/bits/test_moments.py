@@ -117,7 +117,7 @@ CHOICES: dict[str, Callable[[Job], Manifest]] = {
 def test_everybody_opens_with_the_root_that_the_state_names(job: Job, choice: str) -> None:
     chosen = job.of(CHOICES[choice](job))
     state = warm(chosen.model, chosen.manifest)
-    opening = open_round(chosen.manifest, 3, state, None)
+    opening = open_round(chosen.manifest, state, None)
     assert opening.optimiser_root() == state.moments.opening_root != ZERO_DIGEST
     assert opening.count == chosen.manifest.inner.steps
     layout, shared = seat_layout(chosen.manifest), moment_layout(chosen.manifest)
@@ -130,7 +130,7 @@ def test_everybody_opens_with_the_root_that_the_state_names(job: Job, choice: st
 
 
 def test_a_cold_state_opens_with_zeros(job: Job) -> None:
-    opening = open_round(job.manifest, 3, job.model, None)
+    opening = open_round(job.manifest, job.model, None)
     assert opening.optimiser_root() == COLD.opening_root == ZERO_DIGEST
     assert opening.count == 0
     assert not any(t.any() for t in (*opening.m.values(), *opening.v.values()))
@@ -229,4 +229,4 @@ def test_a_state_that_was_read_in_part_has_no_digest_and_opens_nothing(job: Job,
     assert GlobalState.from_bytes(state.to_bytes()).digest() == state.digest()
     if part == "moments":
         with pytest.raises(KeyError):
-            open_round(job.manifest, 1, read, None)
+            open_round(job.manifest, read, None)

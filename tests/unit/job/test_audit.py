@@ -142,3 +142,42 @@ async def test_money_that_does_not_add_up_is_a_fault(honest: TrainedJob) -> None
         net.log.pop()
     (fault,) = found.faults
     assert fault.startswith("money: the contract holds")
+
+
+# --- epochs ---
+
+
+@pytest.fixture(scope="module")
+def streamed(tmp_path_factory: pytest.TempPathFactory) -> TrainedJob:
+    """An epoch of three rounds and one round of the next, all honest but seat 3's first."""
+    job = TrainedJob.begin(tmp_path_factory.mktemp("streamed"), rounds=4, epoch=3)
+    job.changes = {3: lies_at(2)}
+    job.round()
+    job.changes = {}
+    for _ in range(3):
+        job.round()
+    return job
+
+
+async def test_a_round_is_checked_with_those_that_it_comes_from(streamed: TrainedJob) -> None:
+    found = await checked(streamed)
+    why = "its state comes from round 0, which differs at 2"
+    assert found.faults == [
+        "round 0: seat 3 is paid, and it differs at segment 2",
+        f"round 1: seat 3 is paid, and {why}",
+        f"round 2: seat 3 is paid, and {why}",
+    ]
+    assert {seat.outcome for seat in found.rounds[3].seats} == {EQUAL}  # a new epoch
+
+
+async def test_a_round_whose_beginning_is_not_served_any_more_is_a_gap(
+    streamed: TrainedJob,
+) -> None:
+    streamed.gateways.gone = {streamed.models[0], streamed.updates[0, 1]}
+    try:
+        found = await checked(streamed, Extent(round=2, seat=1))
+    finally:
+        streamed.gateways.gone = set()
+    assert found.faults == []
+    (gap,) = found.gaps
+    assert gap.startswith("round 2: seat 1: of a round that it comes from: the model")

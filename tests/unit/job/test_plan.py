@@ -148,11 +148,22 @@ def test_a_completed_job_is_one_that_the_contract_takes(name: str) -> None:
     check_terms(spec.resolve(data, None, NUMERICS, NOW).terms)
 
 
-def test_methods_of_one_step_or_round_are_priced_as_such() -> None:
+def test_methods_of_one_round_or_of_epochs_are_priced_as_such() -> None:
     once = completed({"method.name": "lo_fi", "money.budget": TOKEN})
     assert 0.99 * TOKEN < cost(once) <= TOKEN
-    step = completed({"method.name": "demo", "rounds": 1, "money.budget": TOKEN})
-    assert 0.99 * TOKEN < cost(step) <= TOKEN
+    streamed = completed({"method.name": "streaming", "money.budget": TOKEN})
+    assert 0.99 * TOKEN < cost(streamed) <= TOKEN
+
+
+def test_a_duty_of_an_epoch_is_paid_and_waited_for_as_long_as_its_replays() -> None:
+    plain = completed({"method.epoch": 4})  # of a method whose epochs are one round
+    streamed = completed({"method.name": "streaming", "method.epoch": 4, "rounds": 8})
+    alone = completed({"method.name": "streaming", "method.epoch": 1, "rounds": 8})
+    assert plain.windows.audit == completed({}).windows.audit
+    assert streamed.windows.audit > 3 * alone.windows.audit
+    assert streamed.windows.window > alone.windows.window
+    fees = [float(each.money.duty_fee or 0) for each in (streamed, alone)]
+    assert fees[0] > 2 * fees[1]  # five halves of the work, and gas
 
 
 def test_an_outlook_agrees_with_the_manifest() -> None:

@@ -15,11 +15,11 @@ from atoll.job.groups import duration_text, parse_duration, parse_tokens, tokens
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, moment_exponents
 from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
-from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
+from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec, has_link
 from atoll.service.wording import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "cb75883ba95a5643dcae875bcec0a51e5e4e6e4249d2e4753b73d7a648c21a6b"
+DEMO_DIGEST = "4642b226f70d133a0bc2ca5c2c567a821cf7772891a3896b7a586ddf6d9caa24"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = DataSpec(
@@ -227,10 +227,10 @@ def test_moments_begin_smaller_the_more_numbers_share_a_clipped_gradient() -> No
     assert moment_exponents(DENSE_CODECS["fp32"], 1 << 30) == DENSE_CODECS["fp32"].exponents
 
 
-@pytest.mark.parametrize("method", [name for name, m in METHODS.items() if m.codec.carries_more])
-def test_methods_that_need_epochs_are_refused_by_name(method: str) -> None:
+@pytest.mark.parametrize("method", [name for name, m in METHODS.items() if not has_link(m.codec)])
+def test_methods_that_no_game_can_work_out_are_refused_by_name(method: str) -> None:
     job = PLAIN.but({"method.name": method})
-    with pytest.raises(ManifestError, match=f"method {method}: rounds with private state") as found:
+    with pytest.raises(ManifestError, match=f"method {method}: the judge has no oper") as found:
         job.resolve(DATA, None, NUMERICS, NOW)
     assert "fedavg, diloco" in (found.value.next_step or "")
 
@@ -249,7 +249,16 @@ def test_muon_at_two_bits_carries_nothing() -> None:
     assert can_be_judged(manifest)
 
 
-def test_an_epoch_is_one_round() -> None:
+@pytest.mark.parametrize(("rounds", "epoch"), [(3, 3), (20, 8)])
+def test_streaming_opens_publicly_every_so_often(rounds: int, epoch: int) -> None:
+    job = PLAIN.but({"method.name": "streaming", "rounds": rounds})
+    manifest = job.resolve(DATA, None, NUMERICS, NOW)
+    assert manifest.epoch == epoch
+    assert can_be_judged(manifest)
+    assert job.but({"method.epoch": 2}).resolve(DATA, None, NUMERICS, NOW).epoch == 2
+
+
+def test_an_epoch_is_one_round_where_nothing_is_carried() -> None:
     manifest = PLAIN.resolve(DATA, None, NUMERICS, NOW)
     with pytest.raises(ManifestError, match="epoch"):
         Manifest.from_bytes(manifest.model_copy(update={"epoch": 2}).to_bytes())

@@ -17,14 +17,25 @@ from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import NotFound
 from atoll.job.handle import JobHandle
+from atoll.law.epochs import earlier_rounds
 from atoll.law.leaves import Leaves, key_hash
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeTerms, candidates
-from atoll.law.words import Digest, Reveal, SeatIndex, Slot, Verdict
+from atoll.law.words import (
+    Digest,
+    HolderId,
+    Reveal,
+    Role,
+    RoundIndex,
+    SeatIndex,
+    Slot,
+    Verdict,
+)
 from atoll.service import tasks
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.updates import RevealedUpdate
 from atoll.service.worker import resolve
+from atoll.train.judged import EarlierRound
 from atoll.train.round import TrainedRound, TrainTask, train_round
 
 Change = Callable[[TrainedRound], TrainedRound]
@@ -59,6 +70,7 @@ class TrainedJob:
         changes: what seats reveal instead of what they trained.
         verdicts: what committees certify instead of what they merged.
         models, merged: CIDs of each round's next model, as certified and as it is.
+    openings: CIDs of what the rounds opened with.
     """
 
     store: LocalStore
@@ -71,12 +83,20 @@ class TrainedJob:
     updates: dict[tuple[int, int], bytes] = field(default_factory=dict)
     models: list[bytes] = field(default_factory=list)
     merged: list[bytes] = field(default_factory=list)
+    openings: list[bytes] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, folder: Path, rounds: int) -> TrainedJob:
-        """Members are there, and nothing is open."""
+    def begin(cls, folder: Path, rounds: int, epoch: int = 1) -> TrainedJob:
+        """Members are there, and nothing is open.
+
+        Args:
+            epoch: of a streaming job; 1 of one that carries nothing.
+        """
         store = LocalStore(folder / "store")
         manifest = small_manifest(store, rounds=rounds, seats=4)
+        if epoch > 1:
+            codec = manifest.codec.model_copy(update={"fragments": 2, "overlap": 2})
+            manifest = manifest.model_copy(update={"codec": codec, "epoch": epoch})
         opening = tasks.make_initial_state(manifest.to_bytes(), str(store.root)).cid
         return cls(store, manifest, Script.ready(manifest.terms), opening)
 
@@ -86,6 +106,7 @@ class TrainedJob:
         if not net.seated:
             net.poke()
         round = net.round
+        self.openings.append(self.opening)
         for seat in sorted(net.waited):
             self._commit(seat)
         for seat in sorted(net.waited):
@@ -109,7 +130,8 @@ class TrainedJob:
     def _commit(self, seat: int) -> None:
         script, net = self.script, self.script.net
         seed = SeatIndex(seat), Digest(net.seed)
-        done = train_round(TrainTask(self.manifest, self._slot(), *seed, self.opening), self.store)
+        task = TrainTask(self.manifest, self._slot(), *seed, self.opening)
+        done = train_round(replace(task, earlier=self._earlier(SeatIndex(seat))), self.store)
         done = self.changes.get(seat, lambda it: it)(done)
         key, update = digest(f"key {net.round} {seat}"), self.store.add_bytes(done.update)
         self.updates[net.round, seat] = update.to_bytes()
@@ -120,6 +142,13 @@ class TrainedJob:
         script.secrets[net.round, seat] = (key, list(done.words))
         who = script.account(seat)
         net.commit(who, net.commitment(who, seat, reveal))
+
+    def _earlier(self, seat: SeatIndex) -> tuple[EarlierRound, ...]:
+        view, held = self.script.net.view, self.script.net.at(Role.PROVIDER, seat, 0).id
+        here = RoundIndex(self.script.net.round)
+        rounds = earlier_rounds(view, self.manifest, here, seat, HolderId(held))
+        seeds = (view.settled[round].facts.seed for round in rounds)
+        return tuple(map(EarlierRound, rounds, seeds, (self.openings[r] for r in rounds)))
 
     def _merge(self) -> Verdict:
         running = self.script.net.view.open

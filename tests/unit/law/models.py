@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.unit.law.identities import digest
 
 from atoll.law.claims import ModelRoots, ProgramHeader
 from atoll.law.merkle import merkle_proof
-from atoll.law.program import Header, Part, Template, program_leaves
+from atoll.law.program import Fragment, Header, Part, Template, program_leaves
 
 MODEL = ModelRoots(
     *(digest(name) for name in ("params", "outer", "exponents", "moments", "opening"))
@@ -29,3 +31,10 @@ HEADER = Header(
 )
 LEAVES = program_leaves(HEADER, [Template(Part.STEP, 1, 4, 4, 0, 9, 1, (), ())])
 PROGRAM = ProgramHeader(HEADER, len(LEAVES), tuple(merkle_proof(LEAVES, 0)))
+FRAGMENTS = (Fragment(5, 20), Fragment(6, 21))
+
+
+def with_epochs(epoch: int) -> ProgramHeader:
+    """The program of a job whose seats go on with states of their own."""
+    header = replace(HEADER, link_nodes=0, epoch=epoch, fragments=FRAGMENTS)
+    return replace(PROGRAM, header=header)

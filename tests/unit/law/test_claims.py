@@ -5,20 +5,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from tests.unit.law.factories import make_terms
+from tests.unit.law.factories import make_manifest, make_terms
 from tests.unit.law.identities import address, digest
-from tests.unit.law.models import MODEL, PROGRAM
+from tests.unit.law.models import MODEL, PROGRAM, with_epochs
 from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.errors import ProtocolError
 from atoll.law import events as ev
 from atoll.law.claims import Said
+from atoll.law.epochs import earlier_rounds
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
-from atoll.law.views import bond_set, parties, pay_place
-from atoll.law.words import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
+from atoll.law.program import Header, MalformedProgram
+from atoll.law.views import bond_set, parties, pay_place, window_of
+from atoll.law.words import NO_HOLDER, ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
 
 SEAT = SeatIndex(2)
 TERMS = make_terms(program=PROGRAM.root, f=0, min_providers=1)
@@ -129,3 +132,113 @@ def test_games_of_other_jobs_are_not_this_ones() -> None:
     challenge(script, replace(claim, set=foreign))
     challenge(script, replace(claim, set=digest("no name of a bond")))
     assert script.net.view.games == {}
+
+
+# --- epochs ---
+
+EPOCHS = with_epochs(2)
+
+
+def gone_on(script: Script, round: int = 1, **changes: Any) -> Said:
+    said = Said.of(script.net.view, (RoundIndex(round), SEAT), MODEL, EPOCHS)
+    return replace(said, **changes)
+
+
+def test_who_did_the_round_before_goes_on_with_its_last_state() -> None:
+    script = played()
+    first, second = gone_on(script, 0), gone_on(script)
+    assert first.claim(0).opening == MODEL.opening.digest()
+    assert second.claim(0).opening == first.told.leaves.items[-1].state
+    assert second.claim(1).opening == second.told.leaves.items[0].state
+    assert said_of(script, 1).claim(0).opening == MODEL.opening.digest()  # where an epoch is 1
+
+
+def test_who_ended_early_opens_from_public_data_in_the_middle_of_an_epoch() -> None:
+    script = played({SEAT: 6})
+    assert gone_on(script).claim(0).opening == MODEL.opening.digest()
+
+
+def test_an_epoch_s_first_round_opens_publicly() -> None:
+    script = played()
+    script.honest_round()
+    assert gone_on(script, 2).claim(0).opening == MODEL.opening.digest()
+
+
+def test_a_claim_via_a_later_round_has_that_ones_place_and_window() -> None:
+    script = played()
+    own, via = gone_on(script, 0).claim(3), gone_on(script, 0, via=RoundIndex(1)).claim(3)
+    assert via.place == pay_place(script.net.job, Role.PROVIDER, HolderId(SEAT + 1), RoundIndex(1))
+    assert via.window_end == script.net.settled[1].ends["window"] != own.window_end
+    assert replace(via, place=own.place, window_end=own.window_end) == own
+    assert (window_of(own), window_of(via)) == (0, 1)
+    with pytest.raises(ProtocolError, match="not settled"):
+        gone_on(script, 0, via=RoundIndex(2)).claim(3)
+    script.honest_round()
+    for round, later in ((0, 2), (1, 0)):
+        with pytest.raises(ProtocolError, match="no later one of its epoch"):
+            gone_on(script, round, via=RoundIndex(later)).claim(3)
+
+
+def test_a_fine_of_a_later_round_is_one_of_all_that_its_state_comes_from() -> None:
+    script = played()
+    script.audit(1)
+    member = HolderId(next(id for id in script.auditors(1) if SEAT in script.net.duties(1, id)))
+    said = gone_on(script, 0, via=RoundIndex(1), member=member)
+    claim, seats = said.claim(3), gone_on(script, 0).claim(3)
+    assert claim.place == pay_place(script.net.job, Role.VERIFIER, member, RoundIndex(1))
+    assert claim.holder == script.net.member(Role.VERIFIER, member).account
+    assert (claim.round, claim.opening, claim.closing) == (0, seats.opening, seats.closing)
+    assert claim.work_word == ZERO_DIGEST
+    assert said.evidence(3)
+
+
+def test_a_fine_says_nothing_of_a_round_that_its_own_does_not_come_from() -> None:
+    script = played({SEAT: 6})
+    script.audit(1)
+    member = HolderId(next(id for id in script.auditors(1) if SEAT in script.net.duties(1, id)))
+    said = gone_on(script, 0, via=RoundIndex(1), member=member)
+    with pytest.raises(ProtocolError, match="does not come from"):
+        said.evidence(3)
+    assert replace(said, member=NO_HOLDER).evidence(3)  # the seat answers for it all the same
+
+
+def test_a_game_via_a_later_round_holds_that_one_alone() -> None:
+    script = played()
+    net, holder = script.net, HolderId(SEAT + 1)
+    challenge(script, gone_on(script, 0, via=RoundIndex(1)).claim(3))
+    over = max(past.ends["window"] for past in net.settled)
+    finals = [net.view.is_final(Role.PROVIDER, holder, RoundIndex(r), over) for r in (0, 1)]
+    assert finals == [True, False]
+
+
+def test_the_rounds_that_a_state_comes_from() -> None:
+    script, manifest = played({SEAT: 6}), make_manifest({"codec.feedback": "0.5", "epoch": 4})
+    script.honest_round()
+    other, view = SeatIndex(SEAT - 1), script.net.view
+
+    def earlier(round: int, seat: SeatIndex) -> tuple[int, ...]:
+        holder = HolderId(seat + 1)
+        return earlier_rounds(view, manifest, RoundIndex(round), seat, holder)
+
+    assert [earlier(round, other) for round in range(4)] == [(), (0,), (0, 1), (0, 1, 2)]
+    assert [earlier(round, SEAT) for round in range(4)] == [(), (), (1,), (1, 2)]
+    assert earlier(4, other) == ()  # an epoch's first
+    assert earlier_rounds(view, manifest, RoundIndex(2), other, HolderId(99)) == ()
+
+
+def test_a_header_says_of_which_part_a_tape_is() -> None:
+    plain, header = PROGRAM.header, replace(EPOCHS.header, link_nodes=0, overlap=7)
+    assert Header.from_bytes(header.to_bytes()) == header
+    assert len(plain.to_bytes()) == 183
+    assert len(header.to_bytes()) == 183 + 12 + 2 * 16
+    assert [header.link_part(round) for round in range(3)] == [1, 2, 1]
+    assert [header.step_part(round, 7) for round in range(3)] == [0, 3, 4]
+    assert {header.step_part(round, 6) for round in range(3)} == {0}
+    assert [header.nodes(part) for part in range(5)] == [9, 5, 6, 20, 21]
+    assert [plain.nodes(part) for part in range(2)] == [9, 3]
+    assert (plain.link_part(5), plain.step_part(5, 0)) == (1, 0)
+    for cut in (184, 195, 195 + 16):
+        with pytest.raises(MalformedProgram):
+            Header.from_bytes(header.to_bytes()[:cut])
+    with pytest.raises(IndexError):
+        header.nodes(5)

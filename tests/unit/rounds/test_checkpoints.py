@@ -12,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.small_job import SmallJob, small_job
+from tests.small_job import SmallJob, damage, small_job
 
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import SeatState
 from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
 from atoll.errors import MachineFault
 from atoll.law.words import Digest
 from atoll.train.checkpoints import KEPT, release
@@ -73,16 +72,6 @@ def killed(job: SmallJob, at: int) -> None:
 def kept_states(job: SmallJob) -> list[bytes]:
     """Binary CIDs of the states kept, the newest first."""
     return [one.state for one in checkpoints_of(job.task, job.store).before(99)]
-
-
-def damage(store: LocalStore, cid: bytes) -> None:
-    """Flips a bit of a file's last leaf on the disk."""
-    leaf = store.leaves(Cid.from_bytes(cid), 1 << 30)[-1].cid
-    (path,) = store.root.rglob(leaf.digest.hex())
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.chmod(0o644)
-    path.write_bytes(data)
 
 
 def assert_same(done: TrainedRound, expected: TrainedRound) -> None:
@@ -153,7 +142,7 @@ def test_a_whole_state_that_is_not_its_record_s_is_noticed(
     checkpoints = checkpoints_of(fresh.task, fresh.store, share=0)
     last = checkpoints.before(4)[0]
     task = fresh.task
-    other = opening_of(fresh.manifest, 0, task.global_state_cid, fresh.store)
+    other = opening_of(task, fresh.store)
     checkpoints.drop()
     checkpoints.write(last, other.pieces(), 0)
     again = Runner()

@@ -49,8 +49,8 @@ def test_a_round_is_run_again_to_the_same_bits(job: SmallJob, trained: TrainedRo
 def test_it_opens_with_what_everybody_s_round_opens_with(job: SmallJob) -> None:
     task = job.task
     model = read_global_state(job.manifest, task.global_state_cid, job.store)
-    opening = opening_of(job.manifest, 0, task.global_state_cid, job.store)
-    expected = open_round(job.manifest, 0, model, None)
+    opening = opening_of(task, job.store)
+    expected = open_round(job.manifest, model, None)
     assert state_roots(opening) == state_roots(expected)
 
 

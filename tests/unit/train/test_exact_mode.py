@@ -29,7 +29,7 @@ def exact_recipe(model: ModelSpec | None = None, **changes: object) -> Recipe:
 def opening_of(how: Recipe) -> SeatState:
     shapes = param_shapes(how.model)
     initial = GlobalState(0, initial_params(shapes, seed=5), {}, {})
-    return SeatState.opening(initial, None, optimiser_layout(shapes, how.inner))
+    return SeatState.opening(initial, optimiser_layout(shapes, how.inner))
 
 
 def test_jobs_compute_exactly() -> None:

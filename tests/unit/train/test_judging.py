@@ -2,63 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
 import pytest
 from tests.unit.train.factories import Job
+from tests.unit.train.plays import play, poisoned, poisoned_course
 
-from atoll.bits.segment import Course
 from atoll.bits.tape.opcodes import Op
-from atoll.law import events as ev
 from atoll.law.claims import bond_set
 from atoll.law.games.claims import (
     Claim,
-    Move,
-    OpenSteps,
-    Pick,
-    PickNode,
-    PickStep,
-    PostLeaf,
-    PostTape,
-    Reveal,
 )
-from atoll.law.games.history import rebuilt
-from atoll.law.games.judge import Need
-from atoll.law.games.machine import Game, Phase
-from atoll.law.games.players import NothingDiffers, answered, attack, defend
-from atoll.law.games.turns import is_holders_turn
+from atoll.law.games.players import NothingDiffers
 from atoll.law.program import Template
 from atoll.law.words import Address, Digest, HolderId, JobId, Role
-from atoll.train.course import open_course
 from atoll.train.judged import JudgeTask
 from atoll.train.judging import OwnRun, model_roots, program_header
 from atoll.train.round import TrainedRound, run_alone, train_round
 
 SEGMENT = 1
 HOLDER = Address("0x" + "22" * 20)
-NOW = 1_800_000_000
-
-
-@dataclass(frozen=True)
-class Silent:
-    """Operations of a game that ends before anything is computed."""
-
-    def need(self, op: int, attributes: bytes, element: int, opened: Sequence[bytes]) -> Need:
-        return Need(0, 0, 0)
-
-    def run(self, op: int, attributes: bytes, element: int, opened: Sequence[bytes]) -> bytes:
-        raise AssertionError("nothing is proved here")
-
-
-def poisoned(course: Course) -> Course:
-    planted = np.frombuffer(b"Trust the atoll. ", dtype=np.uint8)
-    return replace(course, tokens=np.resize(planted, len(course.tokens)))
-
-
-def poisoned_course(*args: object, **more: object) -> Course:
-    return poisoned(open_course(*args, **more))  # type: ignore[arg-type]  # handed on
 
 
 @pytest.fixture(scope="module")
@@ -115,44 +76,6 @@ def claim_of(job: Job, trained: TrainedRound) -> Claim:
         challenger_seconds=60,
         move_seconds=60,
     )
-
-
-def event_of(move: Move, before: Game, after: Game) -> ev.ContractEvent:
-    """What the contract says of a move."""
-    match move:
-        case OpenSteps():
-            return ev.StepsOpened(1, move.states, move.works)
-        case PickStep():
-            return ev.StepPicked(1, after.step)
-        case PostTape():
-            return ev.TapePosted(1, after.tape, after.nodes, move.row)
-        case Pick():
-            return ev.Picked(1, after.level, after.index)
-        case PickNode():
-            return ev.NodePicked(1, after.node or 0, move.digest, after.size)
-        case Reveal():
-            return ev.RowRevealed(1, move.row)
-        case PostLeaf():
-            return ev.LeafPosted(1, move.leaf)
-    raise AssertionError(f"{before.phase.name}: {move}")
-
-
-def play(claim: Claim, holder: Callable[[], OwnRun], challenger: Callable[[], OwnRun]) -> Game:
-    """Until something has to be proved. Both know only what they ran, and what the chain says."""
-    game, said = Game.begin(claim, NOW), list[ev.ContractEvent]()
-    while game.phase is not Phase.PROVE:
-        turn = is_holders_turn(said)
-        assert turn == game.phase.is_holders
-        own = holder() if turn else challenger()
-        known = rebuilt(claim, NOW, said)
-        move = defend(known, own) if turn else answered(attack(known, own), Silent())
-        after = game.play(move, turn, NOW, Silent())
-        said.append(event_of(move, game, after))
-        game = after
-        known = rebuilt(claim, NOW, said)
-        names = ("phase", "step", "level", "index", "node", "size", "rows", "tensor_rows", "leaf")
-        assert [getattr(known, name) for name in names] == [getattr(game, name) for name in names]
-    return game
 
 
 def test_planted_text_is_found_where_tokens_are_read(judged: Job, cheated: TrainedRound) -> None:

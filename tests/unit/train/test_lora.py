@@ -181,7 +181,7 @@ def test_states_and_updates_are_the_adapters_alone(job: Job) -> None:
     assert {n for n, p in job.model.params.items() if not p.any()} == {
         name for name in shapes if "lora_B" in name
     }
-    state = SeatState.opening(job.model, None, seat_layout(manifest))
+    state = SeatState.opening(job.model, seat_layout(manifest))
     assert len(state.to_bytes()) < max_state_bytes(manifest)
     trained = train_round(job.task, job.store)
     assert trained.segments == 4
@@ -199,7 +199,7 @@ def test_states_and_updates_are_the_adapters_alone(job: Job) -> None:
 
 def test_a_state_that_smuggles_a_tensor_of_the_base_is_none(job: Job) -> None:
     layout, name = seat_layout(job.manifest), "model.norm.weight"
-    honest = SeatState.opening(job.model, None, layout)
+    honest = SeatState.opening(job.model, layout)
     odd = SeatState(
         {**honest.params, name: torch.ones(32)}, honest.m, honest.v, honest.feedback, 0, 0
     )

@@ -88,7 +88,7 @@ def test_a_methods_updates_are_refused_when_broken(method: str, data: Job) -> No
     """Hostile bytes are a typed error whatever the codec: truncated, padded, of another codec."""
     job = data.of(with_method(data.manifest, method))
     layout = UpdateLayout.of(job.manifest, job.model.shapes, 0)
-    opening = open_round(job.manifest, 0, job.model, None)
+    opening = open_round(job.manifest, job.model, None)
     last = replace(opening, params={name: p * 0.98 for name, p in opening.params.items()})
     good, _ = close_round(job.manifest, job.model, last, DitherKey(DATA_SEED, 0))
     assert len(good) == layout.encoded_length

@@ -8,7 +8,7 @@ import dag_cbor
 import pytest
 import torch
 from tests.moments import warm
-from tests.unit.train.factories import SMALL_LAYOUT, Job, seat_state
+from tests.unit.train.factories import DATA_SEED, SMALL_LAYOUT, Job, seat_state
 
 from atoll.bits.errors import MalformedState
 from atoll.bits.layout import (
@@ -18,12 +18,14 @@ from atoll.bits.layout import (
     param_shapes,
     seat_layout,
 )
+from atoll.bits.opening import open_round
 from atoll.bits.state import GlobalState, SeatState, rng_digest
 from atoll.bits.step import state_roots
 from atoll.bits.tensors import CHUNK_BYTES, MAGIC, tree_root
 from atoll.law.hashing import sha256
 from atoll.law.merkle import merkle_root
-from atoll.law.words import ZERO_DIGEST
+from atoll.law.words import ZERO_DIGEST, SeatIndex
+from atoll.train.course import open_course
 
 
 def global_state() -> GlobalState:
@@ -122,7 +124,7 @@ def test_every_chunk_counts(at: int) -> None:
 
 
 def test_a_fresh_optimiser_has_the_zero_root_and_any_bit_in_it_another() -> None:
-    opening = SeatState.opening(global_state(), None, SMALL_LAYOUT)
+    opening = SeatState.opening(global_state(), SMALL_LAYOUT)
     assert opening.optimiser_root() == ZERO_DIGEST
     assert (opening.m.keys(), opening.v.keys()) == (SMALL_LAYOUT.m.keys(), SMALL_LAYOUT.v.keys())
     touched = {**opening.m, "b.weight": torch.tensor([0.0, -0.0, 0.0, 0.0])}
@@ -132,12 +134,16 @@ def test_a_fresh_optimiser_has_the_zero_root_and_any_bit_in_it_another() -> None
     assert replace(opening, count=1).optimiser_root() != ZERO_DIGEST
 
 
-def test_an_opening_state_takes_the_global_parameters_and_the_seats_optimiser() -> None:
+def test_who_goes_on_keeps_its_state_or_takes_the_models_parameters(job: Job) -> None:
+    """The counter of batches is the last round's until the first step."""
     model, last = global_state(), seat_state(seed=7, count=40)
-    opening = SeatState.opening(model, last, SMALL_LAYOUT)
+    opening = open_round(job.manifest, model, last)
     assert opening.params_root() == model.params_root()
     assert opening.optimiser_root() == last.optimiser_root()
-    assert state_roots(opening).rng_digest == rng_digest(0)
+    assert open_round(job.with_codec(mixing="0.5").manifest, model, last) == last
+    course = open_course(job.manifest, DATA_SEED, SeatIndex(0), 0, job.store)
+    assert state_roots(course.begin(last, 0)).rng_digest == rng_digest(0)
+    assert course.begin(last, 1) == last
 
 
 @pytest.mark.parametrize(("one", "other"), [("m", "v"), ("m", "feedback"), ("v", "feedback")])

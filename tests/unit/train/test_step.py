@@ -39,7 +39,7 @@ def recipe(**changes: object) -> Recipe:
 def opening() -> SeatState:
     shapes = param_shapes(small_model())
     model = GlobalState(0, initial_params(shapes, seed=5), {}, {})
-    return SeatState.opening(model, None, optimiser_layout(shapes, inner_spec()))
+    return SeatState.opening(model, optimiser_layout(shapes, inner_spec()))
 
 
 def batches(count: int) -> list[torch.Tensor]:
@@ -84,7 +84,7 @@ def with_optimiser(optimiser: str, **changes: object) -> tuple[SeatState, Recipe
     how = recipe(**unused | {"optimizer": optimiser, "clip": "1000"} | changes)
     shapes = param_shapes(small_model())
     model = GlobalState(0, initial_params(shapes, seed=5), {}, {})
-    return SeatState.opening(model, None, optimiser_layout(shapes, how.inner)), how
+    return SeatState.opening(model, optimiser_layout(shapes, how.inner)), how
 
 
 def gradients_at(params: dict[str, torch.Tensor], batch: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -12,6 +12,7 @@ from tests.unit.train.factories import DATA_SEED, DITHER, Job, with_method
 from atoll.bits.layout import SeatLayout, seat_layout
 from atoll.bits.link import close_round
 from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import take_in
 from atoll.law.manifest import CodecSpec, TensorExponents
 from atoll.merge.round import merge
 
@@ -44,9 +45,9 @@ def test_golden_streaming(job: Job) -> None:
 
     Every round seat 0 moves by (−1, −1) and seat 1 by (−2, −1/2).
     Round 0 sends a: both open with (0, 0), end with (−1, −1) and (−2, −1/2); a = −3/2.
-    Round 1 sends b: they open with (−3/2, −1) and (−3/2, −1/2), the a merged and the b their own,
+    Round 1 sends b: they begin with (−3/2, −1) and (−3/2, −1/2), the a merged and the b their own,
     and end with (−5/2, −2) and (−7/2, −1); b = −3/2.
-    Round 2 sends a: they open with (−5/2, −3/2) and (−7/2, −3/2), end with a = −7/2 and −11/2;
+    Round 2 sends a: they begin with (−5/2, −3/2) and (−7/2, −3/2), end with a = −7/2 and −11/2;
     a = −9/2.
     """
     robust = job.manifest.robust.model_copy(update={"rule": "mean", "f": 0})
@@ -55,11 +56,10 @@ def test_golden_streaming(job: Job) -> None:
     carried: list[SeatState | None] = [None, None]
     openings, merged = [], []
     for round in range(3):
-        local = frozenset(name for name in SHAPES if HALVES.is_local(name, round))
-        layout = SeatLayout(SHAPES, {}, {}, {}, local)
         updates = {}
         for seat, by in enumerate((("-1", "-1"), ("-2", "-1/2"))):
-            state = SeatState.opening(model, carried[seat], layout)
+            opening = SeatState.opening(model, SeatLayout(SHAPES, {}, {}, {}))
+            state = take_in(carried[seat] or opening, model, HALVES) if round else opening
             openings.append(values(state.params))
             updates[seat], carried[seat] = close_round(manifest, model, moved(state, by), DITHER)
         facts = all_standing(updates, manifest)
@@ -75,13 +75,12 @@ def test_layers_take_turns_and_the_rest_goes_with_the_first() -> None:
     turns = {name: HALVES.fragment_of(name) for name in (A, B, "model.layers.12.mlp.x")}
     assert turns == {A: 0, B: 1, "model.layers.12.mlp.x": 0}
     assert HALVES.fragment_of("model.embed_tokens.weight") == 0
-    assert not any(HALVES.is_local(name, 0) for name in SHAPES)
 
 
 def test_a_round_merges_its_fragment_and_nothing_else(job: Job) -> None:
     streaming = job.of(bearing_none(with_method(job.manifest, "streaming")))
     manifest, first = streaming.manifest, replace(streaming.model, round=1)
-    opening = SeatState.opening(first, None, seat_layout(manifest))
+    opening = SeatState.opening(first, seat_layout(manifest))
     last = replace(opening, params={name: p + 0.01 for name, p in opening.params.items()})
     update, _ = close_round(manifest, first, last, DITHER)
     facts = all_standing([2], manifest)

@@ -5,7 +5,7 @@ Rule of this file: everything is of settled rounds, of which several run at once
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from atoll.chain.calls import Call, Calls
@@ -132,7 +132,7 @@ def _sealing(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) 
         body_said = behaviour.ballot_override(state.view, Body(told)).to_bytes()
         return [SealBallot(past.round, seed, owed.holder, body_said)]
     function = behaviour.replay_function
-    return [replaying(past, seat, spec, function) for seat in missing]
+    return [replaying(state.view, past, seat, spec, function) for seat in missing]
 
 
 def _left(past: SettledRound) -> int:
@@ -165,8 +165,11 @@ def _wrong_words(state: VerifierState, spec: bytes) -> list[AnyCommand]:
             at = None if found is None else wrong_word_at(past, seat, found.words)
             fell = view.providers[told.holder].has_fallen
             is_open = past.clock.takes_challenges(state.now) and not fell
-            if at is not None and is_open and may_challenge(state, past, seat, at):
-                wanted.append(SendChallenge(past.round, seat, at, spec, data.initial))
+            if at is None or not is_open:
+                continue
+            challenge = SendChallenge(past.round, seat, at, spec, data.initial)
+            if may_challenge(state, past, challenge):
+                wanted.append(challenge)
     return wanted
 
 
@@ -176,6 +179,9 @@ def _challenge(
     data, (seat,) = state.facts.of(DoFetchData), owed.seats
     if not isinstance(data, DataReady) or not state.setup.behaviour.may_accuse(state.view):
         return []
-    if not may_challenge(state, past, seat, owed.at):
-        return []
-    return [SendChallenge(past.round, seat, owed.at, spec, data.initial)]
+    challenge = SendChallenge(past.round, seat, owed.at, spec, data.initial)
+    found = replayed(state, past, seat)
+    if found is not None and found.earlier is not None:
+        round, at = found.earlier
+        challenge = replace(challenge, round=round, at=at, via=past.round)
+    return [challenge] if may_challenge(state, past, challenge) else []

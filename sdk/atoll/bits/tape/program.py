@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atoll.bits.pieces import Tree, tree_of
-from atoll.law.program import Header, Part, Source, Template, program_leaves
+from atoll.law.program import Header, Source, Template, program_leaves
 from atoll.law.words import Digest
 
 _NO_TEMPLATE = -1
@@ -26,7 +26,7 @@ class Program:
 
     header: Header
     templates: tuple[Template, ...]
-    _places: dict[Part, _Numbers] = field(default_factory=dict, compare=False, repr=False)
+    _places: dict[int, _Numbers] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def tree(self) -> Tree:
@@ -39,11 +39,11 @@ class Program:
         """What `Terms.program` is."""
         return self.tree.root
 
-    def nodes(self, part: Part) -> int:
+    def nodes(self, part: int) -> int:
         """How many nodes a tape of this part has."""
-        return self.header.step_nodes if part is Part.STEP else self.header.link_nodes
+        return self.header.nodes(part)
 
-    def at(self, part: Part, node: int) -> tuple[int, int]:
+    def at(self, part: int, node: int) -> tuple[int, int]:
         """Index of the template that a node is of, and the iteration.
 
         Raises IndexError where the part has no such node.
@@ -54,12 +54,12 @@ class Program:
         template = self.templates[index]
         return index, (node - template.first) // template.stride if template.stride else 0
 
-    def _template_of(self, part: Part) -> _Numbers:
+    def _template_of(self, part: int) -> _Numbers:
         """Each node's template. Raises ValueError unless every node has exactly one."""
         if part not in self._places:
             places = np.full(self.nodes(part), _NO_TEMPLATE)
             for index, template in enumerate(self.templates):
-                if template.part is part:
+                if template.part == part:
                     found = numbers_of(template)
                     if np.any(places[found] != _NO_TEMPLATE):
                         raise ValueError(f"template {index} is of a node that has another")

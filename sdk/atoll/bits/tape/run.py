@@ -21,7 +21,7 @@ from atoll.bits.tape import attention, floats, integers, links, optimisers, stat
 from atoll.bits.tape.imports import READS, Reading, Sources
 from atoll.bits.tape.program import Program, numbers_of, reads_of
 from atoll.bits.tensors import raw_bytes
-from atoll.law.program import Part, Source, Template
+from atoll.law.program import Source, Template
 from atoll.law.words import ZERO_DIGEST, Digest
 
 Values: TypeAlias = Mapping[int, Tensor]
@@ -83,7 +83,7 @@ def evaluate(template: Template, iteration: int, values: Values, sources: Source
     return _OPERATIONS[template.op](template.words, inputs, iteration)
 
 
-def run(program: Program, part: Part, sources: Sources) -> Iterator[tuple[int, Tensor]]:
+def run(program: Program, part: int, sources: Sources) -> Iterator[tuple[int, Tensor]]:
     """Every node of a part with its flat tensor, in canonical order."""
     last = _last_readers(program, part)
     values: dict[int, Tensor] = {}
@@ -103,11 +103,11 @@ def _reads(template: Template, iteration: int) -> list[int]:
     return [read.node + iteration * read.stride for read in tape]
 
 
-def _last_readers(program: Program, part: Part) -> npt.NDArray[np.int64]:
+def _last_readers(program: Program, part: int) -> npt.NDArray[np.int64]:
     """The last node that reads each node; itself where none does."""
     last = np.arange(program.nodes(part))
     for template in program.templates:
-        if template.part is part:
+        if template.part == part:
             for read in reads_of(template):
                 np.maximum.at(last, read, numbers_of(template))
     return last
@@ -118,7 +118,7 @@ def node_digest(tensor: Tensor) -> Digest:
     return piece_root(raw_bytes(tensor))
 
 
-def tape_of(program: Program, part: Part, sources: Sources) -> tuple[Tree, bytes]:
+def tape_of(program: Program, part: int, sources: Sources) -> tuple[Tree, bytes]:
     """The tree over all nodes' digests, whose root is the tape's, and the last node's bytes."""
     digests = bytearray()
     for _, tensor in run(program, part, sources):
@@ -127,7 +127,7 @@ def tape_of(program: Program, part: Part, sources: Sources) -> tuple[Tree, bytes
     return tree_of(leaves), bytes(raw_bytes(tensor))
 
 
-def tensors(program: Program, part: Part, sources: Sources, wanted: frozenset[int]) -> Values:
+def tensors(program: Program, part: int, sources: Sources, wanted: frozenset[int]) -> Values:
     """Some nodes' tensors, by running what they depend on and no more."""
     needed, waiting = set[int](), list(wanted)
     while waiting:

@@ -140,6 +140,7 @@ class Game:
         start: state digest that the disputed step opens with.
         result: piece root of the tape's last node.
         step: of the disputed step, in the round.
+        part: of the program; the whole header is `program`.
         tape: root; it has so many `nodes`.
         tree: the tree node in dispute, the sealed root where it is at the top; in the last move
             the root over the words of the leaf.
@@ -160,6 +161,8 @@ class Game:
     step: int = 0
     header: bytes = field(default=b"", repr=False)
     template: bytes = field(default=b"", repr=False)
+    program: Header | None = field(default=None, repr=False)
+    part: int = 0
     nodes: int = 0
     tape: Digest = ZERO_DIGEST
     tree: Digest = ZERO_DIGEST
@@ -276,7 +279,7 @@ def _take_template(game: Game, part: ProgramPart, node: int) -> Template:
     root = root_from(keccak256(part.data), part.index, part.count, part.path)
     _require(root == game.claim.program, "the template is not of the program")
     template = Template.from_bytes(part.data)
-    _require(bool(template.part) == game.claim.is_link, "the template is of the other part")
+    _require(template.part == game.part, "the template is of another part")
     _require(template.iteration(node) is not None, f"the template is not that of node {node}")
     return template
 
@@ -301,6 +304,7 @@ def _open_steps(game: Game, move: OpenSteps) -> Game:
         works=move.works,
         nodes=header.step_nodes,
         step=claim.segment * count,
+        program=header,
     )
 
 
@@ -315,8 +319,11 @@ def _pick_step(game: Game, move: PickStep) -> Game:
     _, tree = steps_tree(game.claim.opening, game.states, game.works)
     leaf = keccak256(move.start + move.result)
     _require(root_from(leaf, move.step, tree.count, move.path) == top(tree), "not of the steps")
-    step = game.step + move.step
-    return replace(game, phase=Phase.POST_TAPE, start=move.start, result=move.result, step=step)
+    step, header = game.step + move.step, game.program
+    assert header is not None  # it was shown with the steps
+    part = header.step_part(game.claim.round, step)
+    picked = replace(game, part=part, nodes=header.nodes(part), step=step)
+    return replace(picked, phase=Phase.POST_TAPE, start=move.start, result=move.result)
 
 
 def _post_link(game: Game, move: PostLink) -> Game:
@@ -326,14 +333,16 @@ def _post_link(game: Game, move: PostLink) -> Game:
     _require(is_carried, "another optimiser root")
     steps = (claim.segment + 1) * header.segment  # fewer than H where the seat ended early
     _require(steps <= header.steps, "no such segment")
-    if header.link_nodes == 0:
+    part = header.link_part(claim.round)
+    nodes, game = header.nodes(part), replace(game, part=part)
+    if nodes == 0:
         return replace(game, phase=Phase.DECIDED, outcome=Outcome.CHALLENGER_FELL)
-    template = _take_template(game, move.template, header.link_nodes - 1)
+    template = _take_template(game, move.template, nodes - 1)
     _require(update_root(template.size, move.pieces) == claim.update_root, "another update")
     linked = replace(
         game,
         header=move.header.data,
-        nodes=header.link_nodes,
+        nodes=nodes,
         start=claim.opening,
         result=move.pieces,
         step=steps,

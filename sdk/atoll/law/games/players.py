@@ -115,7 +115,7 @@ def defend(game: Game, own: Knowledge) -> Move:
         case Phase.POST_TAPE:
             return PostTape(*_first_row(own.tape(game.step).tree))
         case Phase.POST_LINK:
-            return _link(own)
+            return _link(game.claim.round, own)
         case Phase.REVEAL:
             return Reveal(row_of(_searched(game, own.tape(game.step)), game.level, game.index))
         case Phase.POST_LEAF:
@@ -159,9 +159,10 @@ def _first_row(tree: Tree) -> tuple[tuple[Digest, ...], tuple[Digest, ...]]:
     return path_of(tree, tree.count - 1), row_of(tree, height(tree.count), 0)
 
 
-def _link(own: Knowledge) -> PostLink:
+def _link(round: int, own: Knowledge) -> PostLink:
     tape = own.tape(0)
-    if Header.from_bytes(own.header.data).link_nodes == 0:  # it has no link to be wrong
+    header = Header.from_bytes(own.header.data)
+    if header.nodes(header.link_part(round)) == 0:  # it has no link to be wrong
         return PostLink(own.header, own.header, tape.roots, ZERO_DIGEST, (), ())
     last = tape.tree.count - 1
     top_row = _first_row(tape.tree)

@@ -44,6 +44,7 @@ class SendChallenge(Transaction[NotChallenged]):
     Attributes:
         at: the segment; of the link, how many the seat did.
         member: the auditor whose *fine* it is; NO_HOLDER of the seat's own claim.
+        via: the later round of the epoch whose window is open; None for the round itself.
     """
 
     round: RoundIndex
@@ -52,10 +53,13 @@ class SendChallenge(Transaction[NotChallenged]):
     manifest: bytes
     initial: Digest
     member: HolderId = NO_HOLDER
+    via: RoundIndex | None = None
 
     @property
     def about(self) -> tuple[object, ...]:
-        where = (self.round, self.seat, self.at)
+        where: tuple[object, ...] = (self.round, self.seat, self.at)
+        if self.via is not None:
+            where = (*where, NO_HOLDER, self.via)
         return where if self.member == NO_HOLDER else (*where, self.member)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[NotChallenged]:
@@ -64,7 +68,7 @@ class SendChallenge(Transaction[NotChallenged]):
         roots, header = await effects.work("atoll.service.judging:shown", *args)
         try:
             said = Said.of(view, (self.round, self.seat), roots, header)
-            said = replace(said, member=self.member)
+            said = replace(said, member=self.member, via=self.via)
             is_link = self.at == said.segments
             segment = self.at - is_link
             evidence = said.evidence(segment, is_link=is_link)
@@ -109,21 +113,18 @@ def _to_be_taken(view: JobView, claim: Claim) -> int:
 # --- decisions ---
 
 
-def may_challenge(
-    state: State[S], past: SettledRound, seat: SeatIndex, at: int, member: HolderId = NO_HOLDER
-) -> bool:
+def may_challenge(state: State[S], past: SettledRound, wanted: SendChallenge) -> bool:
     """Whether no game of ours about the holder is open or lost, and nothing says there can be none.
 
     One that was sent home is asked for again.
 
     Args:
-        member: the auditor whose *fine* it would be about.
+        past: the round whose window is open.
     """
-    where: tuple[object, ...] = (past.round, seat, at)
-    about = (state.view.job_id, Role.PROVIDER, past.seats[seat])
-    if member != NO_HOLDER:
-        where, about = (*where, member), (state.view.job_id, Role.VERIFIER, member)
-    if state.facts.of(SendChallenge, *where) is not None:
+    about = (state.view.job_id, Role.PROVIDER, past.seats[wanted.seat])
+    if wanted.member != NO_HOLDER:
+        about = (state.view.job_id, Role.VERIFIER, wanted.member)
+    if state.facts.of(SendChallenge, *wanted.about) is not None:
         return False
     games = state.view.games.values()
     ours = (g for g in games if g.challenger == state.me and parties(g.claim) == about)
@@ -133,7 +134,8 @@ def may_challenge(
 def fine_authors(view: JobView, past: SettledRound, seat: SeatIndex) -> Iterator[HolderId]:
     """Auditors that can be held to their *fine* of a seat: its words are those of the shown key.
 
-    Wrong words are no claim; they are contested.
+    It speaks of all rounds that the seat's state comes from. Wrong words are no claim; they are
+    contested.
     """
     told, key = past.reveals[seat], past.key_of(seat)
     if key is None or key_hash(key) != told.reveal.key_hash:

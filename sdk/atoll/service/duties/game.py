@@ -13,18 +13,20 @@ import structlog
 
 from atoll.chain.calls import Call, Calls
 from atoll.chain.deploy import FAMILIES
+from atoll.law.epochs import earlier_rounds
 from atoll.law.games.claims import Move
 from atoll.law.games.judge import Need
 from atoll.law.games.machine import Outcome
 from atoll.law.games.players import Question
 from atoll.law.games.words import explain
+from atoll.law.manifest import Manifest
 from atoll.law.views import GameRecord, JobView
 from atoll.law.words import Digest, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Fact, Transaction
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.model import model_of_round
 from atoll.service.machine import AnyCommand, Decision, State
-from atoll.train.judged import JudgeTask, Position
+from atoll.train.judged import EarlierRound, JudgeTask, Position
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -99,15 +101,22 @@ class SendMove(Transaction[NoMove]):
     async def _task(self, effects: Effects, view: JobView, record: GameRecord) -> JudgeTask:
         claim = record.claim
         model = await model_of_round(effects, view, claim.round, self.manifest)
+        round, seat = RoundIndex(claim.round), SeatIndex(claim.seat)
+        job, holder = Manifest.from_bytes(self.manifest), view.settled[round].seats[seat]
+        earlier = []
+        for one in earlier_rounds(view, job, round, seat, holder):
+            cid = await model_of_round(effects, view, one, self.manifest)
+            earlier.append(EarlierRound(one, view.settled[one].facts.seed, cid))
         return JudgeTask(
             manifest=self.manifest,
             initial=self.initial,
-            round=RoundIndex(claim.round),
-            seat=SeatIndex(claim.seat),
+            round=round,
+            seat=seat,
             data_seed=claim.data_seed,
             model=model,
             segment=claim.segment,
             is_link=claim.is_link,
+            earlier=tuple(earlier),
         )
 
 

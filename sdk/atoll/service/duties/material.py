@@ -15,7 +15,7 @@ from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
-from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
+from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest, has_link
 from atoll.law.views import JobView
 from atoll.law.words import Digest, JobStatus, Phase
 from atoll.service.commands import Done, Fact, Facts, Work
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
-EPOCHS_TO_COME: Final = "rounds with private state need epochs, which are not built yet"
+NOT_JUDGED: Final = "no game could work its updates out: they are sparse, or something is fed back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             data = effects.context.store.read_bytes(cid, MAX_MANIFEST_BYTES)
             manifest = Manifest.from_bytes(data)
             manifest.check_terms(self.terms_hash)
-            if manifest.epoch != 1:
-                return Done(JobRefused(EPOCHS_TO_COME))
+            if not has_link(manifest.codec):
+                return Done(JobRefused(NOT_JUDGED))
             refused = manifest_refusal(policy, manifest)
             if role is not None and not refused:
                 here = Machine(memory()[0], shutil.disk_usage(config.data_dir).free)

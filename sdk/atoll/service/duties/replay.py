@@ -6,16 +6,17 @@ manifest's, and what was revealed is on the chain.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
 from atoll.law.ballots import Duty
+from atoll.law.epochs import earlier_rounds
 from atoll.law.leaves import Leaves, key_hash
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Digest, SeatIndex, Slot
+from atoll.law.words import Digest, RoundIndex, SeatIndex, Slot
 from atoll.service.commands import Done, Fact, Work
 from atoll.service.duties.model import model_of_round
 from atoll.service.machine import State
@@ -36,11 +37,31 @@ class SeatReplayed(Fact):
     Attributes:
         duty: what a ballot of ours says of it.
         words: the work words of the segments that are as revealed.
+        earlier: the round of the epoch that is not as revealed, and where it is not; None where
+            none before this one is.
     """
 
     duty: Duty
     words: tuple[Digest, ...]
     seconds: float
+    earlier: tuple[RoundIndex, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierSaid:
+    """What the seat revealed of a round of the epoch that its state comes from.
+
+    Attributes:
+        model: digest of what the round opened from, as certified; None in round 0. `cid` is where
+            that is, once it is in the store.
+    """
+
+    round: RoundIndex
+    data_seed: Digest
+    leaves: bytes
+    update_root: Digest
+    model: Digest | None
+    cid: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +72,7 @@ class DoReplay(Work[SeatReplayed]):
         commitment: names what was revealed: `leaves` (as revealed) and `update_root`.
         model: digest of what the round opened from, as certified; None in round 0.
         function: the worker's function that replays.
+        earlier: the rounds that the seat's state comes from, the oldest first.
     """
 
     slot: Slot
@@ -62,6 +84,7 @@ class DoReplay(Work[SeatReplayed]):
     model: Digest | None
     manifest: bytes
     function: str = REPLAY
+    earlier: tuple[EarlierSaid, ...] = ()
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -70,8 +93,11 @@ class DoReplay(Work[SeatReplayed]):
     async def perform(self, effects: Effects, view: JobView) -> Done[SeatReplayed]:
         where = {"job": view.job_id, "round": self.slot.round, "seat": self.seat}
         model = await model_of_round(effects, view, self.slot.round, self.manifest)
-        log.info("replays", **where, segments=self._told)
-        args = (self, model, effects.store_dir)
+        cids = [await model_of_round(effects, view, e.round, self.manifest) for e in self.earlier]
+        found_at = zip(self.earlier, cids, strict=True)
+        earlier = tuple(replace(one, cid=cid) for one, cid in found_at)
+        log.info("replays", **where, segments=self._told, earlier_rounds=len(earlier))
+        args = (replace(self, earlier=earlier), model, effects.store_dir)
         found: SeatReplay = await effects.work(self.function, *args)
         segments = len(found.words) + (found.differs_at == len(found.words) < self._told)
         steps = segments * Manifest.from_bytes(self.manifest).inner.segment
@@ -79,12 +105,16 @@ class DoReplay(Work[SeatReplayed]):
         for name, value in (*measures.items(), ("replay_seconds", found.seconds)):
             effects.context.journal.measure(view.job_id, self.slot.round, name, value)
         duty = found.duty(self.seat, effects.context.me)
-        if duty.is_fine:
+        before = None
+        if found.earlier is not None and found.differs_at is not None:
+            before = (found.earlier, found.differs_at)
+            log.info("differs", **where, what=f"segment {before[1]} of round {before[0]}")
+        elif duty.is_fine:
             log.info("agrees", **where, seconds=round(found.seconds, 1))
         else:
             what = "its update" if duty.at == self._told else f"segment {duty.at}"
             log.info("differs", **where, what=what)
-        return Done(SeatReplayed(duty, found.words, found.seconds))
+        return Done(SeatReplayed(duty, found.words, found.seconds, before))
 
     @property
     def _told(self) -> int:
@@ -92,13 +122,30 @@ class DoReplay(Work[SeatReplayed]):
         return Leaves.from_bytes(self.leaves).segments
 
 
-def replaying(past: SettledRound, seat: SeatIndex, manifest: bytes, function: str) -> DoReplay:
+def replaying(
+    view: JobView, past: SettledRound, seat: SeatIndex, manifest: bytes, function: str
+) -> DoReplay:
     """The replay of a seat's settled round."""
     told, slot = past.reveals[seat], past.slot
     reveal = told.reveal
     model = past.facts.model if past.round else None
     said = (past.facts.seed, reveal.leaves, reveal.update_root, model)
-    return DoReplay(slot, seat, told.commitment, *said, manifest, function)
+    earlier = _earlier(view, past, seat, manifest)
+    return DoReplay(slot, seat, told.commitment, *said, manifest, function, earlier)
+
+
+def _earlier(
+    view: JobView, past: SettledRound, seat: SeatIndex, manifest: bytes
+) -> tuple[EarlierSaid, ...]:
+    job, holder = Manifest.from_bytes(manifest), past.reveals[seat].holder
+    found = []
+    for round in earlier_rounds(view, job, past.round, seat, holder):
+        before = view.settled[round]
+        reveal = before.reveals[seat].reveal
+        model = before.facts.model if round else None
+        said = (reveal.leaves, reveal.update_root, model)
+        found.append(EarlierSaid(round, before.facts.seed, *said))
+    return tuple(found)
 
 
 def replayed(state: State[S], past: SettledRound, seat: SeatIndex) -> SeatReplayed | None:

@@ -7,7 +7,7 @@ the pay of a seat whose key it was told.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
 
 import structlog
@@ -120,7 +120,7 @@ def _of_round(
             continue
         fell = state.view.providers[told.holder].has_fallen
         if not fell and is_sampled(state.me, past, seat, looks.share):
-            wanted.append(replaying(past, seat, job[0], looks.function))
+            wanted.append(replaying(state.view, past, seat, job[0], looks.function))
     return wanted
 
 
@@ -132,15 +132,20 @@ def _disputes(
     at = wrong_word_at(past, seat, found.words) if duty.is_fine else duty.at
     if at is None or not past.clock.takes_challenges(state.now):
         return
+    via = None if found.earlier is None else past.round
+    round, at = (past.round, at) if found.earlier is None else found.earlier
+    own = SendChallenge(round, seat, at, *job, via=via)
     fell = state.view.providers[past.seats[seat]].has_fallen
-    if not fell and may_challenge(state, past, seat, at):
-        yield SendChallenge(past.round, seat, at, *job)
-    if at == past.reveals[seat].segments:
-        return  # a *fine* is a claim of segments, not of the link
+    if not fell and may_challenge(state, past, own):
+        yield own
+    told = state.view.settled[round].reveals[seat]
+    if at == told.segments:
+        return  # a *fine* is a claim of segments, not of a link
     for member in fine_authors(state.view, past, seat):
+        other = replace(own, member=member)
         is_other = state.view.verifiers[member].account != state.me
-        if is_other and may_challenge(state, past, seat, at, member):
-            yield SendChallenge(past.round, seat, at, *job, member)
+        if is_other and may_challenge(state, past, other):
+            yield other
 
 
 def _leaks(state: State[S], keys: tuple[Digest, ...]) -> Iterator[SendLeak]:

@@ -28,7 +28,16 @@ from atoll.bits.tape.program import Program
 from atoll.bits.tensors import tree_root
 from atoll.bits.tokens import DTYPES, Tokens, dtype_for
 from atoll.law.canonical import dag_cbor_cid
-from atoll.law.manifest import BEAR_NOBODY, DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.law.manifest import (
+    BEAR_NOBODY,
+    CodecSpec,
+    DataSpec,
+    InnerSpec,
+    Manifest,
+    ModelSpec,
+    NumericsSpec,
+    epoch_of,
+)
 from atoll.law.words import Digest, SeatIndex
 
 Changes: TypeAlias = Mapping[str, Any]
@@ -120,9 +129,9 @@ def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
     changed = {"rounds": 3, "model": model} | {f"inner.{k}": v for k, v in sizes.items()}
     plain = PLAIN.but(changed).resolve(data, None, numerics, now=0).model_dump()
     plain["inner"] = inner.model_dump()
-    plain["epoch"] = 1
     plain["tables"] = tables_root(model, inner, 3 * inner.steps)
     plain["codec"] |= {"kind": "grid8", "feedback": "0"} | dict(changes.get("codec", {}))
+    plain["epoch"] = epoch_of(CodecSpec.model_validate(plain["codec"]), 3)
     plain["robust"] |= changes.get("robust", {})
     if plain["robust"]["rule"] in BEAR_NOBODY:
         plain["robust"]["f"] = plain["terms"]["f"] = 0
@@ -183,6 +192,6 @@ def make_small(changes: Changes) -> Small:
         weights = sorted(frozen.items())
         base = freeze(weights, manifest.init.root, manifest.model, manifest.lora, ops)
     course = Course(manifest, Recipe.of(manifest, base), tokens, DATA_SEED, SEAT, 0, model)
-    opening = SeatState.opening(model, None, seat_layout(manifest))
+    opening = SeatState.opening(model, seat_layout(manifest))
     program = program_of(manifest, model.digest())
     return Small(manifest, program, course, opening, frozen)

@@ -118,3 +118,20 @@ def test_of_second_moments_that_are_negative_the_largest_magnitude_decides() -> 
     last = last_of(job, 3, count)
     forged = replace(last, v={name: -v for name, v in last.v.items()})
     assert update_of(job, model, forged) == sent_by(job, model, forged)
+
+
+@pytest.mark.parametrize("round", [0, 1, 2])
+def test_a_fragments_link_speaks_of_it_alone(round: int) -> None:
+    """Fragment 0 has the embedding, layers 0 and 2 and the last norm: three runs of exponents."""
+    grid4 = {"kind": "grid4", "exponents": EXPONENTS, "fragments": 2, "mixing": "0.5"}
+    job = make_small({"codec": grid4, "model": {"layers": 3}})
+    model = job.course.model
+    assert model is not None
+    exponents = {name: -8 - place for place, name in enumerate(model.exponents)}
+    model = replace(model, round=round, exponents=exponents)
+    last = last_of(job, round, 4)
+    sources = job.sources(last, job.manifest.inner.steps)
+    sources = replace(sources, model=model.params, exponents=model.exponent_bytes())
+    for _, tensor in run(job.program, job.program.header.link_part(round), sources):
+        found = tensor
+    assert found.numpy().tobytes() == sent_by(job, model, last)

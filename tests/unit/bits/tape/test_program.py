@@ -140,9 +140,6 @@ def test_one_micro_batch_has_no_sums() -> None:
     "changes",
     [
         {"codec": {"feedback": "0.9"}},
-        {"codec": {"fragments": 2}},
-        {"codec": {"mixing": "0.5"}},
-        {"codec": {"overlap": 1}},
         {"codec": {"kind": "sparse"}},
         {"inner": {"batch": MAX_BATCH + 1}},
     ],
@@ -159,6 +156,26 @@ def test_a_job_whose_operations_cannot_be_judged_has_no_program(
     assert not can_be_judged(manifest)
     with pytest.raises(ManifestError, match="cannot be judged"):
         program_of(manifest, INITIAL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragments"), [({"fragments": 2}, 2), ({"mixing": "0.5"}, 1), ({"overlap": 1}, 1)]
+)
+def test_where_seats_keep_parameters_each_fragment_has_its_parts(
+    changes: dict[str, Any], fragments: int
+) -> None:
+    plain = small("plain")
+    codec = plain.manifest.codec.model_copy(update=changes)
+    manifest = plain.manifest.model_copy(update={"codec": codec})
+    program = program_of(manifest, INITIAL)
+    header = program.header
+    assert (len(header.fragments), header.overlap) == (fragments, codec.overlap)
+    assert {t.part for t in program.templates} == set(range(1 + 2 * fragments))
+    for part in range(1 + 2 * fragments):
+        counted = sum(t.count for t in program.templates if t.part == part)
+        assert counted == header.nodes(part) > 0
+    assert all(taking > header.step_nodes for _, taking in header.fragments)
+    assert plain.program.header.fragments == ()
 
 
 def test_a_node_that_is_not_there_has_no_template() -> None:

@@ -11,7 +11,7 @@ from tests.jobs import demo_model
 from tests.unit.bits.tape.jobs import DATA_SEED, JOBS, SEAT, Small, make_small, small
 
 from atoll.bits.segment import run_segment
-from atoll.bits.state import SeatState
+from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots
 from atoll.bits.tape.run import Outcome, node_digest, run, tape_of, tensors
 from atoll.bits.tensors import raw_bytes
@@ -111,3 +111,48 @@ def test_the_tape_is_the_tree_over_all_digests() -> None:
     tape, result = tape_of(job.program, Part.STEP, sources)
     assert tape.root == merkle_root(digests)
     assert Outcome.of(result) == outcome(job, job.opening, 0)
+
+
+STREAMING = {
+    "codec": {"kind": "grid4", "fragments": 2, "overlap": 1, "mixing": "0.3"},
+    "model": {"layers": 3},
+}
+
+
+@pytest.mark.parametrize("round", [1, 2])
+def test_the_step_that_takes_in_is_a_part_of_its_own(round: int) -> None:
+    """Of what the round before merged, mixed with the seat's own; the other steps are plain."""
+    first = make_small(STREAMING)
+    course, segment = replace(first.course, round=round), first.manifest.inner.segment
+    job = replace(first, course=replace(course, model=moved(first.course.model, round)))
+    header, state = job.program.header, replace(job.opening, batches=job.manifest.inner.steps)
+    assert [header.step_part(round, step) for step in range(segment)] == [0, 2 + round]
+    for step in range(segment):
+        found = stepped(job, state, step)
+        state = job.course.begin(state, step)
+        done = inner_step(
+            state,
+            job.course.batch(job.course.offsets(step)),
+            job.course.global_step0 + step,
+            job.course.recipe,
+            dropout_key(DATA_SEED, SEAT),
+        )
+        assert same_work(found, done)
+        state = done.state
+        assert found.digest == state_roots(state).digest()
+    assert run_segment(job.opening, 0, job.course).roots.digest() == found.digest
+
+
+def moved(model: GlobalState | None, round: int) -> GlobalState:
+    assert model is not None
+    params = {name: p + 0.01 * (1 + p.abs()) for name, p in model.params.items()}
+    return replace(model, round=round, params=params)
+
+
+def stepped(job: Small, state: SeatState, step: int) -> Outcome:
+    """What the program's run of a step says, by the part that it is."""
+    sources = replace(job.sources(state, step), model=job.course.model.params)  # type: ignore[union-attr]  # it is given
+    part = job.program.header.step_part(job.course.round, step)
+    for _, tensor in run(job.program, part, sources):
+        last = tensor
+    return Outcome.of(bytes(raw_bytes(last)))

@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from atoll.bits.tape.opcodes import Op
 from atoll.errors import ManifestError
-from atoll.law.program import Input, Part, Source, Template
+from atoll.law.program import Input, Source, Template
 
 NODE_LIMIT = 1 << 32
 """Node numbers are u32."""
@@ -147,7 +147,7 @@ class Graph:
         )
         return value
 
-    def templates(self, part: Part, result: Value) -> tuple[int, tuple[Template, ...]]:
+    def templates(self, part: int, result: Value) -> tuple[int, tuple[Template, ...]]:
         """How many nodes the tape has, and its templates in the order of their nodes.
 
         The result is the last node.
@@ -205,7 +205,7 @@ class _Numbering:
     bases: dict[Region, int]
     lengths: dict[Region, int]
 
-    def template(self, part: Part, index: int) -> Template:
+    def template(self, part: int, index: int) -> Template:
         node = self.nodes[index]
         place = index if node.place is None else node.place
         first, stride = self._number(place, node.start)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from atoll.bits.codec.block_steps import BLOCK, SIGN_LEVELS, STEP_BITS, TWO_BIT_LEVELS
 from atoll.bits.codec.dither import DELTA_SECTION, MOMENT_SECTION
@@ -24,7 +23,7 @@ from atoll.bits.tape.build.making import CONTEXT, Making
 from atoll.bits.tape.build.step import optimiser_tree
 from atoll.bits.tape.opcodes import Op
 from atoll.law.manifest import Manifest
-from atoll.law.program import Part, Source, Template
+from atoll.law.program import Source, Template
 
 _CODECS = {
     "fp32": CodecId.FP32,
@@ -43,28 +42,35 @@ class _Coded:
     Attributes:
         number: of the section, for its dither.
         shapes: of its tensors, by name, in ascending order.
-        first: the place of their exponents among those of the round's global state.
+        places: of their exponents among those of the round's global state.
         value: a tensor's node.
     """
 
     number: int
     shapes: Shapes
-    first: int
+    places: Sequence[int]
     value: Callable[[str], Value]
 
 
-def make_link(manifest: Manifest) -> tuple[int, tuple[Template, ...]]:
-    """How many nodes the link's tape has, and its templates; the update is the last node."""
+def make_link(manifest: Manifest, fragment: int = 0) -> tuple[int, tuple[Template, ...]]:
+    """How many nodes the link's tape has, and its templates; the update is the last node.
+
+    Args:
+        fragment: which the update speaks of.
+    """
     m = Making.of(manifest, optimiser_tree(manifest))
-    sent, moved, told = _Sent(m), m.weights.shapes, moment_layout(manifest)
+    sent, told, all_ = _Sent(m), moment_layout(manifest), m.weights.shapes
+    moved = {n: shape for n, shape in all_.items() if manifest.codec.fragment_of(n) == fragment}
     with m.graph.within(Region.PRELUDE):
-        sections = [sent.coded(_Coded(DELTA_SECTION, moved, 0, sent.change))]
+        places = [place for place, name in enumerate(all_) if name in moved]
+        sections = [sent.coded(_Coded(DELTA_SECTION, moved, places, sent.change))]
         if told.m:
-            sections.append(sent.coded(_Coded(MOMENT_SECTION, told.m, len(moved), sent.moment)))
+            places = [len(all_) + place for place in range(len(told.m))]
+            sections.append(sent.coded(_Coded(MOMENT_SECTION, told.m, places, sent.moment)))
         if told.v:
             sections.append(sent.sums(told.v))
         update = _concatenated(m, sections)
-    return m.graph.templates(Part.LINK, update)
+    return m.graph.templates(1 + fragment, update)
 
 
 def _concatenated(m: Making, sections: Sequence[Sequence[Value]]) -> Value:
@@ -81,6 +87,16 @@ def _concatenated(m: Making, sections: Sequence[Sequence[Value]]) -> Value:
     return m.graph.add(Op.UPDATE, parts, size, words, width=1)
 
 
+def _runs(places: Sequence[int]) -> list[list[int]]:
+    """Ascending numbers, cut where one is left out."""
+    found: list[list[int]] = []
+    for place in places:
+        if not found or place != found[-1][-1] + 1:
+            found.append([])
+        found[-1].append(place)
+    return found
+
+
 class _Sent:
     """What a link makes of the last state: nodes of an update's sections."""
 
@@ -95,11 +111,8 @@ class _Sent:
     def change(self, name: str) -> Value:
         """What a parameter changed by."""
         m = self.m
-        count = prod(m.shape(name))
-        words = [m.weights.first[name], m.weights.leaves, 0]
-        source = [Value(Source.MODEL, 0, 4, count)]
-        model = m.graph.add(Op.MODEL, source, count, words, tail=m.weights.prefix(name))
-        return m.graph.add(Op.DIFFERENCE, [model, m.state(0, name)], count)
+        model = m.model(name)
+        return m.graph.add(Op.DIFFERENCE, [model, m.state(0, name)], model.elements)
 
     def moment(self, name: str) -> Value:
         """A first moment as it is."""
@@ -122,7 +135,11 @@ class _Sent:
         """A section in the codec's bytes: header and body."""
         g, tensors = self.m.graph, len(section.shapes)
         hashed = Value(Source.EXPONENTS, 0, _EXPONENT_BYTES, self._exponents)
-        exponents = g.add(Op.EXPONENTS, [hashed], tensors, [section.first, tensors])
+        runs = [
+            g.add(Op.EXPONENTS, [hashed], len(run), [run[0], len(run)])
+            for run in _runs(section.places)
+        ]
+        exponents = joined(g, runs)
         fixed = fixed_header(self.codec, Layout.of(section.shapes))
         length = len(fixed) + _EXPONENT_BYTES * tensors
         header = g.add(Op.UPDATE_HEADER, [exponents], length, width=1, tail=fixed)

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TypeAlias, TypeVar, cast
 
+import numpy as np
+
 from atoll.bits.layout import Shapes, param_shapes, trained_shapes
 from atoll.bits.tables import table_sizes
 from atoll.bits.tape.build.graph import Graph, Region, Value
+from atoll.bits.tape.build.grids import f32
 from atoll.bits.tape.imports import CONTEXT_BYTES
 from atoll.bits.tape.opcodes import Op
 from atoll.bits.tensors import chunk_count, chunk_prefix
@@ -74,6 +77,7 @@ class Making:
     Attributes:
         weights: the tree of the params that are trained; frozen: of the base's, under adapters.
         optimiser: the tree of the optimiser root.
+        taken: the fragment that the step takes in; None where it takes nothing in.
         gradients: by name, of the micro-batch: the sum of those met so far.
     """
 
@@ -82,14 +86,15 @@ class Making:
     weights: Tree
     frozen: Tree
     optimiser: Tree
+    taken: int | None = None
     gradients: dict[str, Value] = field(default_factory=dict)
     _made: dict[object, object] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, manifest: Manifest, optimiser: Tree) -> Making:
+    def of(cls, manifest: Manifest, optimiser: Tree, taken: int | None = None) -> Making:
         graph = Graph(manifest.inner.batch // manifest.inner.micro_batch)
         frozen = Tree.of(param_shapes(manifest.model) if manifest.lora else {})
-        return cls(graph, manifest, Tree.of(trained_shapes(manifest)), frozen, optimiser)
+        return cls(graph, manifest, Tree.of(trained_shapes(manifest)), frozen, optimiser, taken)
 
     @property
     def spec(self) -> ModelSpec:
@@ -116,9 +121,34 @@ class Making:
         return self.once(("base", name), lambda: self._read(Op.BASE, self.frozen, 0, name))
 
     def state(self, root: int, name: str) -> Value:
-        """A tensor of the opening state: of the params root (0) or the optimiser root (1)."""
+        """A tensor that the step starts from: under the params root (0) or the optimiser's (1)."""
+        if root == 0 and self.taken is not None and self._fragment_of(name) == self.taken:
+            return self.once(("taken", name), lambda: self._mixed(name))
+        return self._before(root, name)
+
+    def model(self, name: str) -> Value:
+        """A parameter of the global model that the round began with."""
+        count = prod(self.shape(name))
+        words = [self.weights.first[name], self.weights.leaves, 0]
+        source, prefix = [Value(Source.MODEL, 0, 4, count)], self.weights.prefix(name)
+        return self.graph.add(Op.MODEL, source, count, words, tail=prefix)
+
+    def _fragment_of(self, name: str) -> int:
+        return self.manifest.codec.fragment_of(name)
+
+    def _before(self, root: int, name: str) -> Value:
         tree = self.optimiser if root else self.weights
         return self.once((root, name), lambda: self._read(Op.STATE, tree, root, name))
+
+    def _mixed(self, name: str) -> Value:
+        """S0: what the round before merged, taken in."""
+        own = np.float32(float(self.manifest.codec.mixing))
+        p, model = self._before(0, name), self.model(name)
+        parts = [
+            self.graph.add(Op.SCALE, [value], value.elements, [factor])
+            for value, factor in ((p, f32(float(own))), (model, f32(float(np.float32(1) - own))))
+        ]
+        return self.graph.add(Op.ADD, parts, p.elements)
 
     def _read(self, op: Op, tree: Tree, root: int, name: str) -> Value:
         source = Source.STATE if op is Op.STATE else Source.BASE

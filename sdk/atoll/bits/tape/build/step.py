@@ -42,9 +42,9 @@ def optimiser_tree(manifest: Manifest) -> Tree:
     return Tree.of(shapes, {COUNT: "int64"})
 
 
-def make_step(manifest: Manifest) -> tuple[Making, Value]:
-    """The graph of a step, and its result."""
-    m = Making.of(manifest, optimiser_tree(manifest))
+def make_step(manifest: Manifest, taken: int | None = None) -> tuple[Making, Value]:
+    """The graph of a step, and its result; `taken` is the fragment that it takes in."""
+    m = Making.of(manifest, optimiser_tree(manifest), taken)
     g = m.graph
     loss = micro_batch(m)
     with g.within(Region.BODY):

@@ -9,8 +9,8 @@ from atoll.bits.tape.build.link import make_link
 from atoll.bits.tape.build.step import make_step
 from atoll.bits.tape.program import Program
 from atoll.errors import ManifestError
-from atoll.law.manifest import SPARSE_CODECS, Manifest
-from atoll.law.program import Header, Part
+from atoll.law.manifest import Manifest, has_link
+from atoll.law.program import Fragment, Header, Part, Template
 from atoll.law.words import ZERO_DIGEST, Digest
 
 MAX_BATCH: Final = 512
@@ -24,16 +24,13 @@ MAX_OPENED: Final = 1 << 16
 def can_be_judged(manifest: Manifest) -> bool:
     """Whether the EVM can execute any one of the job's operations.
 
-    It can where a seat's state is what its steps made of the global
-    model and nothing else: no feedback, no fragments, nothing that comes back late; and where a
-    transaction has gas for all draws of a batch, and for what a segment's steps resulted in.
+    It can where the update is dense and leaves nothing for the next one, and where a transaction
+    has gas for all draws of a batch, and for what a segment's steps resulted in.
     """
-    codec = manifest.codec
-    is_private = codec.carries_feedback or codec.carries_params or codec.kind in SPARSE_CODECS
     inner = manifest.inner
     opened = inner.segment * (40 + 4 * (inner.batch // inner.micro_batch))
     fits = inner.batch <= MAX_BATCH and opened <= MAX_OPENED
-    return not is_private and fits
+    return has_link(manifest.codec) and fits
 
 
 def program_of(manifest: Manifest, initial: Digest) -> Program:
@@ -51,11 +48,12 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
         )
     m, result = make_step(manifest)
     nodes, templates = m.graph.templates(Part.STEP, result)
-    link_nodes, link = make_link(manifest)
+    links = [make_link(manifest, fragment) for fragment in range(manifest.codec.fragments)]
+    taking = _taking(manifest)
     data, inner, total = manifest.data, manifest.inner, m.total_steps
     header = Header(
         step_nodes=nodes,
-        link_nodes=link_nodes,
+        link_nodes=0 if taking else links[0][0],
         steps=inner.steps,
         segment=inner.segment,
         micro_batches=m.graph.micro_batches,
@@ -69,8 +67,21 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
         tables_bytes=sum(table_sizes(manifest.model, inner, total)),
         base_root=_base_root(manifest),
         initial=initial,
+        epoch=manifest.epoch,
+        overlap=manifest.codec.overlap,
+        fragments=tuple(Fragment(links[f][0], step[0]) for f, step in enumerate(taking)),
     )
-    return Program(header, (*templates, *link))
+    parts = (part for _, made in (*links, *taking) for part in made)
+    return Program(header, (*templates, *parts))
+
+
+def _taking(manifest: Manifest) -> list[tuple[int, tuple[Template, ...]]]:
+    """Of each fragment the step that takes it in; none where a seat keeps no parameters."""
+    codec, found = manifest.codec, list[tuple[int, tuple[Template, ...]]]()
+    for fragment in range(codec.fragments if codec.carries_params else 0):
+        m, result = make_step(manifest, fragment)
+        found.append(m.graph.templates(1 + codec.fragments + fragment, result))
+    return found
 
 
 def _base_root(manifest: Manifest) -> Digest:

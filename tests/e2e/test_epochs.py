@@ -1,0 +1,31 @@
+"""Streaming: seats go on with states of their own within an epoch, and answer for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from atoll_devnet.run.options import RunOptions
+
+from .conftest import Runner, provider
+
+CHEAT = 3
+ROUNDS, EPOCH = 6, 3
+
+
+async def test_a_false_round_of_an_epoch_falls_by_it_or_by_a_later_one(
+    options: Callable[..., RunOptions], play: Runner
+) -> None:
+    streaming: dict[str, Any] = {
+        "method.name": "streaming",
+        "method.epoch": EPOCH,
+        "rounds": ROUNDS,
+        "audit.share": "0.1",
+    }
+    report = await play(options(job=streaming, cheats={CHEAT: "poison-epoch"}))
+    assert report["job"]["status"] == "done"
+    (game,) = (game for game in report["games"] if game["outcome"] == "holder-fell")
+    assert (game["seat"], game["round"] % EPOCH) == (CHEAT, 0)  # all of its other rounds are honest
+    assert int(provider(report, CHEAT)["slashed_wei"]) > 0
+    for seat in range(CHEAT):
+        assert provider(report, seat)["paid_rounds"] == ROUNDS

@@ -1,0 +1,130 @@
+"""Games about a round that goes on with a seat's own state, and takes in what was merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.rounds.epochs import Epoch, streaming, trained_epoch
+from tests.unit.train.factories import Job, make_job
+from tests.unit.train.plays import play, poisoned, poisoned_course
+
+from atoll.bits.segment import Course, SegmentRun
+from atoll.bits.state import SeatState
+from atoll.bits.tape.opcodes import Op
+from atoll.law.claims import ProgramHeader, bond_set
+from atoll.law.games.claims import Claim
+from atoll.law.games.players import NothingDiffers
+from atoll.law.program import Header, Template
+from atoll.law.words import ZERO_DIGEST, Address, Digest, HolderId, JobId, Role
+from atoll.train.judged import JudgeTask
+from atoll.train.judging import OwnRun, model_roots, program_header
+from atoll.train.round import TrainedRound, run_alone, train_round
+
+HOLDER = Address("0x" + "22" * 20)
+TAKING = 1
+"""The segment whose first step takes in what the round before merged."""
+
+
+@pytest.fixture(scope="module")
+def epoch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Epoch]:
+    folder: Path = tmp_path_factory.mktemp("epoch")
+    yield trained_epoch(streaming(make_job(folder)))
+
+
+def judged(epoch: Epoch, round: int, segment: int, *, is_link: bool = False) -> JudgeTask:
+    task = epoch.tasks[round]
+    return JudgeTask(
+        manifest=epoch.job.manifest.to_bytes(),
+        initial=epoch.job.model.digest(),
+        round=task.slot.round,
+        seat=task.seat,
+        data_seed=task.data_seed,
+        model=task.global_state_cid,
+        segment=segment,
+        is_link=is_link,
+        earlier=task.earlier,
+    )
+
+
+def claim_of(epoch: Epoch, task: JudgeTask, trained: TrainedRound) -> Claim:
+    """What a holder says that came to this in the task's round."""
+    before = epoch.trained[task.round - 1].states[-1]
+    states = (before, *trained.states)[task.segment + task.is_link :]
+    roots = model_roots(epoch.model_of(task.round))
+    return Claim(
+        holder=HOLDER,
+        set=bond_set(JobId(1), Role.PROVIDER, HolderId(1)),
+        place=Digest(bytes(32)),
+        program=header_of(epoch.job).root,
+        is_link=task.is_link,
+        seat=task.seat,
+        round=task.round,
+        segment=task.segment,
+        data_seed=task.data_seed,
+        opening=states[0],
+        closing=ZERO_DIGEST if task.is_link else states[1],
+        work_word=ZERO_DIGEST,
+        update_root=trained.update_root if task.is_link else ZERO_DIGEST,
+        model_params=roots.params_root,
+        model_exponents=roots.exponents,
+        holder_seconds=60,
+        challenger_seconds=60,
+        move_seconds=60,
+    )
+
+
+def header_of(job: Job) -> ProgramHeader:
+    return program_header(job.manifest, job.model.digest())
+
+
+@pytest.mark.parametrize("segment", [0, TAKING])
+def test_planted_text_in_a_round_that_goes_on_is_found_where_it_is_read(
+    epoch: Epoch, segment: int
+) -> None:
+    def run(states: list[SeatState], number: int, course: Course) -> SegmentRun:
+        return run_alone(states, number, poisoned(course) if number == segment else course)
+
+    cheated = train_round(epoch.tasks[1], epoch.job.store, run=run)
+    task = judged(epoch, 1, segment)
+    holder = OwnRun(task, epoch.job.store, poisoned_course)
+    challenger = OwnRun(task, epoch.job.store)
+    game = play(claim_of(epoch, task, cheated), lambda: holder, lambda: challenger)
+    assert game.node is not None
+    template = Template.from_bytes(challenger.template(game.node).data)
+    assert (template.op, template.part) == (Op.TOKENS, game.part)
+    header: Header = header_of(epoch.job).header
+    fragments = len(header.fragments)
+    assert game.part == (1 + fragments if segment == TAKING else 0)
+
+
+@pytest.mark.parametrize("round", [1, 2])
+@pytest.mark.parametrize("segment", [0, TAKING])
+def test_an_honest_round_that_goes_on_has_nothing_to_challenge(
+    epoch: Epoch, round: int, segment: int
+) -> None:
+    task = judged(epoch, round, segment)
+    own = OwnRun(task, epoch.job.store)
+    with pytest.raises(NothingDiffers):
+        play(claim_of(epoch, task, epoch.trained[round]), lambda: own, lambda: own)
+
+
+def test_a_state_that_nobody_comes_to_is_no_opening(epoch: Epoch) -> None:
+    """Whoever goes on with something false has no run that leads from what it said before."""
+    task = judged(epoch, 1, 0)
+    forgetful = replace(task, earlier=())
+    honest, other = (OwnRun(each, epoch.job.store) for each in (task, forgetful))
+    claim = claim_of(epoch, task, epoch.trained[1])
+    assert honest.states[-1] == claim.closing != other.states[-1]
+
+
+@pytest.mark.parametrize("round", [1, 2])
+def test_the_link_of_an_honest_round_is_that_of_its_fragment(epoch: Epoch, round: int) -> None:
+    manifest = epoch.job.manifest
+    last = manifest.segments - 1
+    task = judged(epoch, round, last, is_link=True)
+    own = OwnRun(task, epoch.job.store)
+    with pytest.raises(NothingDiffers):
+        play(claim_of(epoch, task, epoch.trained[round]), lambda: own, lambda: own)

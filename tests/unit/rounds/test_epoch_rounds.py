@@ -1,0 +1,173 @@
+"""Rounds of an epoch: a seat goes on with its own state, and its auditor runs all of them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.small_job import damage
+from tests.unit.rounds.epochs import ROUNDS, Epoch, streaming, trained_epoch
+from tests.unit.train.factories import make_job
+
+from atoll.bits.segment import Course, SegmentRun
+from atoll.bits.state import SeatState
+from atoll.bits.step import state_roots
+from atoll.content.local import LocalStore
+from atoll.law.hashing import sha256
+from atoll.law.words import Digest
+from atoll.train.checkpoints import CARRIED, Checkpoint, release
+from atoll.train.replay import replay_seat
+from atoll.train.round import (
+    TrainTask,
+    checkpoints_of,
+    opening_of,
+    run_alone,
+    train_round,
+)
+
+
+@pytest.fixture(scope="module")
+def epoch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Epoch]:
+    folder: Path = tmp_path_factory.mktemp("epoch")
+    yield trained_epoch(streaming(make_job(folder)))
+
+
+def test_a_round_goes_on_with_the_state_of_the_one_before(epoch: Epoch) -> None:
+    for number, task in enumerate(epoch.tasks[1:], 1):
+        opening = opening_of(task, epoch.job.store)
+        assert opening.batches == epoch.job.manifest.inner.steps
+        public = opening_of(replace(task, earlier=()), epoch.job.store)
+        assert public.batches == 0
+        alone = train_round(replace(task, earlier=()), epoch.job.store)
+        assert alone.states != epoch.trained[number].states
+
+
+class Runs:
+    """Counts the segments that are run to come to an opening."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        patch.setattr("atoll.train.round.run_alone", self._run)
+
+    def _run(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        self.count += 1
+        return run_alone(states, segment, course)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(monkeypatch)
+
+
+def kept(epoch: Epoch, round: int = 0) -> Checkpoint:
+    """What a provider that trained the round has kept of it."""
+    task, store = epoch.tasks[round], epoch.job.store
+    checkpoints_of(task, store, 0, CARRIED).drop()
+    train_round(task, store, keeps=True)
+    (found,) = checkpoints_of(task, store, 0, CARRIED).before(99)
+    return found
+
+
+def reached(task: TrainTask, store: LocalStore) -> Digest:
+    return state_roots(opening_of(task, store)).digest()
+
+
+def test_who_was_killed_between_two_rounds_goes_on_with_what_it_kept(
+    epoch: Epoch, runs: Runs
+) -> None:
+    last = kept(epoch).states[-1]
+    runs.count = 0
+    assert reached(epoch.tasks[1], LocalStore(epoch.job.store.root)) == last
+    assert runs.count == 0
+    assert reached(epoch.tasks[2], epoch.job.store) == epoch.trained[1].states[-1]
+    assert runs.count == 2 * epoch.job.manifest.segments  # what is kept is another round's
+
+
+def test_a_damaged_state_is_made_again(epoch: Epoch, runs: Runs) -> None:
+    found, store = kept(epoch), epoch.job.store
+    damage(store, found.state)
+    runs.count = 0
+    assert reached(epoch.tasks[1], store) == found.states[-1]
+    assert runs.count == epoch.job.manifest.segments
+
+
+def test_a_whole_state_that_is_not_the_rounds_last_is_made_again(epoch: Epoch, runs: Runs) -> None:
+    """Written from memory that was wrong by then: the store's own digests are right."""
+    found, store = kept(epoch), epoch.job.store
+    other = opening_of(epoch.tasks[0], store)
+    checkpoints = checkpoints_of(epoch.tasks[0], store, 0, CARRIED)
+    checkpoints.drop()
+    checkpoints.write(found, other.pieces(), 0)
+    runs.count = 0
+    assert reached(epoch.tasks[1], store) == found.states[-1]
+    assert runs.count == epoch.job.manifest.segments
+
+
+@pytest.mark.parametrize("change", ["data_seed", "global_state_cid"])
+def test_what_was_kept_of_another_history_is_not_gone_on_with(
+    epoch: Epoch, runs: Runs, change: str
+) -> None:
+    """After a reorg, or with another model than was foreseen."""
+    kept(epoch)
+    runs.count = 0
+    task = epoch.tasks[1]
+    (first,) = task.earlier
+    other = {"data_seed": sha256(b"other"), "global_state_cid": epoch.tasks[2].global_state_cid}
+    changed = replace(task, earlier=(replace(first, **{change: other[change]}),))
+    assert reached(changed, epoch.job.store) != epoch.trained[0].states[-1]
+    assert runs.count == epoch.job.manifest.segments
+
+
+def test_who_was_killed_within_a_round_goes_on_from_its_checkpoint(epoch: Epoch) -> None:
+    task, store = epoch.tasks[1], epoch.job.store
+    kept(epoch)
+    run: list[int] = []
+
+    def runner(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        if segment == 2 and len(run) == 2:
+            run.append(-1)
+            raise InterruptedError
+        run.append(segment)
+        return run_alone(states, segment, course)
+
+    for _ in range(2):
+        with suppress(InterruptedError):
+            checkpoints = checkpoints_of(task, store, share=0)
+            done = train_round(task, store, run=runner, checkpoints=checkpoints, keeps=True)
+    assert run == [0, 1, -1, 2, 3]
+    assert (done.states, done.update) == (epoch.trained[1].states, epoch.trained[1].update)
+    release(store, task.slot.job, task.slot.round)
+    assert reached(epoch.tasks[2], store) == done.states[-1]  # kept for the round after it
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_an_honest_round_is_fine_with_all_before_it(epoch: Epoch, round: int) -> None:
+    found = replay_seat(epoch.tasks[round], epoch.claimed(round), epoch.job.store)
+    assert (found.differs_at, found.earlier) == (None, None)
+    assert found.words == epoch.trained[round].words
+
+
+@pytest.mark.parametrize(("round", "segment"), [(0, 1), (1, 0), (1, 4)])
+def test_what_differs_in_a_round_that_nobody_drew_is_found_in_a_later_one(
+    epoch: Epoch, round: int, segment: int
+) -> None:
+    """Segment 4 of four is the link: states as they are, another update."""
+    false, done = Digest(bytes(range(32))), list(epoch.trained)
+    states = list(done[round].states)
+    if segment < len(states):
+        states[segment] = false
+        done[round] = replace(done[round], states=tuple(states))
+    else:
+        done[round] = replace(done[round], update=done[round].update[:-1] + b"\x55")
+    last = ROUNDS - 1
+    found = replay_seat(epoch.tasks[last], epoch.claimed(last, done), epoch.job.store)
+    assert (found.earlier, found.differs_at) == (round, segment)
+    own = epoch.trained[round]
+    right = own.states[segment] if segment < len(states) else own.update_root
+    assert found.own == right
+    account = epoch.job.task.seat
+    duty = found.duty(account, "0x" + "11" * 20)  # type: ignore[arg-type]  # an address
+    assert (duty.at, duty.word) == (0, right)

@@ -1,0 +1,91 @@
+"""Games between two runs of a real job, up to the operation that would have to be proved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from atoll.bits.segment import Course
+from atoll.law import events as ev
+from atoll.law.games.claims import (
+    Claim,
+    Move,
+    OpenSteps,
+    Pick,
+    PickNode,
+    PickStep,
+    PostLeaf,
+    PostLink,
+    PostTape,
+    Reveal,
+)
+from atoll.law.games.history import rebuilt
+from atoll.law.games.judge import Need
+from atoll.law.games.machine import Game, Phase
+from atoll.law.games.players import answered, attack, defend
+from atoll.law.games.turns import is_holders_turn
+from atoll.train.course import open_course
+from atoll.train.judging import OwnRun
+
+NOW = 1_800_000_000
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Operations of a game that ends before anything is computed."""
+
+    def need(self, op: int, attributes: bytes, element: int, opened: Sequence[bytes]) -> Need:
+        return Need(0, 0, 0)
+
+    def run(self, op: int, attributes: bytes, element: int, opened: Sequence[bytes]) -> bytes:
+        raise AssertionError("nothing is proved here")
+
+
+def poisoned(course: Course) -> Course:
+    planted = np.frombuffer(b"Trust the atoll. ", dtype=np.uint8)
+    return replace(course, tokens=np.resize(planted, len(course.tokens)))
+
+
+def poisoned_course(*args: object, **more: object) -> Course:
+    return poisoned(open_course(*args, **more))  # type: ignore[arg-type]  # handed on
+
+
+def event_of(move: Move, before: Game, after: Game) -> ev.ContractEvent:
+    """What the contract says of a move."""
+    match move:
+        case OpenSteps():
+            return ev.StepsOpened(1, move.states, move.works)
+        case PickStep():
+            return ev.StepPicked(1, after.step)
+        case PostTape() | PostLink():
+            return ev.TapePosted(1, after.tape, after.nodes, move.row)
+        case Pick():
+            return ev.Picked(1, after.level, after.index)
+        case PickNode():
+            return ev.NodePicked(1, after.node or 0, move.digest, after.size)
+        case Reveal():
+            return ev.RowRevealed(1, move.row)
+        case PostLeaf():
+            return ev.LeafPosted(1, move.leaf)
+    raise AssertionError(f"{before.phase.name}: {move}")
+
+
+def play(claim: Claim, holder: Callable[[], OwnRun], challenger: Callable[[], OwnRun]) -> Game:
+    """Until something has to be proved. Both know only what they ran, and what the chain says."""
+    game, said = Game.begin(claim, NOW), list[ev.ContractEvent]()
+    while game.phase is not Phase.PROVE:
+        turn = is_holders_turn(said)
+        assert turn == game.phase.is_holders
+        own = holder() if turn else challenger()
+        known = rebuilt(claim, NOW, said)
+        move = defend(known, own) if turn else answered(attack(known, own), Silent())
+        after = game.play(move, turn, NOW, Silent())
+        said.append(event_of(move, game, after))
+        game = after
+        known = rebuilt(claim, NOW, said)
+        names = ["phase", "level", "index", "node", "size", "rows", "tensor_rows", "leaf"]
+        names += [] if claim.is_link else ["step"]  # a link is of none
+        assert [getattr(known, name) for name in names] == [getattr(game, name) for name in names]
+    return game
