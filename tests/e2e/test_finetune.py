@@ -1,6 +1,6 @@
 """Somebody with a Hugging Face folder, a corpus and a budget gets that model back, better.
 
-The four lines of the README, typed, on a network of three providers, one of whom cheats, and two
+The four lines of the README, typed, on a network of three providers, one of whom cheats, and three
 verifiers.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,14 @@ from .test_jobs import atoll_json, options_of
 SMALL = {
     "init.seq": "32", "rounds": "2", "inner.lr": "0.01", "inner.steps": "16", "inner.segment": "2",
     "inner.batch": "4", "inner.micro_batch": "4",
-    "members.seats": "3", "members.min_verifiers": "2", "members.places": "2",
+    "members.seats": "3", "members.min_verifiers": "3", "members.places": "3",
     "members.min_providers": "2",
     "lifetime": "1d",
     **{name: str(seconds) for name, seconds in GENEROUS.items() if name.startswith("windows.")},
 }  # fmt: skip
 """What makes a job of minutes of it, on two busy cores."""
+CHEAT = 1
+"""Which provider leaves steps out."""
 BUDGET = "1000"
 END_SECONDS = 900.0
 
@@ -45,7 +48,7 @@ def write_corpus(path: Path) -> None:
 
 
 async def ended(network: Cluster, job: str) -> dict[str, Any]:
-    """The job's status, once `atoll job watch` says that it has ended."""
+    """The job's status with every held-out loss, once `atoll job watch` says that it has ended."""
     watch = [sys.executable, "-m", "atoll.cli.main", "job", "watch", job, *unsigned(network)]
     process = await asyncio.create_subprocess_exec(*watch, stdout=asyncio.subprocess.DEVNULL)
     try:
@@ -54,8 +57,23 @@ async def ended(network: Cluster, job: str) -> dict[str, Any]:
     finally:
         if process.returncode is None:
             process.kill()
-    status: dict[str, Any] = await asyncio.to_thread(atoll_json, network, "status", job)
+    evaluated = partial(atoll_json, network, "status", job, "--evaluate")
+    status: dict[str, Any] = await asyncio.to_thread(evaluated)
     return status
+
+
+def check_course(network: Cluster, status: dict[str, Any], share: float) -> None:
+    """The cheat alone was not paid, and the held-out loss fell below this share of the first."""
+    assert (status["status"], status["settled_rounds"]) == ("done", 2)
+    first, *later = status["curve"]
+    told = [seat for figures in later for seat in figures["seats"]]
+    cheat = network.providers[CHEAT].account
+    assert {seat["account"] for seat in told} == {each.account for each in network.providers}
+    assert [seat for seat in told if seat["paid"] == (seat["account"] == cheat)] == []
+    # What a committee signed is what is computed here; of the last model no later round tells.
+    said = [figures["certified"] for figures in status["curve"]]
+    assert said == [*(figures["bits"] for figures in status["curve"][:-1]), None]
+    assert later[-1]["held_out_loss"] < share * first["held_out_loss"]
 
 
 async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
@@ -73,7 +91,7 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
     file.write_text(new.stdout)
 
     config = ClusterConfig(
-        tmp_path / "net", providers=3, verifiers=2, provider_cheats={1: "lazy"},
+        tmp_path / "net", providers=3, verifiers=3, provider_cheats={CHEAT: "lazy"},
         beginning=beginning,
     )  # fmt: skip
     async with hostile_network(config) as network, skipping(network, print):
@@ -87,7 +105,7 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
         fetched = await asyncio.to_thread(atoll, *fetch)
         assert fetched.returncode == 0, fetched.stderr
 
-    assert (status["status"], status["settled_rounds"]) == ("done", 2)
+    check_course(network, status, 0.7)
     assert [line for line in logs if line["kind"] == "Fell"]
     after = AutoModelForCausalLM.from_pretrained(result)
     assert type(after) is type(before)
