@@ -141,9 +141,11 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
 
 def test_relative_paths_are_taken_from_the_file_s_folder(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
-    path.write_text('[data]\npaths = ["text", "/abs"]\ntokenizer = "t.json"\n')
+    lines = ['paths = ["text", "/abs"]', 'held_out_paths = ["own"]', 'tokenizer = "t.json"']
+    path.write_text("\n".join(["[data]", *lines]))
     data = JobSpec.read(path).data
     assert data.paths == (str(tmp_path / "text"), "/abs")
+    assert data.held_out_paths == (str(tmp_path / "own"),)
     assert data.tokenizer == str(tmp_path / "t.json")
 
 
