@@ -1,14 +1,15 @@
 """What a job's size costs each role: peak memory, bytes and seconds, one process for each part.
 
-    python bench/jobs.py [--json] [--preset gpt2-small] [--seq 128] [--steps 2] [--seats 2]
+    python bench/jobs.py [--json] [--preset gpt2-small] [--seq 1024] [--steps 2] [--seats 2]
 
 The model has random weights of the preset's shapes. One provider trains a round of one segment of
 `--steps` steps and writes its update; an auditor replays the round; a member checks the update and
-merges those of `--seats` (the same one over again: their sizes are what counts). Each part is what
-a worker process runs for it, in a process of its own; its peak is the largest resident memory that
-the operating system saw. `start` is a worker that has done nothing yet. The bar is 24 bytes a
-parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of it. `said_bytes` is what
-`atoll job check` says that the part takes, `of_said` the peak's share of that.
+merges those of `--seats` (the same one over again: their sizes are what counts). The parts whose
+names begin with `warm` are those of the next round, which opens with the merged moments. Each part
+is what a worker process runs for it, in a process of its own; its peak is the largest resident
+memory that the operating system saw. `start` is a worker that has done nothing yet. The bar is 24
+bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of it. `said_bytes`
+is what `atoll job check` says that the part takes, `of_said` the peak's share of that.
 """
 
 from __future__ import annotations
@@ -22,23 +23,27 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 BYTES_A_PARAMETER, BYTES_MORE = 24, 10**9
-PARTS = ("start", "open", "train", "replay", "check", "merge")
+WARM = "warm "
+"""What the names of the second round's parts begin with."""
+COLD_PARTS = ("start", "open", "train", "replay", "check", "merge")
+PARTS = COLD_PARTS + tuple(WARM + part for part in COLD_PARTS[2:])
 END = "<|endoftext|>"
 DATA_SEED, KEY = bytes([5]) * 32, bytes([9]) * 32
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A folder with a store, the manifest, and what earlier parts left."""
+    """A folder with a store, the manifest, and what earlier parts left; and the round."""
 
     folder: Path
+    round: int = 0
 
     @property
     def store(self) -> str:
@@ -48,12 +53,18 @@ class Bench:
     def manifest(self) -> bytes:
         return (self.folder / "manifest").read_bytes()
 
-    def keep(self, name: str, fields: dict[str, Any]) -> None:
-        (self.folder / name).write_text(json.dumps(fields))
+    @property
+    def opening(self) -> bytes:
+        """The CID of the global state that the round opens from."""
+        return self.kept(f"opening {self.round}")["cid"]
 
-    def kept(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / name).read_text())
-        return found
+    def keep(self, name: str, fields: dict[str, bytes]) -> None:
+        told = {field: value.hex() for field, value in fields.items()}
+        (self.folder / name).write_text(json.dumps(told))
+
+    def kept(self, name: str) -> dict[str, bytes]:
+        told: dict[str, str] = json.loads((self.folder / name).read_text())
+        return {field: bytes.fromhex(value) for field, value in told.items()}
 
 
 def main() -> None:
@@ -70,7 +81,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--preset", default="gpt2-small")
-    parser.add_argument("--seq", type=int, default=128)
+    parser.add_argument("--seq", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--seats", type=int, default=2, help="whose updates are merged")
     parser.add_argument("--text-mb", type=float, default=1.0, help="of the standard library")
@@ -100,7 +111,7 @@ def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
             (parts[part]["peak_bytes"] - start) / parameters, 1
         )
     for part, found in parts.items():
-        known = said[part]
+        known = said[part.removeprefix(WARM)]
         found |= {"said_bytes": known, "of_said": round(found["peak_bytes"] / known, 3)}
     seen = [each["peak_bytes"] for each in parts.values()]
     return {
@@ -132,7 +143,7 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
     assert chosen.model is not None
     spec = chosen.but(
         {
-            "rounds": 1,
+            "rounds": 2,
             "model": chosen.model.model_dump() | {"seq": options.seq},
             "data": {
                 "paths": [library],
@@ -184,6 +195,7 @@ def _measured(part: str, bench: Bench) -> dict[str, Any]:
 
     del atoll_node, atoll
     pin_torch()
+    bench = replace(bench, round=int(part.startswith(WARM)))
     known: dict[str, Callable[[Bench], dict[str, Any]]] = {
         "start": lambda _: {},
         "open": _open,
@@ -193,7 +205,7 @@ def _measured(part: str, bench: Bench) -> dict[str, Any]:
         "merge": _merge,
     }
     started, cpu = time.perf_counter(), time.process_time()
-    more = known[part](bench)
+    more = known[part.removeprefix(WARM)](bench)
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
@@ -203,16 +215,17 @@ def _measured(part: str, bench: Bench) -> dict[str, Any]:
     } | more
 
 
-def _slot() -> Any:
+def _slot(bench: Bench) -> Any:
     from atoll.law.words import Address, Domain, JobId, RoundIndex, Slot
 
-    return Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0))
+    return Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(bench.round))
 
 
 def _open(bench: Bench) -> dict[str, Any]:
     from atoll.service.tasks import make_initial_state
 
-    bench.keep("opening", {"cid": make_initial_state(bench.manifest, bench.store).cid.hex()})
+    made = make_initial_state(bench.manifest, bench.store)
+    bench.keep("opening 0", {"cid": made.cid, "digest": made.digest})
     return {}
 
 
@@ -225,16 +238,15 @@ def _train(bench: Bench) -> dict[str, Any]:
 
     task = TrainTask(
         manifest=Manifest.from_bytes(bench.manifest),
-        slot=_slot(),
+        slot=_slot(bench),
         seat=SeatIndex(0),
         data_seed=Digest(DATA_SEED),
-        global_state_cid=bytes.fromhex(bench.kept("opening")["cid"]),
+        global_state_cid=bench.opening,
     )
     done = atoll_node.tasks.train(task, bench.store, ())
     cid = LocalStore(bench.store).add_bytes(done.update)
     told = {"leaves": done.leaves(Digest(KEY)).to_bytes(), "root": done.update_root}
-    told["cid"] = cid.to_bytes()
-    bench.keep("trained", {name: value.hex() for name, value in told.items()})
+    bench.keep(f"trained {bench.round}", told | {"cid": cid.to_bytes()})
     return {
         "seconds_in_steps": round(done.seconds_in_steps, 2),
         "update_bytes": len(done.update),
@@ -243,7 +255,7 @@ def _train(bench: Bench) -> dict[str, Any]:
 
 
 def _trained(bench: Bench) -> dict[str, bytes]:
-    return {name: bytes.fromhex(text) for name, text in bench.kept("trained").items()}
+    return bench.kept(f"trained {bench.round}")
 
 
 def _replay(bench: Bench) -> dict[str, Any]:
@@ -252,10 +264,10 @@ def _replay(bench: Bench) -> dict[str, Any]:
     from atoll.service.tasks import replay
 
     told = _trained(bench)
-    where = (_slot(), SeatIndex(0), Digest(bytes(32)), Digest(DATA_SEED))
-    said = (told["leaves"], Digest(told["root"]), None, bench.manifest)
-    opening = bytes.fromhex(bench.kept("opening")["cid"])
-    found = replay(DoReplay(*where, *said), opening, bench.store)
+    where = (_slot(bench), SeatIndex(0), Digest(bytes(32)), Digest(DATA_SEED))
+    certified = Digest(bench.kept("opening 1")["digest"]) if bench.round else None
+    said = (told["leaves"], Digest(told["root"]), certified, bench.manifest)
+    found = replay(DoReplay(*where, *said), bench.opening, bench.store)
     if found.differs_at is not None:
         raise SystemExit(f"the replay differs at {found.differs_at}")
     return {"seconds_in_steps": round(found.seconds, 2)}
@@ -277,9 +289,8 @@ def _check(bench: Bench) -> dict[str, Any]:
     from atoll.service.duties.updates import DoGetUpdate
     from atoll.service.tasks import is_canonical
 
-    opening = bytes.fromhex(bench.kept("opening")["cid"])
-    whose = (RoundIndex(0), Digest(bytes(32)), Address("0x" + "22" * 20))
-    where = (_updates(bench)[0], Digest(DATA_SEED), bench.manifest, opening)
+    whose = (RoundIndex(bench.round), Digest(bytes(32)), Address("0x" + "22" * 20))
+    where = (_updates(bench)[0], Digest(DATA_SEED), bench.manifest, bench.opening)
     command = DoGetUpdate(*whose, *where)
     if not is_canonical(command, bench.store):
         raise SystemExit("the update is not canonical")
@@ -297,9 +308,11 @@ def _merge(bench: Bench) -> dict[str, Any]:
     seats = [update.seat for update in updates]
     there = to_bitmap(seats)
     facts = MergeFacts(there, 1, [there], dict.fromkeys(seats, manifest.segments))
-    opening = bytes.fromhex(bench.kept("opening")["cid"])
-    where = (_slot(), Digest(DATA_SEED), facts, tuple(updates))
-    merge_round(DoMerge(*where, bench.manifest, opening), bench.store)
+    where = (_slot(bench), Digest(DATA_SEED), facts, tuple(updates))
+    merged = merge_round(DoMerge(*where, bench.manifest, bench.opening), bench.store)
+    if not merged.merged:
+        raise SystemExit("no update was merged")
+    bench.keep(f"opening {bench.round + 1}", {"cid": merged.cid, "digest": merged.state})
     return {}
 
 
@@ -307,7 +320,7 @@ def _table(document: dict[str, Any]) -> str:
     lines = [f"{document['preset']}, {document['parameters']:,} parameters"]
     for name, part in document["parts"].items():
         lines.append(
-            f"{name:8} peak {part['peak_bytes'] / 1e9:6.2f} GB, {part['bytes_a_parameter']:5.1f} "
+            f"{name:11} peak {part['peak_bytes'] / 1e9:6.2f} GB, {part['bytes_a_parameter']:5.1f} "
             f"B a parameter above start, {part['of_bar']:.2f} of the bar, "
             f"{part['of_said']:.2f} of what is said, {part['seconds']:.1f} s"
         )

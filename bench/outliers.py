@@ -4,11 +4,11 @@
 
 Sixty-four honest seats of tests/adversary train a small DiLoCo job; from the Gram matrices of every
 round (of what moves the model, and of first moments), random subsets of n seats are checked as a
-round of n would be. The last line is JSON: for
-each mix of data and n, the share of honest seat-rounds that each check would name if it were not
-capped at f, in the round with the lowest mean cosine (`turbulent`) and in all others (`calm`); the
-largest cosine and norm seen; and `kappa`: by target rate and n the smallest multiple of 1/4 with at
-most that share of distant updates where all draw from the same text, as the protocol has them do.
+round of n would be. The last line is JSON: for each mix of data and n, the share of honest
+seat-rounds that each check would name, and whose first moments would be set aside, if that were not
+capped at f: in the round with the lowest mean cosine (`turbulent`) and in all others (`calm`). Then
+the largest cosine and norm seen; and `kappa`: by target rate and n the smallest multiple of 1/4
+with at most that share of distant updates where all draw from the same text, as in every job.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ from tests.adversary.corpus import Mix
 from tests.adversary.merges import among_friends
 from tests.adversary.run import Run, Setting
 
+from atoll.job.spec import KAPPA
 from atoll.law.checks import (
     Check,
+    Gram,
     distance_scores,
     lower_median,
     name_odd,
+    other_directions,
 )
 from atoll.law.words import SeatIndex
 from atoll.merge.gram import Int64Matrix
@@ -63,6 +66,14 @@ class Sample:
         seats, grams = [SeatIndex(seat) for seat in range(self.n)], [g.tolist() for g in self.grams]
         found = name_odd(seats, grams, [1] * self.n, kappa=kappa, f=self.n)
         return {str(check): sum(named.check is check for named in found) for check in Check}
+
+    def set_aside(self) -> int:
+        """Seats whose first moments would not be merged, without the cap."""
+        return len(other_directions([SeatIndex(seat) for seat in range(self.n)], self.of_first))
+
+    @property
+    def of_first(self) -> Gram:
+        return self.grams[1].tolist()
 
     def ratios(self) -> list[float]:
         """Each seat's score over the median score, as a κ that would just not name it; the larger
@@ -110,7 +121,9 @@ def rates(taken: Sequence[Sample], kappa: str) -> dict[str, float]:
     """Share of honest seat-rounds that each check names, in percent."""
     seats = sum(sample.n for sample in taken)
     named = [sample.named(kappa) for sample in taken]
-    return {kind: round(100 * sum(n[kind] for n in named) / seats, 3) for kind in map(str, Check)}
+    found = {kind: sum(n[kind] for n in named) for kind in map(str, Check)}
+    found["set_aside"] = sum(sample.set_aside() for sample in taken)
+    return {kind: round(100 * count / seats, 3) for kind, count in found.items()}
 
 
 def kappa_of(ratios: Sequence[float], target: str) -> str:
@@ -166,7 +179,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--draws", type=int, default=400, help="seats drawn a round and size")
     parser.add_argument("--codec", choices=CODECS, default=DEFAULT)
-    parser.add_argument("--kappa", default="1.5", help="what `distant` is counted with")
+    parser.add_argument("--kappa", default=KAPPA, help="what `distant` is counted with")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
     pin_torch()

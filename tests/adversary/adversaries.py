@@ -16,8 +16,8 @@ from tests.adversary.run import Adversary, Knowledge
 from tests.adversary.updates import ATTACKS, Attack, Rows, furthest_within, split_collusion
 from torch import Tensor
 
-from atoll.job.spec import kappa_for
-from atoll.law.checks import name_odd
+from atoll.job.spec import KAPPA
+from atoll.law.checks import name_odd, other_directions
 from atoll.law.words import SeatIndex
 
 SCALES = (0.08, 0.2, 0.5, 1.2)
@@ -105,8 +105,7 @@ def is_named(bad: Parts, honest: Parts) -> bool:
     seats = [SeatIndex(seat) for seat in range(len(bad) + len(honest))]
     both = Parts.stacked([bad, honest])
     grams = [(rows @ rows.T).astype(np.int64).tolist() for rows in (both.delta, both.first)]
-    kappa = kappa_for(len(seats))
-    found = name_odd(seats, grams, [1] * len(seats), kappa=kappa, f=len(bad))
+    found = name_odd(seats, grams, [1] * len(seats), kappa=KAPPA, f=len(bad))
     return any(named.seat < len(bad) for named in found)
 
 
@@ -129,6 +128,36 @@ def on_first_moments(attack: Attack) -> Adversary:
         return known.trained.but(first=attack(known.honest.first, known.f, known.rng))
 
     return Adversary(submit, targets=_unchanged)
+
+
+def first_aligned() -> Adversary:
+    """As far against the others' first moments as nobody is set aside or named for."""
+
+    def submit(known: Knowledge) -> Parts:
+        return known.trained.but(first=_least_aligned(known))
+
+    return Adversary(submit, targets=_unchanged)
+
+
+def _least_aligned(known: Knowledge) -> Rows:
+    own, first = known.trained.first, known.honest.first
+    mean = first.mean(axis=0)
+    worst = furthest_within(first, -np.sign(mean)) - mean
+    low, high = 0.0, 1.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        sent = known.arrives(known.trained.but(first=own + middle * worst))
+        is_heard = not is_named(sent, known.honest) and not is_set_aside(sent, known.honest)
+        low, high = (middle, high) if is_heard else (low, middle)
+    return own + low * worst
+
+
+def is_set_aside(bad: Parts, honest: Parts) -> bool:
+    """Whether first moments of these, which hold the lowest seats, are not merged."""
+    rows = np.concatenate([bad.first, honest.first])
+    seats = [SeatIndex(seat) for seat in range(len(rows))]
+    found = other_directions(seats, (rows @ rows.T).astype(np.int64).tolist())
+    return any(seat < len(bad) for seat in found)
 
 
 def on_sums(change: Callable[[Rows], Rows]) -> Adversary:
@@ -174,6 +203,7 @@ def _moment_candidates(known: Knowledge) -> Iterator[Parts]:
         yield own.but(first=own.first + worst, sums=sums)
         yield own.but(first=own.first - 0.5 * mean, sums=sums)
     yield own.but(first=-10 * own.first)
+    yield own.but(first=_least_aligned(known))
 
 
 ON_MOMENTS: dict[str, Callable[[], Adversary]] = {
@@ -184,6 +214,7 @@ ON_MOMENTS: dict[str, Callable[[], Adversary]] = {
     "sums_inflated": lambda: on_sums(lambda sums: sums * 1e6 + 1.0),
     "sums_zero": lambda: on_sums(lambda sums: sums * 0),
     "sums_seldom": lambda: on_sums(_nowhere_but_seldom),
+    first_aligned.__name__: first_aligned,
     everywhere.__name__: everywhere,
     adaptive_moments.__name__: adaptive_moments,
 }

@@ -206,6 +206,7 @@ def merge_inputs(
         "named": [{"check": check, "seat": seat} for check, seat in odd],
         "leftOut": [],
         "merged": [],
+        "setAside": [],
         "fPrime": 0,
     }
     if len(available) < needs:
@@ -214,7 +215,20 @@ def merge_inputs(
     order = list(dict.fromkeys([*accused, *(seat for _, seat in odd)]))
     left_out = order[: min(f, len(available) - needs)]
     merged = [seat for seat in available if seat not in left_out]
-    return inputs | {"leftOut": left_out, "merged": merged, "fPrime": f}
+    aside: list[int] = []
+    if of_moments:
+        kept = [i for i, seat in enumerate(decoded) if seat in merged]
+        found_aside = other_directions([[of_moments[i][j] for j in kept] for i in kept])
+        aside = [merged[i] for i in found_aside][: min(f, len(merged) - needs)]
+    return inputs | {"leftOut": left_out, "merged": merged, "setAside": aside, "fPrime": f}
+
+
+def other_directions(G: Gram) -> list[int]:
+    """Rows of first moments below 7/8 of the median alignment, the smallest first."""
+    rows = range(len(G))
+    A = [upper_median([G[i][j] for j in rows if j != i]) for i in rows]
+    M = lower_median(A)
+    return sorted((i for i in rows if M > 0 and 8 * A[i] < 7 * M), key=lambda i: A[i])
 
 
 # ------------------------------------------------------------------------------- rules (chapter 4)
@@ -543,7 +557,8 @@ def merge(
         return after, inputs
     chosen, f = [read[seat] for seat in inputs["merged"]], inputs["fPrime"]
     after |= _outer_stepped(manifest, model, spoken.delta, [u.delta for u in chosen], f)
-    return after | _merged_moments(manifest, model, spoken, chosen, f), inputs
+    heard = [read[seat].first for seat in inputs["merged"] if seat not in inputs["setAside"]]
+    return after | _merged_moments(manifest, model, spoken, chosen, heard, f), inputs
 
 
 def _outer_stepped(
@@ -569,13 +584,19 @@ def _outer_stepped(
 
 
 def _merged_moments(
-    manifest: Manifest, model: State, spoken: Spoken, chosen: Sequence[Update], f: int
+    manifest: Manifest,
+    model: State,
+    spoken: Spoken,
+    chosen: Sequence[Update],
+    rows: Sequence[Row],
+    f: int,
 ) -> State:
-    """The moments that the next round opens with; nothing where updates have none."""
+    """The moments that the next round opens with, the first ones of `rows`; nothing where updates
+    have none.
+    """
     if not spoken.first:
         return {}
     codec, rule, old = manifest["codec"], manifest["robust"]["rule"], model["moment_exponents"]
-    rows = [update.first for update in chosen]
     values = merged_first(codec["kind"], rule, rows, f, length_of(spoken.first))
     m, at = {}, 0
     for name in sorted(spoken.first):

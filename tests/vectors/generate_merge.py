@@ -264,6 +264,7 @@ def merged_round(
         "merged": list(inputs.merged),
         "named": [f"{found.check} {found.seat}" for found in inputs.named],
         "openingRoot": hexed(merged.global_state.moments.opening_root),
+        "setAside": list(inputs.set_aside),
         "updates": [[hexed(part) for part in updates[seat]] for seat in sorted(updates)],
     }
     return told, merged.global_state

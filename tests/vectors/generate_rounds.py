@@ -136,6 +136,7 @@ def case(name: str, gram: Gram | None, **given: Json) -> Json:
             "leftOut": list(found.left_out),
             "merged": list(found.merged),
             "named": [{"check": x.check, "seat": x.seat} for x in found.named],
+            "setAside": list(found.set_aside),
         },
         "moments": rows_of(moments),
         "name": name,
@@ -205,6 +206,31 @@ def order_cases() -> list[Json]:
     ]
 
 
+def moment_cases() -> list[Json]:
+    """Whose first moments are set aside, of those whose update is merged."""
+    two = against_all(against_all(alike(9), 4, 70), 6, 60)
+    return [
+        case("set aside: at 7/8, 84 of 96, nobody", alike(7, 200, 96),
+             moments=against_all(alike(7, 200, 96), 5, 84)),
+        case("set aside: below it", alike(7, 200, 96),
+             moments=against_all(alike(7, 200, 96), 5, 83)),
+        case("set aside: the least first, within f", alike(9), moments=two, f=1),
+        case("set aside: two of them", alike(9), moments=two),
+        case("set aside: no more than the rule can spare", alike(6), moments=against_all(
+             against_all(alike(6), 4, 70), 2, 60)),
+        case("set aside: nobody where there is no room", alike(5),
+             moments=against_all(alike(5), 2, 0)),
+        case("set aside: who is left out takes the room", silent(alike(6), 1),
+             moments=against_all(alike(6), 2, 60)),
+        case("set aside: who is left out shifts no median", silent(alike(8), 1, 3),
+             moments=changed(alike(8), (5, 0, 80), (5, 2, 80), (5, 1, 0), (5, 3, 0))),
+        case("set aside: not per segment", alike(8), segments=[8] * 5 + [6] + [8] * 2,
+             moments=against_all(alike(8), 5, 80)),
+        case("set aside: nobody where the median is 0", alike(5), moments=axes(*[10] * 5), f=1),
+        case("set aside: ties by seat", alike(7), moments=silent(alike(7), 2, 4), f=1, kappa="9"),
+    ]  # fmt: skip
+
+
 def fact_cases() -> list[Json]:
     """What the chain says, and which updates are there."""
     gram = silent(alike(7), 1, 3)
@@ -225,7 +251,7 @@ def fact_cases() -> list[Json]:
 
 
 def merge_input_cases() -> Json:
-    return {"cases": [*threshold_cases(), *order_cases(), *fact_cases()]}
+    return {"cases": [*threshold_cases(), *order_cases(), *moment_cases(), *fact_cases()]}
 
 
 # --- rounds.json ---

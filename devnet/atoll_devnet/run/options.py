@@ -71,7 +71,7 @@ def with_text(job: JobSpec) -> JobSpec:
     Raises:
         ConfigError: a path that does not exist.
     """
-    for path in map(Path, job.data.paths):
+    for path in map(Path, (*job.data.paths, *job.data.held_out_paths)):
         if not path.exists():
             raise ConfigError(
                 f"no such file or folder: {path}", next_step="correct the path of the job's text"

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from atoll.bits.batch import count_targets, inputs_of, shares_of, targets_of
 from atoll.bits.init import is_bounded
+from atoll.bits.kernels.memory import give_back_freed_memory
 from atoll.bits.kernels.philox import Mask
 from atoll.bits.layout import optimiser_of
 from atoll.bits.model import forward
@@ -52,6 +53,7 @@ def inner_step(
     dropout_key: tuple[int, int] = (0, 0),
 ) -> StepResult:
     """One step on token ids [B, T + 1] (`batch`); `global_step` counts from 0 over the job."""
+    give_back_freed_memory()
     mask = Mask(recipe.inner.dropout, dropout_key, global_step & 0xFFFFFFFF, site=0, first=0)
     pieces = torch.split(batch_BT1, recipe.inner.micro_batch)
     shares = shares_of([count_targets(piece) for piece in pieces])
@@ -63,6 +65,7 @@ def inner_step(
         return StepResult(state, loss, work, diverged=True)
     scale = clip_scale(norm, float(recipe.inner.clip))
     rate = float(recipe.schedule.rates[global_step])
+    give_back_freed_memory()  # of the backward pass, before there is a second state
     after = _optimised(state, gradients, scale, rate, recipe)
     if not all(is_bounded(p) for p in after.params.values()):
         return StepResult(state, loss, work, diverged=True)
@@ -107,6 +110,7 @@ def _losses_and_gradients(
         inputs_bT = inputs_of(piece_bT1)
         logits_bTV = forward(leaves, inputs_bT, recipe.model, recipe.ops, drop, base=recipe.base)
         loss = recipe.ops.cross_entropy(logits_bTV, targets_of(piece_bT1))
+        del logits_bTV  # as large as its gradient, which comes
         gradients = list(torch.autograd.grad(loss * share, list(leaves.values())))
         losses.append(loss.item())
         if not sums:

@@ -198,12 +198,17 @@ class Data(Group):
         default=None, description="read no further once it has that many"
     )
     held_out: Share = Field(default="0.05", description="share of the text kept for evaluation")
+    held_out_paths: Texts = Field(
+        default=(), description="as paths: a text of your own to evaluate on, in place of a share"
+    )
 
     def beside(self, folder: Path) -> Self:
         """The same with relative paths taken from `folder`."""
         tokenizer = str(folder / self.tokenizer) if self.tokenizer else ""
         paths = tuple(str(folder / path) for path in self.paths)
-        return self.model_copy(update={"paths": paths, "tokenizer": tokenizer})
+        held_out_paths = tuple(str(folder / path) for path in self.held_out_paths)
+        changes = {"paths": paths, "held_out_paths": held_out_paths, "tokenizer": tokenizer}
+        return self.model_copy(update=changes)
 
 
 class Inner(Group):

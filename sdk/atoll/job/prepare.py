@@ -55,6 +55,7 @@ def prepare_data(
         tokenizer=Path(chosen.tokenizer) if chosen.tokenizer else None,
         end_token=chosen.end_token,
         held_out=chosen.held_out,
+        held_out_paths=tuple(map(Path, chosen.held_out_paths)),
         max_tokens=chosen.max_tokens,
         model_vocab=model.vocab if model else None,
     )

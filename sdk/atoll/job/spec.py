@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil, prod
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -60,6 +60,8 @@ from atoll.law.terms import WHOLE_BPS
 from atoll.law.words import ZERO_DIGEST, Digest, Terms
 from atoll.service.wording import explain
 
+KAPPA: Final = "2.5"
+"""Of the distance check: one honest int8 update in a thousand is beyond it (docs/attacks.md)."""
 _INNER_DEFAULTS: Mapping[str, str] = {
     "optimizer": "adamw",
     "momentum": "0",
@@ -213,15 +215,6 @@ def robust_f(seats: int, rule: str) -> int:
     return seats // 4 if seats >= 4 and rule not in BEAR_NOBODY else 0
 
 
-def kappa_for(seats: int) -> str:
-    """The κ that one honest int8 update in a thousand exceeds, in steps of 1/4.
-
-    From the quantiles that bench/outliers.py measures (docs/attacks.md); few seats have a noisier
-    median to be compared with.
-    """
-    return "1.5" if seats <= 16 else "1.25"
-
-
 def _build(
     spec: JobSpec,
     model: ModelSpec,
@@ -247,7 +240,7 @@ def _build(
         inner=inner,
         outer=_outer(spec.outer, method),
         codec=codec,
-        robust=RobustSpec(rule=method.rule, f=f, kappa=kappa_for(members.seats)),
+        robust=RobustSpec(rule=method.rule, f=f, kappa=KAPPA),
         tables=_tables(model, inner, spec.rounds),
         terms=_terms(spec, f, inner.batch * model.seq, now),
     )

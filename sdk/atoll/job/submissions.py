@@ -49,7 +49,7 @@ def key_of(spec: JobSpec, data: DataSpec, init: InitSpec | None) -> str:
     What is left out stays left out: measured again, it would have other values.
     """
     said = spec.model_dump()
-    said["data"] = said["data"] | {"paths": None, "tokenizer": None}
+    said["data"] = said["data"] | {"paths": None, "held_out_paths": None, "tokenizer": None}
     said["init"] = said["init"] | {"folder": None}
     read: IPLDKind = {"data": data.model_dump(), "init": init.model_dump() if init else None}
     return sha256(json.dumps(said, sort_keys=True).encode() + encode(read)).hex()

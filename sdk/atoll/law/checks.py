@@ -31,6 +31,8 @@ RIGHT_ANGLE: Final = 1 << 64
 """What `apart` says of two updates that have nothing in common."""
 ALIGNMENT: Final = Fraction(3, 4)
 """Of the median alignment (`alignments`): one honest update in a thousand is below it."""
+MOMENT_ALIGNMENT: Final = Fraction(7, 8)
+"""Of the median alignment of first moments: many honest ones are below it, which lose little."""
 
 
 class Check(StrEnum):
@@ -176,15 +178,29 @@ def _copies(seats: Sequence[SeatIndex], gram: Gram) -> list[Named]:
 
 
 def _misaligned(seats: Sequence[SeatIndex], gram: Gram, done: Sequence[int]) -> list[Named]:
-    found = alignments(gram, done)
-    middle = lower_median(found)
-    if middle <= 0:  # nothing in common: no direction to be misaligned with
-        return []
-    limit = ALIGNMENT * middle
-    both = zip(found, seats, strict=True)
-    low = sorted((value, seat) for value, seat in both if value < limit)
+    limit, low = _below(ALIGNMENT, seats, alignments(gram, done))
     below = f"is below {float(limit):.6g}"
     return [Named(seat, Check.MISALIGNED, f"alignment {value} {below}") for value, seat in low]
+
+
+def other_directions(seats: Sequence[SeatIndex], gram: Gram) -> list[SeatIndex]:
+    """Seats whose first moments have less in common with the others', the least first.
+
+    A moment is a mean over steps and no sum of them, so nobody's counts by the segments it did.
+    """
+    _, low = _below(MOMENT_ALIGNMENT, seats, alignments(gram, [1] * len(gram)))
+    return [seat for _, seat in low]
+
+
+def _below(
+    share: Fraction, seats: Sequence[SeatIndex], found: Sequence[int]
+) -> tuple[Fraction, list[tuple[int, SeatIndex]]]:
+    """That share of the median alignment, and who has less; with the least first."""
+    middle = lower_median(found)
+    if middle <= 0:  # nothing in common: no direction to be misaligned with
+        return Fraction(0), []
+    limit = share * middle
+    return limit, sorted((v, seat) for v, seat in zip(found, seats, strict=True) if v < limit)
 
 
 def _squares(gram: Gram) -> list[int]:

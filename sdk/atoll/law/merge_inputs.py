@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from atoll.law.checks import Gram, Named, name_odd
+from atoll.law.checks import Gram, Named, name_odd, other_directions
 from atoll.law.manifest import Manifest, RobustSpec
 from atoll.law.words import Bitmap, SeatIndex, bits, to_bitmap
 
@@ -68,6 +68,7 @@ class MergeInputs:
         named: findings of the checks, in their order.
         left_out: seats of weight 0, in the order in which they were found.
         merged: seats that the rule merges; nobody where there are too few updates.
+        set_aside: those of them whose first moments are not merged, in the order of their finding.
         f_prime: bad updates that the rule bears.
     """
 
@@ -75,6 +76,7 @@ class MergeInputs:
     named: tuple[Named, ...]
     left_out: tuple[SeatIndex, ...]
     merged: tuple[SeatIndex, ...]
+    set_aside: tuple[SeatIndex, ...]
     f_prime: int
 
 
@@ -136,8 +138,19 @@ def merge_inputs(
         named = name_odd(available, parts, done, kappa=terms.robust.kappa, f=f)
     room = min(f, len(available) - terms.minimum)
     if room < 0:
-        return MergeInputs(available, named, (), (), 0)
+        return MergeInputs(available, named, (), (), (), 0)
     accused = (seat for seat in available if facts.accused >> seat & 1)
     left_out = tuple(dict.fromkeys((*accused, *(found.seat for found in named))))[:room]
     merged = tuple(seat for seat in available if seat not in left_out)
-    return MergeInputs(available, named, left_out, merged, f)
+    spare = min(f, len(merged) - terms.minimum)
+    set_aside = _set_aside(decoded, merged, grams[1:])[:spare]
+    return MergeInputs(available, named, left_out, merged, set_aside, f)
+
+
+def _set_aside(
+    decoded: Sequence[SeatIndex], merged: Sequence[SeatIndex], of_moments: Sequence[Gram]
+) -> tuple[SeatIndex, ...]:
+    """Merged seats whose first moments point elsewhere, by the inner products of merged ones."""
+    rows = [row for row, seat in enumerate(decoded) if seat in merged]
+    parts = ([[gram[i][j] for j in rows] for i in rows] for gram in of_moments)
+    return tuple(seat for part in parts for seat in other_directions(merged, part))

@@ -7,7 +7,7 @@ come in, everything is integers until the outer step, and so every verifier has 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
@@ -60,11 +60,6 @@ class Grams:
 
     delta: Int64Matrix | None
     first: Int64Matrix | None
-
-    def of_rows(self, kept: Sequence[int]) -> Grams:
-        """Of these updates only."""
-        parts = (None if g is None else g[np.ix_(kept, kept)] for g in (self.delta, self.first))
-        return Grams(*parts)
 
 
 NO_GRAMS: Final = Grams(None, None)
@@ -183,11 +178,10 @@ def combine(
     if not inputs.merged:
         return MergedUpdate(inputs, weights)
     chosen = [updates[seat] for seat in inputs.merged]
-    kept = [i for i, seat in enumerate(updates) if seat in inputs.merged]
-    grams = grams.of_rows(kept)
+    of_delta = _gram_of(grams.delta, updates, inputs.merged)
     f, part, codec = inputs.f_prime, state.sent_part(manifest.codec), manifest.codec
     layout = Layout.of_tensors(part.params)
-    changes = Section(layout, [each.delta for each in chosen], grams.delta)
+    changes = Section(layout, [each.delta for each in chosen], of_delta)
     found = changes.merged(manifest, f)
     weights |= zip(map(int, inputs.merged), found.weights, strict=True)
     numerators, denominator = moving(found, codec.kind)
@@ -202,8 +196,9 @@ def combine(
     shared = moment_layout(manifest, state.shapes)
     if not shared.m:
         return result
-    rows = [each.first for each in chosen if each.first is not None]
-    first = Section(Layout.of(shared.m), rows, grams.first)
+    heard = [seat for seat in inputs.merged if seat not in inputs.set_aside]
+    rows = [row for seat in heard if (row := updates[seat].first) is not None]
+    first = Section(Layout.of(shared.m), rows, _gram_of(grams.first, updates, heard))
     return replace(
         result,
         moments=Moments(
@@ -218,7 +213,7 @@ def combine(
 
 @dataclass(frozen=True)
 class Section:
-    """One of the two sections that are merged by the rule: the rows of the merged seats.
+    """One of the two sections that are merged by the rule: the rows that count in it.
 
     Attributes:
         gram_nn: their inner products, where they are known.
@@ -243,6 +238,14 @@ class Section:
         """Numbers in the order of the layout, by tensor."""
         spans = self.layout.spans()
         return {name: torch.from_numpy(flat[span]).reshape(shape) for name, shape, span in spans}
+
+
+def _gram_of(
+    gram_nn: Int64Matrix | None, seats: Iterable[SeatIndex], kept: Collection[SeatIndex]
+) -> Int64Matrix | None:
+    """Its rows and columns of these seats."""
+    rows = [row for row, seat in enumerate(seats) if seat in kept]
+    return None if gram_nn is None else gram_nn[np.ix_(rows, rows)]
 
 
 def _first_moment(found: Aggregate, codec: CodecSpec) -> npt.NDArray[Any]:

@@ -31,8 +31,10 @@ updates there are fewer sums."""
 _NUMBER: Final = 4
 """Bytes of an fp32 number; a coordinate that is merged takes as many, of fp32 updates twice that.
 Rounded it takes one."""
-_LOGIT: Final = 4 * _NUMBER
-"""Of a logit: itself, its exponential, its gradient, and one of them as integers."""
+_LOGIT: Final = 2 * _NUMBER + 2
+"""Of a logit: itself and its gradient, or its gradient and that in integers."""
+_SUMS: Final = 3 << 26
+"""Of a product in two slices, some rows at a time (`kernels.linear`): the head's."""
 
 
 def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
@@ -44,7 +46,7 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
         update_bytes: of a seat's update.
     """
     sizes = _Sizes(manifest)
-    steps = sizes.base + max(sizes.two_states, sizes.one_state_and_gradients)
+    steps = sizes.base + max(sizes.two_states, sizes.state + max(sizes.kept, sizes.gradients))
     if manifest.codec.carries_params:
         steps += sizes.model  # what a merged fragment is mixed in from
     link = sizes.state + 2 * sizes.model + 2 * update_bytes
@@ -101,7 +103,8 @@ class _Sizes:
         two_states: as a step ends: the one before it, the one after it, and the optimiser's work on
             the largest tensor.
         logits: of a micro-batch, with what is computed of them at once.
-        one_state_and_gradients: before that, with a micro-batch.
+        kept: beside a state as the backward pass of a micro-batch begins, with its head.
+        gradients: beside a state as it ends, with the embedding's sums.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -109,8 +112,7 @@ class _Sizes:
         slots = len(OUTER_SLOTS[manifest.outer.kind])
         largest = max(prod(shape) for shape in trained_shapes(manifest).values())
         tokens = manifest.inner.micro_batch * model.seq
-        self.logits = tokens * _LOGIT * model.vocab
-        kept = self.logits + tokens * _kept_of_a_token(model)
+        self.logits = tokens * _LOGIT * model.vocab + _SUMS
         self.model = _NUMBER * trained
         self.state = _NUMBER * seat_layout(manifest).elements
         self.global_state = self.model * (1 + 2 * slots)
@@ -121,15 +123,18 @@ class _Sizes:
         self.change = trained if is_rounded else self.numerators
         self.base = 0 if manifest.lora is None else _frozen_bytes(manifest)
         self.two_states = 2 * self.state + 2 * _NUMBER * largest
-        self.one_state_and_gradients = self.state + self.model + kept
+        # The head's weight, whose integers and gradient are there, is the largest or its size.
+        head = (2 + _NUMBER) * largest if manifest.lora is None else 0
+        self.kept = tokens * _kept_of_a_token(model) + self.logits + head
+        self.gradients = self.model + (2 + 1) * _NUMBER * largest
 
 
 def _kept_of_a_token(model: ModelSpec) -> int:
     """What a forward pass keeps of a token for the backward pass beside the logits: in each layer
-    some ten vectors as wide as the model and three as wide as the MLP.
+    some fifteen vectors as wide as the model and three as wide as the MLP, as seen.
     """
     width = max(model.width, model.heads * model.head_dim)
-    return _NUMBER * model.layers * (10 * width + 3 * model.ffn)
+    return _NUMBER * model.layers * (15 * width + 3 * model.ffn)
 
 
 def _frozen_bytes(manifest: Manifest) -> int:

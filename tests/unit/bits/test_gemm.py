@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atoll.bits.kernels import gemm
 from atoll.bits.kernels.gemm import (
     FP32_SPLIT_K,
     ROUTES,
@@ -36,6 +37,15 @@ def test_a_saturating_route_is_refused() -> None:
         return ROUTES["fp64"].matmul(x, w).clamp(-32768, 32767)
 
     assert not is_exact(Route("saturating", saturating))
+
+
+def test_products_in_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm, "_FP64_BLOCK", 4)
+    generator = torch.Generator().manual_seed(6)
+    x = torch.randint(-127, 128, (9, 13), generator=generator, dtype=torch.int8)
+    w = torch.randint(-127, 128, (13, 6), generator=generator, dtype=torch.int8)
+    assert torch.equal(ROUTES["fp64"].matmul(x, w), matmul_reference(x, w))
+    assert torch.equal(ROUTES["fp64"].matmul(x[:8], w[:, :4]), matmul_reference(x[:8], w[:, :4]))
 
 
 @given(

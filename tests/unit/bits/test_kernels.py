@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from atoll.bits.kernels import build, reference
+from atoll.bits.kernels import build, linear, reference
 from atoll.bits.kernels.acceptance import KINDS, differences, sample
 from atoll.bits.kernels.build import BuildFailed, load_library
 from atoll.bits.kernels.compiled import CompiledKernels
 from atoll.bits.kernels.engine import choose_kernels, default_engine, make_engine
+from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.kernels.reference import TorchKernels
 from atoll.errors import ConfigError
@@ -149,3 +152,51 @@ def test_large_tensors_move_as_small_ones_do(monkeypatch: pytest.MonkeyPatch, at
     for expected, found in zip(whole, TorchKernels().adamw(*arguments), strict=True):
         assert torch.equal(expected, found)
     assert torch.equal(TorchKernels().embedding_gradient(g, ids, 40), summed)
+
+
+def test_matrices_in_parts_have_the_bits_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of matrices as large as logits the reference works on some rows or columns at a time."""
+    monkeypatch.setattr(reference, "_AT_ONCE", 70)
+    assert differences(CompiledKernels(load_library()), TorchKernels(), seed=11, rows=9) == []
+
+
+@pytest.mark.parametrize("at_once", [1, 50, 1 << 24])
+@pytest.mark.parametrize("name", ["compiled", "eager"])
+def test_a_head_in_parts_has_the_bits_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch, name: str, at_once: int
+) -> None:
+    random = torch.Generator().manual_seed(4)
+    x, weight, g = (torch.randn(shape, generator=random) for shape in ((9, 6), (23, 6), (9, 23)))
+
+    def computed(parts: int) -> list[torch.Tensor]:
+        monkeypatch.setattr(linear, "_SUMS_AT_ONCE", parts)
+        ops = ExactOps(make_engine(kernels=name))
+        leaves = [t.clone().requires_grad_() for t in (x[None], weight)]
+        logits = ops.head(*leaves)
+        return [logits, *torch.autograd.grad(logits, leaves, g[None])]
+
+    for found, expected in zip(computed(at_once), computed(9 * 23), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_what_a_large_step_leaves_free_goes_back() -> None:
+    """In a process of its own: blocks that lie between others that stay."""
+    code = """
+from pathlib import Path
+import torch
+from atoll.bits.kernels.memory import give_back_freed_memory, keep_freed_memory
+
+def resident():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmRSS"))
+
+assert keep_freed_memory()
+print(give_back_freed_memory())
+blocks = [torch.ones(1 << 20) for _ in range(160)]
+kept = blocks[::2]
+del blocks
+before = resident()
+print(give_back_freed_memory(), before - resident() >= 300)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["False", "True", "True"], done.stderr

@@ -19,7 +19,7 @@ from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec, has_l
 from atoll.service.wording import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "cb75883ba95a5643dcae875bcec0a51e5e4e6e4249d2e4753b73d7a648c21a6b"
+DEMO_DIGEST = "4642b226f70d133a0bc2ca5c2c567a821cf7772891a3896b7a586ddf6d9caa24"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = DataSpec(
@@ -141,9 +141,11 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
 
 def test_relative_paths_are_taken_from_the_file_s_folder(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
-    path.write_text('[data]\npaths = ["text", "/abs"]\ntokenizer = "t.json"\n')
+    lines = ['paths = ["text", "/abs"]', 'held_out_paths = ["own"]', 'tokenizer = "t.json"']
+    path.write_text("\n".join(["[data]", *lines]))
     data = JobSpec.read(path).data
     assert data.paths == (str(tmp_path / "text"), "/abs")
+    assert data.held_out_paths == (str(tmp_path / "own"),)
     assert data.tokenizer == str(tmp_path / "t.json")
 
 

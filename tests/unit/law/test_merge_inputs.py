@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -25,7 +23,6 @@ from atoll.law.merge_inputs import (
 )
 from atoll.law.words import Bitmap, SeatIndex, bits, to_bitmap
 
-VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "merge_inputs.json").read_text())
 SEGMENTS = 8
 
 
@@ -165,38 +162,6 @@ def test_light_misalignment_costs_nothing() -> None:
         found = merged_of(8, gram, terms_of(2))
         assert tuple(x.seat for x in found.named) == found.left_out == odd
         assert all(x.check is Check.MISALIGNED for x in found.named)
-
-
-@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["name"])
-def test_the_vectors(case: dict) -> None:
-    facts, terms, expected = case["facts"], case["terms"], case["inputs"]
-    done = {SeatIndex(s): n for s, n in enumerate(facts["segments"]) if n is not None}
-    grams = [
-        [[int(value) for value in row] for row in gram]
-        for gram in (case["gram"], case["moments"])
-        if gram is not None
-    ]
-    found = merge_inputs(
-        MergeFacts(
-            revealed=to_bitmap(done),
-            committee=facts["committee"],
-            words=[Bitmap(int(word, 16)) for word in facts["words"]],
-            segments=done,
-            fallen=Bitmap(int(facts["fallen"], 16)),
-            accused=Bitmap(int(facts["accused"], 16)),
-        ),
-        seats(*case["decoded"]),
-        grams,
-        MergeTerms(
-            terms["segments"],
-            RobustSpec(rule=terms["rule"], f=terms["f"], kappa=terms["kappa"]),
-        ),
-    )
-    assert [{"check": x.check, "seat": x.seat} for x in found.named] == expected["named"]
-    assert list(found.available) == expected["available"]
-    assert list(found.left_out) == expected["leftOut"]
-    assert list(found.merged) == expected["merged"]
-    assert found.f_prime == expected["fPrime"]
 
 
 @st.composite

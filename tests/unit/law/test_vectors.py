@@ -60,6 +60,7 @@ def test_merge_inputs_are_those_of_the_vectors(case: Any) -> None:
         "leftOut": list(found.left_out),
         "merged": list(found.merged),
         "named": [{"check": x.check, "seat": x.seat} for x in found.named],
+        "setAside": list(found.set_aside),
     }
 
 

@@ -28,6 +28,7 @@ from atoll.merge.rules import Rule, aggregate
 
 SEED = sha256(b"data seed")
 EXPONENT, MOMENT = -10, -14
+PLACES = {"w": (40, 25), "b": (24,), "model.embed_tokens.weight": (30, 7)}
 KINDS = ("grid8", "grid4", "two_bit", "sign", "fp32")
 
 
@@ -43,10 +44,9 @@ def make_manifest(kind: str = "grid8", f: int = 1, **inner: str) -> Manifest:
 
 def make_state(manifest: Manifest) -> GlobalState:
     generator = torch.Generator().manual_seed(1)
-    shapes = {"w": (40, 25), "b": (24,), "model.embed_tokens.weight": (30, 7)}
-    params = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    params = {name: torch.randn(shape, generator=generator) for name, shape in PLACES.items()}
     is_plain = manifest.codec.kind == "fp32"
-    shared = optimiser_layout(shapes, manifest.inner).m
+    shared = optimiser_layout(PLACES, manifest.inner).m
     exponents = dict.fromkeys(params, -40 if is_plain else EXPONENT)
     return GlobalState(5, params, {}, exponents, dict.fromkeys(shared, -40 if is_plain else MOMENT))
 
@@ -206,6 +206,26 @@ def test_who_is_loud_in_the_first_moment_alone_is_left_out() -> None:
     assert result.inputs.left_out == (2,)
     kept = {seat: data for seat, data in updates.items() if seat != 2}
     assert merged_of(state, kept, manifest).global_state.digest() == result.global_state.digest()
+
+
+def test_first_moments_that_point_elsewhere_are_set_aside_and_nothing_else() -> None:
+    manifest = make_manifest(f=1)
+    state = replace(make_state(manifest), moment_exponents=dict.fromkeys(PLACES, -12))
+    updates = updates_of(state, manifest, 5)
+    honest = merged_of(state, updates, manifest)
+    elsewhere = last_of(state, manifest, 2, first=0.1)
+    updates[2], _ = close_round(manifest, state, elsewhere, DitherKey(SEED, 2))
+    result = merged_of(state, updates, manifest)
+    assert (result.inputs.named, result.inputs.set_aside) == ((), (2,))
+    assert result.inputs.merged == (0, 1, 2, 3, 4)
+    kept = {seat: data for seat, data in updates.items() if seat != 2}
+    without = merged_of(state, kept, manifest).global_state
+    found, whole = result.global_state, honest.global_state
+    assert torch.equal(found.params["w"], whole.params["w"])
+    assert not torch.equal(found.params["w"], without.params["w"])
+    assert torch.equal(found.moments.m["w"], without.moments.m["w"])
+    assert found.moment_exponents == without.moment_exponents
+    assert torch.equal(found.moments.rows["w"], whole.moments.rows["w"])
 
 
 def test_the_order_of_seats_does_not_matter() -> None:

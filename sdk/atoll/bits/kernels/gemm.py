@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ from atoll.law.manifest import INNER_LIMIT
 
 INT8_MAX = 127
 FP32_EXACT = 2**24
+_FP64_BLOCK = 2048
+"""Rows, inner terms and columns of an fp64 product at most."""
 FP32_SPLIT_K = 1040
 """Columns per fp32 product of int8 operands: 1040 · 127² < 2^24."""
 
@@ -76,7 +79,15 @@ def _matmul_fp32(x_MK: Tensor, w_KN: Tensor, inner: int = FP32_SPLIT_K) -> Tenso
 
 
 def _matmul_fp64(x_MK: Tensor, w_KN: Tensor) -> Tensor:
-    return (x_MK.double() @ w_KN.double()).to(torch.int32)
+    # Block by block: operands and product of a head over a large vocabulary, eight bytes a number,
+    # would be more than the rest of a step.
+    (rows, inner), columns = x_MK.shape, w_KN.shape[1]
+    total = x_MK.new_zeros((rows, columns), dtype=torch.int32)
+    for at in product(*(range(0, size, _FP64_BLOCK) for size in (rows, inner, columns))):
+        row, term, column = (slice(start, start + _FP64_BLOCK) for start in at)
+        part = x_MK[row, term].double() @ w_KN[term, column].double()
+        total[row, column] += part.to(torch.int32)
+    return total
 
 
 ROUTES = {

@@ -20,6 +20,9 @@ from torch import Tensor
 from atoll.bits.kernels.gemm import long_product
 from atoll.bits.kernels.interface import Engine, Frozen, Grid
 
+_SUMS_AT_ONCE = 1 << 24
+"""Numbers of a product in two slices whose three sums are there at once."""
+
 
 class Int8Linear(torch.autograd.Function):
     """x [N, I] · weightᵀ [I, O] for each weight, x and weights in int8, gradients in two slices."""
@@ -73,9 +76,10 @@ class SplitLinear(torch.autograd.Function):
         )
         count, width = len(x_high), len(w_high)
         g = Grid(rows[:count], row_step, rows[count:])
-        g_t = Grid(columns[:, :width].t(), column_step.t(), columns[:, width:].t())
         ones_1I = x_step.new_ones(1, x_high.shape[1])
         dx_NI = _split_product(engine, g, Grid(w_high, w_step, w_low), row_step, ones_1I)
+        del g, rows
+        g_t = Grid(columns[:, :width].t(), column_step.t(), columns[:, width:].t())
         dw_OI = _split_product(engine, g_t, Grid(x_high, x_step, x_low), column_step.t(), ones_1I)
         return None, dx_NI, dw_OI
 
@@ -138,9 +142,16 @@ def _split_product(
 ) -> Tensor:
     """(254·a + b)(254·c + d) without its smallest term b·d, below 2^-14 of the result's grid.
 
-    It may contract over the vocabulary, which is more than an int32 holds the sum of.
+    It may contract over the vocabulary, which is more than an int32 holds the sum of. Some rows at
+    a time, as each number takes twelve bytes of sums or twice that.
     """
-    multiply = partial(long_product, engine.route)
-    high = multiply(left.high, right.high)
-    middle = multiply(left.high, right.low_slice), multiply(left.low_slice, right.high)
-    return engine.kernels.rescale_split((high, *middle), row_step, column_step)
+    multiply, low_slice = partial(long_product, engine.route), left.low_slice
+    found = row_step.new_empty(len(left.high), right.high.shape[1])
+    rows = max(1, _SUMS_AT_ONCE // found.shape[1])
+    for at in range(0, len(found), rows):
+        span = slice(at, at + rows)
+        high = multiply(left.high[span], right.high)
+        middle = multiply(left.high[span], right.low_slice), multiply(low_slice[span], right.high)
+        sums = high, *middle
+        found[span] = engine.kernels.rescale_split(sums, row_step[span], column_step)
+    return found

@@ -1,16 +1,21 @@
 """Keeps freed memory in the process, so that each step's tensors do not fault their pages in again.
 
 A training step frees and asks for the same sizes over and over. glibc gives large blocks back to
-the kernel each time; at width 128 that was a third of the step's time. No bit depends on this.
+the kernel each time; at width 128 that was a third of the step's time. Of a large model this is a
+small part of the time, and what a step leaves between the tensors of the next state is a gigabyte:
+that goes back. No bit depends on this.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
-_KEPT_BYTES = 1 << 30  # what is free beyond this goes back all the same
+_KEPT_BYTES = 1 << 28
+"""What is free beyond this goes back all the same: at the heap's end by itself, elsewhere by
+`give_back_freed_memory`."""
 _LARGEST_BLOCK = 1 << 25
 """glibc's own maximum: larger blocks are mapped each on its own whatever is asked."""
 
@@ -23,3 +28,31 @@ def keep_freed_memory() -> bool:
         return False
     accepted = mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK), mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
     return accepted == (1, 1)
+
+
+class _HeapInfo(ctypes.Structure):
+    """glibc's struct mallinfo2 (malloc.h, since 2.33)."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+        "fordblks", "keepcost",
+    ))  # fmt: skip
+
+
+@cache
+def _heap() -> tuple[Callable[[], _HeapInfo], Callable[[int], int]] | None:
+    """glibc's mallinfo2 and malloc_trim; None where the allocator has not both."""
+    library = ctypes.CDLL(None)
+    info, trim = (getattr(library, name, None) for name in ("mallinfo2", "malloc_trim"))
+    if info is None or trim is None:
+        return None
+    info.restype, trim.argtypes = _HeapInfo, (ctypes.c_size_t,)
+    return info, trim
+
+
+def give_back_freed_memory() -> bool:
+    """Gives the kernel what is free in the heap where that is much; whether it did."""
+    heap = _heap()
+    if heap is None or heap[0]().fordblks <= _KEPT_BYTES:
+        return False
+    return bool(heap[1](0))

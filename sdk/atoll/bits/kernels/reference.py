@@ -10,7 +10,7 @@ as they stand here, with three rules where IEEE 754 or libraries leave a choice:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -40,11 +40,19 @@ _AT_ONCE = 1 << 20
 a second run of a step (`train.reference`) has to fit where the first one did."""
 
 
-def _grid(x: Tensor, dim: int, split: bool) -> Grid:
-    if split:
-        high, low, step = quantise_split(x, dim)
-        return Grid(high, step, low)
-    return Grid(*quantise_int8(x, dim))
+def _in_parts(
+    compute: Callable[[slice], tuple[Tensor, ...]], shape: Sequence[int], dim: int
+) -> tuple[Tensor, ...]:
+    """What `compute` gives for each range of a matrix along `dim`, put together along it.
+
+    A range has as much of the matrix as is worked on at once; of an empty one there is one too.
+    """
+    length = max(1, _AT_ONCE // max(1, shape[1 - dim]))
+    starts = range(0, max(1, shape[dim]), length)
+    parts = [compute(slice(at, at + length)) for at in starts]
+    if len(parts) == 1:
+        return parts[0]
+    return tuple(torch.cat(each, dim) for each in zip(*parts, strict=True))
 
 
 def flushed(x: Tensor) -> Tensor:
@@ -63,15 +71,22 @@ class TorchKernels:
     name = "eager"
 
     def quantise_rows(self, x_NI: Tensor, split: bool) -> Grid:
-        return _grid(x_NI, 1, split)
+        if not split:
+            return Grid(*_in_parts(lambda span: quantise_int8(x_NI[span], 1), x_NI.shape, 0))
+        high, low, step = _in_parts(lambda span: quantise_split(x_NI[span], 1), x_NI.shape, 0)
+        return Grid(high, step, low)
 
     def quantise_gradient(
         self, parts: Sequence[Tensor], row_N1: Tensor, column_1O: Tensor
     ) -> tuple[Stacked, Stacked]:
-        g_NO = torch.cat(list(parts), dim=1)
-        high, low, row_step = quantise_split(g_NO * column_1O, 1)
+        g_NO = parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=1)
+        high, low, row_step = _in_parts(
+            lambda span: quantise_split(g_NO[span] * column_1O, 1), g_NO.shape, 0
+        )
         rows = torch.cat((high, low), dim=0)
-        high, low, column_step = quantise_split(g_NO * row_N1, 0)
+        high, low, column_step = _in_parts(
+            lambda span: quantise_split(g_NO[:, span] * row_N1, 0), g_NO.shape, 1
+        )
         return (rows, row_step), (torch.cat((high, low), dim=1), column_step)
 
     def rescale(self, sums_NO: Tensor, row_N1: Tensor, column_1O: Tensor) -> Tensor:
@@ -149,16 +164,10 @@ class TorchKernels:
         return found_VI
 
     def softmax_loss(self, logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        hidden_N1 = targets_N[:, None] < 0
-        shifted_NV = one_nan(logits_NV - _top(logits_NV))
-        weights_NV = exp(shifted_NV)
-        total_N1 = whole(weights_NV * 2.0**30).double().sum(-1, keepdim=True) * 2.0**-30
-        share_NV = weights_NV * total_N1.reciprocal().float()
-        at_N1 = targets_N[:, None].clamp(min=0)
-        slope_NV = one_nan(share_NV.scatter(1, at_N1, share_NV.gather(1, at_N1) - 1.0))
-        picked_N1 = shifted_NV.gather(1, at_N1).masked_fill(hidden_N1, 0.0)
-        total_N = total_N1.masked_fill(hidden_N1, 1.0).squeeze(1)
-        return slope_NV.masked_fill(hidden_N1, 0.0), total_N, picked_N1.squeeze(1)
+        slope_NV, total_N, picked_N = _in_parts(
+            lambda span: _softmax_loss(logits_NV[span], targets_N[span]), logits_NV.shape, 0
+        )
+        return slope_NV, total_N, picked_N
 
     def quantise_levels(self, x_Nd: Tensor, levels: int) -> Levels:
         return quantise(x_Nd, -1, levels)
@@ -214,7 +223,8 @@ class TorchKernels:
         square_SS = self.rescale(sums_SS, step_S1, step_S1.t())
         along_S = one_nan((d * d + square_SS.diagonal()) * c + d * b + a)
         across_SS = rest_SS * ((d[:, None] + d) * c + b) + square_SS * c
-        return along_S, _grid(across_SS.fill_diagonal_(0.0) * x_step_S1.t(), 1, split=False)
+        across_SS = across_SS.fill_diagonal_(0.0) * x_step_S1.t()
+        return along_S, self.quantise_rows(across_SS, split=False)
 
     def advance(self, x_SL: Tensor, along_S: Tensor, sums_SL: Tensor, step_S1: Tensor) -> Tensor:
         return one_nan(x_SL * along_S[:, None] + sums_SL.float() * step_S1)
@@ -231,6 +241,19 @@ class TorchKernels:
             for all_of_it, part in zip(after, parts, strict=True):
                 all_of_it[at : at + _AT_ONCE] = part
         return after[0].view(p.shape), after[1].view(p.shape), after[2].view(p.shape)
+
+
+def _softmax_loss(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    hidden_N1 = targets_N[:, None] < 0
+    shifted_NV = one_nan(logits_NV - _top(logits_NV))
+    weights_NV = exp(shifted_NV)
+    total_N1 = whole(weights_NV * 2.0**30).double().sum(-1, keepdim=True) * 2.0**-30
+    share_NV = weights_NV * total_N1.reciprocal().float()
+    at_N1 = targets_N[:, None].clamp(min=0)
+    slope_NV = one_nan(share_NV.scatter(1, at_N1, share_NV.gather(1, at_N1) - 1.0))
+    picked_N1 = shifted_NV.gather(1, at_N1).masked_fill(hidden_N1, 0.0)
+    total_N = total_N1.masked_fill(hidden_N1, 1.0).squeeze(1)
+    return slope_NV.masked_fill(hidden_N1, 0.0), total_N, picked_N1.squeeze(1)
 
 
 def _adamw(parts: Sequence[Tensor], f: AdamFactors) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,16 +35,21 @@ class SourceFile:
     bytes: int
 
 
-def find_files(options: DataOptions) -> list[SourceFile]:
-    """The files that the options name, in the order of their tokens.
+def find_files(options: DataOptions) -> tuple[list[SourceFile], list[SourceFile]]:
+    """The files of `held_out_paths` and those of `paths`, in the order of their tokens.
 
     Raises:
         DataUnusable: a path does not exist, or there is no file at all.
     """
-    found = [file for path in options.paths for file in _files_at(path, options)]
+    held_out = _files_under(options.held_out_paths, options) if options.held_out_paths else []
+    return held_out, _files_under(options.paths, options)
+
+
+def _files_under(paths: Sequence[Path], options: DataOptions) -> list[SourceFile]:
+    found = [file for path in paths for file in _files_at(path, options)]
     if not found:
         raise DataUnusable(
-            f"no text files under {', '.join(map(str, options.paths)) or 'no path'}",
+            f"no text files under {', '.join(map(str, paths)) or 'no path'}",
             next_step="hidden and binary files are left out: name them one by one, or ask for them",
         )
     return found
@@ -52,7 +57,7 @@ def find_files(options: DataOptions) -> list[SourceFile]:
 
 def _files_at(path: Path, options: DataOptions) -> Iterator[SourceFile]:
     if not path.exists():
-        raise DataUnusable(f"no such file or folder: {path}", next_step="check --data")
+        raise DataUnusable(f"no such file or folder: {path}", next_step="check the job's [data]")
     if path.is_file():
         yield _source(path, options)
     elif options.format == "datasets" or (options.format == "auto" and _is_saved_dataset(path)):

@@ -34,7 +34,10 @@ class DataOptions:
         tokenizer: a tokenizer.json or a folder with one; None takes bytes as they are.
         end_token: what a document ends with; empty is what the tokenizer's folder says.
         held_out: the share of documents that is evaluated on, a decimal between 0 and 0.5.
-        max_tokens: ends with the document that reaches so many tokens, held out ones included.
+        held_out_paths: as `paths`, of a text to evaluate on, all of it; no document of `paths` is
+            held out then. Which of its documents are in `paths` too is not looked at.
+        max_tokens: ends with the document that reaches so many tokens, held out ones included,
+            but for those of `held_out_paths`.
         model_vocab: the model's vocabulary; None where it will be the tokenizer's.
     """
 
@@ -47,6 +50,7 @@ class DataOptions:
     tokenizer: Path | None = None
     end_token: str = ""
     held_out: str = "0.05"
+    held_out_paths: tuple[Path, ...] = ()
     max_tokens: int | None = None
     model_vocab: int | None = None
 

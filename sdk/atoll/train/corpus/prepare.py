@@ -41,6 +41,8 @@ _BATCH_DOCUMENTS: Final = 4096
 _Placed: TypeAlias = tuple[tuple[int, Place], Document]
 """A document, and the file and the place in it where the reading goes on after it."""
 _Batch: TypeAlias = list[_Placed]
+_Files: TypeAlias = tuple[list[SourceFile], list[SourceFile]]
+"""Of the text to evaluate on, where there is one of its own, and of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,15 +176,18 @@ class _Preparation:
     def __init__(
         self,
         options: DataOptions,
-        files: list[SourceFile],
+        files: _Files,
         encoder: Encoder,
         store: LocalStore,
         on_progress: Callable[[Progress], None],
     ) -> None:
-        self._options, self._files, self._encoder = options, files, encoder
+        # A text to evaluate on comes first: all of it is read, however little is trained on.
+        held_out, train = files
+        self._options, self._encoder = options, encoder
+        self._files, self._held_out_files = [*held_out, *train], len(held_out)
         self._store, self._on_progress = store, on_progress
         self._dtype: TokenType = _dtype(encoder, options)
-        self._total = sum(file.bytes for file in files)
+        self._total = sum(file.bytes for file in self._files)
         self._section = section_bytes(self._total)
         self._limit = int(Fraction(options.held_out) * (1 << 64))
         self._journal = Journal(store, _inputs(options, files, encoder))
@@ -214,7 +219,7 @@ class _Preparation:
     # -- one document after another --------------------------------------------------------------
 
     def _take(self, place: tuple[int, Place], document: Document, ids: Ids) -> None:
-        side = self._side(document)
+        side = self._side(place[0], document)
         state = self._state
         if not document.before or state.open_in != side:
             self._end_document()
@@ -246,7 +251,9 @@ class _Preparation:
         words = np.where(hidden, ids & (HIDDEN - 1) | mask_bit(self._dtype), ids)
         return words.astype(np.uint32), len(ids) - int(hidden.sum())
 
-    def _side(self, document: Document) -> str:
+    def _side(self, file: int, document: Document) -> str:
+        if self._held_out_files:
+            return "held_out" if file < self._held_out_files else "train"
         content = document.content
         if isinstance(content, list):
             content = json.dumps(content, sort_keys=True, ensure_ascii=True).encode()
@@ -258,7 +265,8 @@ class _Preparation:
 
     def _is_full(self) -> bool:
         most = self._options.max_tokens
-        return most is not None and self._tokens() >= most
+        own = self._streams["held_out"].state.tokens if self._held_out_files else 0
+        return most is not None and self._tokens() - own >= most
 
     def _tokens(self) -> int:
         return sum(stream.state.tokens for stream in self._streams.values())
@@ -342,10 +350,16 @@ class _Preparation:
             count = sum(self._state.documents)
             raise DataUnusable(
                 f"{count} documents of {self._state.bytes} bytes leave {train.tokens} tokens to "
-                f"train on and {held_out.tokens} to evaluate on, at held_out = "
-                f"{self._options.held_out}",
+                f"train on and {held_out.tokens} to evaluate on, {self._split}",
                 next_step="give more text, or hold a larger share out",
             )
+
+    @property
+    def _split(self) -> str:
+        """How documents are parted, in words."""
+        if self._held_out_files:
+            return f"of {self._held_out_files} files of held_out_paths"
+        return f"at held_out = {self._options.held_out}"
 
 
 def _size(document: Document) -> int:
@@ -360,10 +374,13 @@ def _dtype(encoder: Encoder, options: DataOptions) -> TokenType:
     return dtype_for(vocab, masked=options.chat)
 
 
-def _inputs(options: DataOptions, files: list[SourceFile], encoder: Encoder) -> object:
+def _inputs(options: DataOptions, files: _Files, encoder: Encoder) -> object:
     """What tells one preparation from another. Files count as the same by size and time."""
     return [
-        [[str(f.path.resolve()), f.kind, f.bytes, f.path.stat().st_mtime_ns] for f in files],
+        *(
+            [[str(f.path.resolve()), f.kind, f.bytes, f.path.stat().st_mtime_ns] for f in part]
+            for part in files
+        ),
         hashlib.sha256(encoder.file).hexdigest(),
         [encoder.end, options.column, options.chat, options.held_out],
         [options.max_tokens, options.model_vocab, tokenizers.__version__],

@@ -69,7 +69,7 @@ FORMATS: dict[str, Callable[[Path], None]] = {
 
 
 def documents(options: DataOptions) -> list[tuple[int, Document]]:
-    files = find_files(options)
+    _, files = find_files(options)
     section = section_bytes(sum(file.bytes for file in files))
     return [
         (index, document)
@@ -94,7 +94,7 @@ def test_a_row_is_a_document(name: str, tmp_path: Path) -> None:
 def test_reading_goes_on_after_any_document(name: str, tmp_path: Path) -> None:
     FORMATS[name](tmp_path / name)
     options = DataOptions((tmp_path / name,))
-    files, found = find_files(options), documents(options)
+    (_, files), found = find_files(options), documents(options)
     for at in (0, 1, 99, 100, 169, 170, 349, 350, 598, 599):
         index, document = found[at]
         rest = [(index, d) for d in read_documents(files[index], options, 256, document.place)]
@@ -144,7 +144,7 @@ def test_sections_lose_no_byte_and_cut_no_letter(section: int, tmp_path: Path) -
     text = "naïve €uro 𝄞 lines\n" * 9 + "𝄞€ï" * 60 + "\n\n\nlast"
     (tmp_path / "a").write_text(text)
     options = DataOptions((tmp_path / "a",))
-    (file,) = find_files(options)
+    _, (file,) = find_files(options)
     found = list(read_documents(file, options, section))
     parts = [document.content for document in found]
     assert b"".join(part for part in parts if isinstance(part, bytes)) == text.encode()

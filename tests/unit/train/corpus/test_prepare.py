@@ -247,6 +247,36 @@ def test_reading_ends_with_the_document_that_reaches_the_wanted_tokens(
     assert data.train_tokens + data.eval_tokens == total
 
 
+def test_a_text_of_its_own_is_evaluated_on_whole_and_nothing_else_is(
+    tmp_path: Path, store: LocalStore
+) -> None:
+    paths = write_files(tmp_path / "texts", 40)
+    own = write_files(tmp_path / "own", 10)
+    own[4].write_text("a text that is nowhere else\n")
+    drawn = DataOptions((tmp_path / "texts",), held_out="0.5")
+    options = replace(drawn, held_out_paths=(tmp_path / "own",))
+    data = prepare(options, store)
+    train, held_out = (documents_in(tokens, 0) for tokens in tokens_of(store, data))
+    assert held_out == [path.read_bytes() for path in own]
+    assert train == [path.read_bytes() for path in paths]
+
+    least = prepare(replace(options, max_tokens=1), store)  # of the text that is trained on
+    train, held_out = (documents_in(tokens, 0) for tokens in tokens_of(store, least))
+    assert train == [paths[0].read_bytes()]
+    assert len(held_out) == len(own)
+    assert least.eval_cid == data.eval_cid
+
+    # The same files in one list are another preparation.
+    together = (tmp_path / "own", tmp_path / "texts")
+    assert prepare(replace(drawn, paths=together), store).eval_cid != data.eval_cid
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataUnusable, match=f"no text files under {tmp_path / 'empty'}"):
+        prepare(replace(options, held_out_paths=(tmp_path / "empty",)), store)
+    with pytest.raises(DataUnusable, match="0 to evaluate on, of 1 files of held_out_paths"):
+        (tmp_path / "empty" / "a.txt").write_text("")
+        prepare(replace(options, held_out_paths=(tmp_path / "empty",)), store)
+
+
 def test_progress_is_told_and_what_is_done_is_not_done_again(
     tmp_path: Path, store: LocalStore
 ) -> None:

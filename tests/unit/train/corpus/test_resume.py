@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,12 @@ def write_book(folder: Path) -> DataOptions:
     return DataOptions((folder,), held_out="0.1")
 
 
-def test_it_ends_with_the_same_bytes_wherever_it_is_stopped(tmp_path: Path) -> None:
-    options = write_book(tmp_path / "book")
+@pytest.mark.parametrize("evaluates_on", [(), ("1.txt",)])
+def test_it_ends_with_the_same_bytes_wherever_it_is_stopped(
+    tmp_path: Path, evaluates_on: tuple[str, ...]
+) -> None:
+    own = tuple(tmp_path / "book" / name for name in evaluates_on)
+    options = replace(write_book(tmp_path / "book"), held_out_paths=own)
     whole = prepare.prepare(options, LocalStore(tmp_path / "whole", sync=False))
     store = LocalStore(tmp_path / "store", sync=False)
     starts: list[int] = []
