@@ -88,7 +88,7 @@ class Trial:
     def places(self, op: int) -> list[int]:
         """The nodes of an operation."""
         program = self.job.program
-        found = (t for t in program.templates if t.op == op and t.part is self.part)
+        found = (t for t in program.templates if t.op == op and t.part == self.part)
         return sorted(t.first + i * t.stride for t in found for i in range(t.count))
 
     def claim(self, holder: Address) -> Claim:

@@ -71,7 +71,7 @@ def homes() -> dict[Op, str]:
     found: dict[Op, str] = {}
     for name in TRIALS:
         part = Part.LINK if name in LINKS else Part.STEP
-        ops = {Op(t.op) for t in trial(name).job.program.templates if t.part is part}
+        ops = {Op(t.op) for t in trial(name).job.program.templates if t.part == part}
         found = dict.fromkeys(sorted(ops), name) | found
     return found
 

@@ -449,6 +449,7 @@ def fields_of(game: Game, table: Table, now: int) -> dict[str, Any]:
         "latestStart": claim.window_end,
         "step": game.step,
         "level": 0,
+        "takes": 0,
         "claim": claim.hash,
         "set": claim.set,
         "place": claim.place,
@@ -462,6 +463,8 @@ def fields_of(game: Game, table: Table, now: int) -> dict[str, Any]:
         "node": game.node,
         "index": game.index,
         "size": game.size,
+        "part": game.part,
+        "takingNodes": 0,
     }
 
 

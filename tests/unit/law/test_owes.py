@@ -19,11 +19,12 @@ from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
 from atoll.law.owes import Duty, Owed, committee_gateways, owed_by
 from atoll.law.rounds import apply
-from atoll.law.views import GameRecord, JobView, bond_set
+from atoll.law.views import GameRecord, JobView, bond_set, pay_place
 from atoll.law.words import (
     NO_HOLDER,
     ZERO_DIGEST,
     Address,
+    Digest,
     HolderId,
     JobId,
     Phase,
@@ -86,7 +87,7 @@ def claim_about(view: JobView, seat: SeatIndex, segment: int, *, is_link: bool) 
     return Claim(
         holder=view.providers[about].account,
         set=bond_set(view.job_id, Role.PROVIDER, about),
-        place=ZERO_DIGEST,
+        place=pay_place(view.job_id, Role.PROVIDER, about, RoundIndex(0)),
         program=ZERO_DIGEST,
         is_link=is_link,
         seat=seat,
@@ -109,7 +110,7 @@ def test_what_is_played_is_owed_no_challenge(at: int, segment: int, is_link: boo
 
 
 ELSEWHERE: dict[str, Callable[[Claim], Any]] = {
-    "round": lambda claim: {"round": claim.round + 1},
+    "round": lambda claim: {"place": Digest(claim.place[:-1] + b"\1")},
     "segment": lambda claim: {"segment": claim.segment + 1},
     "link": lambda claim: {"is_link": not claim.is_link},
     "job": lambda claim: {"set": bond_set(JobId(99), Role.PROVIDER, HolderId(claim.seat + 1))},
@@ -231,11 +232,11 @@ def evidence_of(script: Script, round: int, *, is_link: bool, **more: Any) -> tu
     return tuple(found)
 
 
-def test_evidence_has_the_programs_header_only_where_no_model_is_certified_yet() -> None:
+def test_evidence_has_the_programs_header_which_says_how_long_an_epoch_is() -> None:
     script = played()
     first, later = (evidence_of(script, round, is_link=False) for round in (0, 1))
-    assert first[7:] == (PROGRAM.header.to_bytes(), PROGRAM.leaves, tuple(PROGRAM.proof))
-    assert later[7:] == (b"", 0, ())
+    header = (PROGRAM.header.to_bytes(), PROGRAM.leaves, tuple(PROGRAM.proof))
+    assert first[7:10] == later[7:10] == header
     assert first[6] == later[6] == tuple(MODEL)
     for round, found in enumerate((first, later)):
         assert found[0][:4] == shown(script.net.view.settled[round], SEAT)[:4]

@@ -17,7 +17,7 @@ from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
 from atoll.law.owes import WHENEVER, Duty, committee_accounts, owed_by
 from atoll.law.upkeep import Call, upkeep
-from atoll.law.views import GameRecord, bond_set
+from atoll.law.views import GameRecord, bond_set, pay_place
 from atoll.law.words import NO_ROUND, HolderId, JobStatus, Miss, Phase, PlaceIndex, Role, SeatIndex
 
 
@@ -319,7 +319,7 @@ def test_a_differs_stands_as_long_as_its_game_is_open_and_no_longer() -> None:
     claim = Claim(
         holder=net.view.providers[about].account,
         set=bond_set(net.view.job_id, Role.PROVIDER, about),
-        place=digest("place"),
+        place=pay_place(net.view.job_id, Role.PROVIDER, about, round),
         program=digest("program"),
         is_link=False,
         seat=seat,
