@@ -1,7 +1,7 @@
 """Adapters on a folder's frozen model: trained by strangers, checked, opened by PEFT.
 
-The four lines of the README, typed, on a network of two providers and a verifier; the model that
-adapters are merged into comes to somebody who has never seen it.
+The four lines of the README, typed, on a network of three providers, one of whom cheats, and three
+verifiers; the model that adapters are merged into comes to somebody who has never seen it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,10 @@ from atoll_devnet.run.skipping import skipping
 from atoll_devnet.run.stranger import hostile_network
 
 from .test_command_line import atoll
-from .test_finetune import BUDGET, SMALL, ended, unsigned, write_corpus
+from .test_finetune import BUDGET, CHEAT, SMALL, check_course, ended, unsigned, write_corpus
 from .test_jobs import atoll_json, options_of
 
-CHOSEN = SMALL | {
-    "inner.lr": "0.02",
-    "lora.rank": "4",
-    "members.seats": "2",
-    "members.min_verifiers": "1",
-    "members.places": "1",
-}
+CHOSEN = SMALL | {"inner.lr": "0.02", "lora.rank": "4"}
 
 
 async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
@@ -43,22 +37,25 @@ async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
     assert printed.returncode == 0, printed.stderr
     file.write_text(printed.stdout)
 
-    config = ClusterConfig(tmp_path / "net", providers=2, verifiers=1, beginning=beginning)
+    config = ClusterConfig(
+        tmp_path / "net", providers=3, verifiers=3, provider_cheats={CHEAT: "lazy"},
+        beginning=beginning,
+    )  # fmt: skip
     async with hostile_network(config) as network, skipping(network, print):
         pay = ["job", "submit", str(file), "--max-spend", BUDGET, "--yes", "--detach"]
         paid = await asyncio.to_thread(atoll, *pay, *options_of(network))
         assert paid.returncode == 0, paid.stderr
         assert "preparing the text: " in paid.stderr
         status = await ended(network, "1")
-        logs = await asyncio.to_thread(atoll_json, network, "logs", "1", "--seat", "1")
+        logs = await asyncio.to_thread(atoll_json, network, "logs", "1", "--seat", str(CHEAT))
         elsewhere = ["--merged", "--home", str(tmp_path / "elsewhere")]
         for name, more in (("adapters", []), ("merged", elsewhere)):
             fetch = ["job", "result", "1", str(tmp_path / name), *unsigned(network), *more]
             fetched = await asyncio.to_thread(atoll, *fetch)
             assert fetched.returncode == 0, fetched.stderr
 
-    assert (status["status"], status["settled_rounds"]) == ("done", 2)
-    assert sum(line["kind"] == "Revealed" for line in logs) == 2
+    check_course(network, status, 0.8)
+    assert {"Revealed", "Fell"} <= {line["kind"] for line in logs}
     check_results(start, tmp_path / "adapters", tmp_path / "merged")
 
 
