@@ -54,7 +54,7 @@ def test_bent_files_are_read_or_refused_by_name(
         path = Path(folder) / name
         path.write_bytes(data)
         options = DataOptions((path,), chat=chat, field="text")
-        (file,) = find_files(options)
+        _, (file,) = find_files(options)
         try:
             found = list(read_documents(file, options, 64))
         except DataUnusable as error:
