@@ -25,4 +25,4 @@ def test_forge_ends_as_the_program_does_whatever_its_launcher_says(
     tool, modules = shutil.copy2(FORGE, tmp_path / "tools"), tmp_path / "node_modules"
     program(modules / ".bin" / "forge", 0)
     program(modules / "@foundry-rs" / "forge-some-machine" / "bin" / "forge", code)
-    assert subprocess.run([tool, "test"], check=False).returncode == code  # noqa: S603
+    assert subprocess.run([tool, "test"], check=False).returncode == code
