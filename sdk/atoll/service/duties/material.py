@@ -6,10 +6,13 @@ its probe, and every token is here, and the weights that it starts from.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+
+import structlog
 
 from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import Cid
@@ -17,7 +20,7 @@ from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest, has_link
 from atoll.law.views import JobView
-from atoll.law.words import Digest, JobStatus, Phase
+from atoll.law.words import Digest, JobId, JobStatus, Phase, Role
 from atoll.service.commands import Done, Fact, Facts, Work
 from atoll.service.config import PolicySection
 from atoll.service.doctor.machine import memory
@@ -31,7 +34,11 @@ from atoll.train.data import MAX_TOKENIZER_BYTES, nodes_bytes
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
+log = structlog.get_logger("atoll.service")
 S = TypeVar("S")
+PACE_TRIES: Final = 6
+PACE_PAUSE_S: Final = 30.0
+"""Between two measurements of a pace that is too slow."""
 NOT_JUDGED: Final = "no game could work its updates out: they are sparse, or something is fed back"
 
 
@@ -100,11 +107,29 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
                 return Done(JobRefused(refused))
             await effects.work("atoll.service.tasks:check_machine", data)
             if role is not None and policy.most_of_window is not None:
-                pace = Pace(**await effects.work("atoll.service.tasks:measure_pace", data))
-                refused = pace_refusal(policy, role, manifest, pace)
+                refused = await _too_slow(effects, view.job_id, policy, role, manifest)
         except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
             return Done(JobRefused(str(error)))
         return Done(JobRefused(refused) if refused else SpecReady(data))
+
+
+async def _too_slow(
+    effects: Effects, job: JobId, policy: PolicySection, role: Role, manifest: Manifest
+) -> str:
+    """Why the job is too fast for this machine; empty where it once kept up.
+
+    A refusal lasts as long as the process, so a few minutes in which something else keeps the
+    machine busy are not to decide it.
+    """
+    data = manifest.to_bytes()
+    for tries_left in reversed(range(PACE_TRIES)):
+        pace = Pace(**await effects.work("atoll.service.tasks:measure_pace", data))
+        refused = pace_refusal(policy, role, manifest, pace)
+        if not refused or tries_left == 0:
+            return refused
+        log.info("measures its pace again in a while", job=job, because=refused)
+        await asyncio.sleep(PACE_PAUSE_S)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
