@@ -40,6 +40,7 @@ from atoll.service.commands import Done, NotYet, Work
 from atoll.service.config import PolicySection
 from atoll.service.context import Context
 from atoll.service.duties import material
+from atoll.service.duties.challenge import _allow
 from atoll.service.duties.material import (
     NOT_JUDGED,
     DataReady,
@@ -68,7 +69,7 @@ def of_job(kind: Kind, place: str = "") -> SendUpkeep:
     return SendUpkeep(kind, RoundIndex(0), Role.PROVIDER, HolderId(2), SeatIndex(1), place)
 
 
-ADDRESSES = {"Stakes": address("stakes"), "EcdsaPolicy": "0x" + "0" * 40}
+ADDRESSES = {"Stakes": address("stakes"), "Game": address("game"), "EcdsaPolicy": "0x" + "0" * 40}
 POKE, RELEASE = of_job(Kind.POKE, "place"), of_job(Kind.RELEASE)
 
 
@@ -379,6 +380,26 @@ async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
         assert f"of a window of {window} s, and policy.most_of_window is 0.5" in done.fact.reason
     measured = context.worker.asked.count("atoll.service.tasks:measure_pace")
     assert measured == material.PACE_TRIES
+
+
+async def test_each_challenge_is_allowed_its_bond_though_all_is_as_before_the_last(
+    context: Any,
+) -> None:
+    """An earlier bond came home, so balance and allowance are what they were then."""
+    for number in range(3):
+        await _allow(effects(context), 100)
+        assert len(context.queue.calls) == number + 1
+    assert set(context.queue.calls.values()) == {("approve", ADDRESSES["Game"], 100)}
+
+
+async def test_an_allowance_under_way_is_not_sent_twice(context: Any) -> None:
+    context.queue.block = None
+    for _ in range(2):
+        await _allow(effects(context), 100)
+    assert len(context.queue.calls) == 1
+    context.chain.allowed = 100
+    await _allow(effects(context), 100)
+    assert len(context.queue.calls) == 1
 
 
 async def test_without_that_bound_nothing_is_measured(context: Any) -> None:
