@@ -382,6 +382,16 @@ async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
     assert measured == material.PACE_TRIES
 
 
+async def test_who_withdrew_all_deposits_again_for_the_next_place(context: Any) -> None:
+    """In another job, or in the same; the stake found is what it was the first time."""
+    net = Network(MANIFEST.terms)
+    net.sit(ME, 0)
+    for view in (view_at(1), replace(view_at(1), job_id=JobId(2)), net.view):
+        await effects(context).run(view, join())
+    sent = [call[0] for call in context.queue.calls.values()]
+    assert (sent.count("approve"), sent.count("deposit")) == (3, 3)
+
+
 async def test_each_challenge_is_allowed_its_bond_though_all_is_as_before_the_last(
     context: Any,
 ) -> None:

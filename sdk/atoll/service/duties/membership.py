@@ -65,7 +65,7 @@ class SendJoin(ContractCall):
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
         async with effects.staking:
             check_jobs(effects.context.config.policy, _other_jobs(effects, view))
-            await _ensure_stake(effects, self)
+            await _ensure_stake(effects, view, self)
             if self.role is Role.VERIFIER:
                 await ensure_key(effects, view)
             done = await ContractCall.perform(self, effects, view)
@@ -97,8 +97,12 @@ def _other_jobs(effects: Effects, view: JobView) -> int:
     )
 
 
-async def _ensure_stake(effects: Effects, join: SendJoin) -> None:
-    """Deposits what the free stake lacks. Keys name the stake found, so none is sent twice."""
+async def _ensure_stake(effects: Effects, view: JobView, join: SendJoin) -> None:
+    """Deposits what the free stake lacks.
+
+    Keys name the stake found, so that none is sent twice, and which place of ours in which job it
+    is for: who has withdrawn all of an earlier one finds the same stake again.
+    """
     chain, queue, me = effects.context.chain, effects.context.queue, effects.context.me
     stake = await chain.stake(me, join.role)
     lacking = join.bond - (stake.active - stake.locked)
@@ -111,7 +115,9 @@ async def _ensure_stake(effects: Effects, join: SendJoin) -> None:
             next_step="send stake tokens to this account, or take a job with a lower bond",
         )
     check_stake(effects.context.config.policy, lacking, stake.active, balance)
-    at = f"{join.role.name.lower()}:{stake.active}:{stake.locked}:{lacking}"
+    had = sum(holder.account == me for holder in view.holders(join.role).values())
+    place = f"{view.job_id}:{join.role.name.lower()}:{had}"
+    at = f"{place}:{stake.active}:{stake.locked}:{lacking}"
     stakes = chain.deployment.addresses["Stakes"]
     if await chain.allowance(me, stakes) < lacking:
         approve = effects.calls.approve(stakes, lacking)
