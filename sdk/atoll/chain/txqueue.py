@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,18 @@ class TxStatus:
     def has_effect(self) -> bool:
         """Whether it succeeded in a block."""
         return self.state is TxState.MINED
+
+
+def unspent_key(queue: TxQueue, found: str) -> str:
+    """A key for what a state calls for, which may be found again when what was sent is used up.
+
+    Args:
+        found: names the state, so that a transaction under way is not sent twice.
+    Returns:
+        The first of `found`:0, `found`:1, … whose transaction has had no effect yet.
+    """
+    keys = (f"{found}:{number}" for number in count())
+    return next(k for k in keys if (sent := queue.status(k)) is None or not sent.has_effect)
 
 
 class TxQueue:

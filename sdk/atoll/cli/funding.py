@@ -47,16 +47,18 @@ def account_of(text: str) -> Address:
 
 async def _fund(client: Client, to: Address, tokens: int, coin: int) -> dict[str, Any]:
     from atoll.chain.calls import Call
+    from atoll.chain.txqueue import unspent_key
     from atoll.job.narrate import tokens as shown
 
-    chain = client.chain
+    chain, queue = client.chain, client.session.queue
     has, has_coin = await chain.token_balance(to), await chain.native_balance(to)
     lacks, lacks_coin = max(0, tokens - has), max(0, coin - has_coin)
     await _check(client, lacks, lacks_coin)
     if lacks:
-        await client.transact(f"fund:{to}:{has}:{lacks}", chain.calls.transfer(to, lacks))
+        key = unspent_key(queue, f"fund:{to}:{has}:{lacks}")
+        await client.transact(key, chain.calls.transfer(to, lacks))
     if lacks_coin:
-        key, queue = f"gas:{to}:{has_coin}:{lacks_coin}", client.session.queue
+        key = unspent_key(queue, f"gas:{to}:{has_coin}:{lacks_coin}")
         await queue.submit(key, Call(to, b"", "send"), value=lacks_coin, retry_failed=True)
         await queue.wait(key)
     text = f"{shown(lacks)} tokens, {shown(lacks_coin)} of the chain's coin sent"

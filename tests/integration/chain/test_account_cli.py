@@ -123,6 +123,9 @@ def test_accounts_are_brought_up_to_an_amount_once(submitted: Submitted) -> None
     assert (new["address"], new["coin_wei"]) == (fresh, str(2 * 10**18))
     again = told("network", "fund", folder, fresh, *amounts)
     assert {one["tokens_wei"] for one in again} == {one["coin_wei"] for one in again} == {"0"}
+    told("stake", "add", "500", "--config", folder / "config.toml")  # it has nothing, as before
+    (more,) = told("network", "fund", folder, *amounts)
+    assert more["tokens_wei"] == there["tokens_wei"] == str(has(more["address"], submitted))
     with pytest.raises(InsufficientFunds, match="are lacking elsewhere"):
         told("network", "fund", fresh, "--tokens", "5000000000")
     with pytest.raises(ConfigError, match="no address"):

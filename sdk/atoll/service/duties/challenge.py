@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
+from atoll.chain.txqueue import unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.law.ballots import Duty
 from atoll.law.claims import MAX_WAITING, Said
@@ -89,8 +89,7 @@ class SendChallenge(Transaction[NotChallenged]):
 async def _allow(effects: Effects, bond: int) -> None:
     """Lets the game contract take the bond.
 
-    Keys name what was found, so that none is sent twice. Where all of it is as it was before an
-    earlier challenge, whose bond came home, what that one allowed is used up: the next is sent.
+    What it finds may be as it was before an earlier challenge, whose bond came home.
     """
     chain, queue, me = effects.context.chain, effects.context.queue, effects.context.me
     game = chain.deployment.addresses["Game"]
@@ -103,9 +102,7 @@ async def _allow(effects: Effects, bond: int) -> None:
             f"{me} has {balance} wei of the stake token, the challenge's bond is {bond}",
             next_step="send stake tokens to this account",
         )
-    found = f"approve-game:{allowed}:{balance}:{bond}"
-    keys = (f"{found}:{number}" for number in count())
-    key = next(k for k in keys if (sent := queue.status(k)) is None or not sent.has_effect)
+    key = unspent_key(queue, f"approve-game:{allowed}:{balance}:{bond}")
     await queue.submit(key, effects.calls.approve(game, bond), retry_failed=True)
     await queue.wait(key)
 
