@@ -11,7 +11,7 @@ from atoll.law.words import SeatIndex, Slot
 from atoll.service.worker import resolve
 from atoll.train.probe import pin_torch
 from atoll.train.reference import SelfCheck
-from atoll.train.round import TrainedRound, TrainTask, checkpoints_of, train_round
+from atoll.train.round import Keeping, TrainedRound, TrainTask, checkpoints_of, train_round
 from atoll_node.deadlines import Limit, deadline_file
 from atoll_node.duties.train import DoTrain, Work
 
@@ -51,10 +51,9 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
         return train_round(
             task,
             store,
-            run=limit,
-            checkpoints=checkpoints,
+            limit,
+            Keeping(checkpoints, last=True),
             is_enough=limit.is_reached,
-            keeps=True,
         )
     except MachineFault:
         checkpoints.drop()  # what was done before may be as wrong, and no step of it was looked at

@@ -37,6 +37,7 @@ from atoll.train.judged import JudgeTask, Position
 from atoll.train.judging import OwnRun
 from atoll.train.probe import pin_torch
 from atoll.train.round import (
+    Keeping,
     SegmentRunner,
     TrainedRound,
     TrainTask,
@@ -328,7 +329,7 @@ class _Round:
             return done
 
         self.model: GlobalState = read_global_state(task.manifest, task.global_state_cid, store)
-        self.trained = train_round(task, store, run=kept, keeps=keeps)
+        self.trained = train_round(task, store, kept, Keeping(last=keeps))
 
     @property
     def last(self) -> SeatState:

@@ -23,6 +23,7 @@ from atoll.law.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.train.checkpoints import Checkpoints
 from atoll.train.reference import fault, run_by_reference
 from atoll.train.round import (
+    Keeping,
     SegmentRunner,
     TrainTask,
     checkpoints_of,
@@ -191,7 +192,7 @@ def _replay(
     try:
         part = replace(task, segments=told)
         own = train_round(
-            part, store, run=compared(claimed), checkpoints=checkpoints, opened=opened
+            part, store, compared(claimed), Keeping(checkpoints), opened=opened
         ).update_root
     except _Differs as found:
         earlier = found.round if found.round != task.slot.round else None

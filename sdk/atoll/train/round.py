@@ -6,10 +6,10 @@ that a restarted provider comes to the same bytes, and anybody else who runs the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
@@ -71,17 +71,19 @@ class TrainTask:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundProgress:
-    """Told after every segment.
+class Keeping:
+    """What of a round stays on disk.
 
     Attributes:
-        steps: steps done of the round.
-        loss: the segment's mean loss, nats a token.
+        checkpoints: where to go on from, and what to keep; None for nothing of both.
+        last: whether the last state of a whole round is kept, for the next one to go on with.
     """
 
-    segment: int
-    steps: int
-    loss: float
+    checkpoints: Checkpoints | None = None
+    last: bool = False
+
+
+NOTHING_KEPT: Final = Keeping()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +130,31 @@ def run_alone(states: list[SeatState], segment: int, course: Course) -> SegmentR
     return run_segment(states.pop(), segment, course)
 
 
+def opening_of(task: TrainTask, store: LocalStore) -> SeatState:
+    """The state that the task's round opens with.
+
+    It is the model's, the same for every seat, or what the rounds before made of such a one.
+
+    Raises as `train_round`.
+    """
+    before = list(tasks_before(task))
+    states = _kept(before[-1], store) if before else []
+    for one in before if not states else ():
+        states = [open_with(one, store, states)]
+        course = course_of(one, store)
+        for segment in range(one.manifest.segments):
+            states.append(run_alone(states, segment, course).state)
+    return open_with(task, store, states)
+
+
 def train_round(
     task: TrainTask,
     store: LocalStore,
-    progress: Callable[[RoundProgress], None] = lambda _: None,
     run: SegmentRunner = run_alone,
-    checkpoints: Checkpoints | None = None,
+    keeping: Keeping = NOTHING_KEPT,
     *,
     is_enough: Callable[[int], bool] = lambda _: False,
-    opened: Callable[[TrainTask, LocalStore], SeatState] | None = None,
-    keeps: bool = False,
+    opened: Callable[[TrainTask, LocalStore], SeatState] = opening_of,
 ) -> TrainedRound:
     """Trains a seat's round from its public opening, or from a checkpoint of this very work.
 
@@ -147,12 +164,9 @@ def train_round(
     Args:
         task: what to train.
         store: holds the dataset and the global state; nothing but checkpoints is written to it.
-        progress: told after every segment.
         run: how a segment is trained.
-        checkpoints: where to go on from, and what to keep; None for nothing of both.
         is_enough: whether to end the round with so many segments, as when its time is over.
-        opened: what makes the state that the round opens with; None for `opening_of`.
-        keeps: whether to keep the last state of a whole round, for the next one to go on with.
+        opened: what makes the state that the round opens with.
 
     Raises:
         NotFound, CorruptBlock: something needed is not in the store.
@@ -160,8 +174,8 @@ def train_round(
     """
     manifest = task.manifest
     wanted = manifest.segments if task.segments is None else task.segments
-    begin = opening_of if opened is None else opened
-    states, so_far = _begun(task, wanted, store, checkpoints, begin)
+    checkpoints = keeping.checkpoints
+    states, so_far = _begun(task, wanted, store, checkpoints, opened)
     before = so_far.seconds
     course = course_of(task, store)
     while so_far.segments < wanted and not (so_far.segments and is_enough(so_far.segments)):
@@ -171,14 +185,13 @@ def train_round(
             # The state before the segment is gone, as it would double what training needs; and
             # a round that is not finite is rare.
             ended = replace(task, segments=so_far.segments)
-            return train_round(ended, store, run=run, checkpoints=checkpoints, opened=opened)
+            return train_round(ended, store, run, Keeping(checkpoints), opened=opened)
         so_far = _with(so_far, done)
-        progress(_progress(so_far.segments, done, manifest))
         del done
         if checkpoints is not None and so_far.segments < wanted:
             size = 4 * seat_layout(manifest).elements
             checkpoints.write(so_far, states[0].pieces(), size)
-    if keeps and manifest.codec.carries_more and so_far.segments == manifest.segments:
+    if keeping.last and manifest.codec.carries_more and so_far.segments == manifest.segments:
         size = 4 * seat_layout(manifest).elements
         checkpoints_of(task, store, 0, CARRIED).write(so_far, states[0].pieces(), size)
     update = b""
@@ -212,23 +225,6 @@ def course_of(task: TrainTask, store: LocalStore) -> Course:
     if not manifest.codec.carries_params:
         return course
     return replace(course, model=model_of(task, store))
-
-
-def opening_of(task: TrainTask, store: LocalStore) -> SeatState:
-    """The state that the task's round opens with.
-
-    It is the model's, the same for every seat, or what the rounds before made of such a one.
-
-    Raises as `train_round`.
-    """
-    before = list(tasks_before(task))
-    states = _kept(before[-1], store) if before else []
-    for one in before if not states else ():
-        states = [open_with(one, store, states)]
-        course = course_of(one, store)
-        for segment in range(one.manifest.segments):
-            states.append(run_alone(states, segment, course).state)
-    return open_with(task, store, states)
 
 
 def open_with(task: TrainTask, store: LocalStore, carried: list[SeatState]) -> SeatState:
@@ -334,8 +330,3 @@ def _with(so_far: Checkpoint, done: SegmentRun) -> Checkpoint:
         losses=(*so_far.losses, *done.losses),
         seconds=so_far.seconds + done.seconds,
     )
-
-
-def _progress(segments: int, done: SegmentRun, manifest: Manifest) -> RoundProgress:
-    loss = math.fsum(done.losses) / len(done.losses)
-    return RoundProgress(segments - 1, segments * manifest.inner.segment, loss)

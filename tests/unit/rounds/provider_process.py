@@ -16,7 +16,7 @@ from atoll.bits.state import SeatState
 from atoll.content.local import LocalStore
 from atoll.train.probe import pin_torch
 from atoll.train.reference import SelfCheck
-from atoll.train.round import TrainTask, checkpoints_of, train_round
+from atoll.train.round import Keeping, TrainTask, checkpoints_of, train_round
 
 
 def tell(line: str) -> None:
@@ -36,7 +36,7 @@ def main(task_file: str, store_dir: str, waits_at: str) -> None:
             sys.stdin.read()
         return check(states, segment, course)
 
-    done = train_round(task, store, run=told, checkpoints=checkpoints_of(task, store, share=0))
+    done = train_round(task, store, told, Keeping(checkpoints_of(task, store, share=0)))
     tell(" ".join(digest.hex() for digest in (*done.states, *done.words, done.update_root)))
 
 

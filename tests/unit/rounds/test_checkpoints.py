@@ -22,6 +22,7 @@ from atoll.law.words import Digest
 from atoll.train.checkpoints import KEPT, release
 from atoll.train.reference import SelfCheck, fault
 from atoll.train.round import (
+    Keeping,
     TrainedRound,
     TrainTask,
     checkpoints_of,
@@ -59,9 +60,7 @@ def fresh(job: SmallJob) -> Iterator[SmallJob]:
 
 def train(job: SmallJob, run: Runner, task: TrainTask | None = None) -> TrainedRound:
     task = task or job.task
-    return train_round(
-        task, job.store, run=run, checkpoints=checkpoints_of(task, job.store, share=0)
-    )
+    return train_round(task, job.store, run, Keeping(checkpoints_of(task, job.store, share=0)))
 
 
 def killed(job: SmallJob, at: int) -> None:
@@ -204,7 +203,7 @@ def test_a_store_without_room_costs_the_checkpoints_alone(
 
 def test_no_more_than_a_part_of_the_time_is_spent_on_them(fresh: SmallJob) -> None:
     checkpoints = checkpoints_of(fresh.task, fresh.store, share=1e9)
-    train_round(fresh.task, fresh.store, checkpoints=checkpoints)
+    train_round(fresh.task, fresh.store, keeping=Keeping(checkpoints))
     assert [one.segments for one in checkpoints.before(99)] == [1]
 
 

@@ -21,6 +21,7 @@ from atoll.law.words import Digest
 from atoll.train.checkpoints import CARRIED, Checkpoint, release
 from atoll.train.replay import replay_seat
 from atoll.train.round import (
+    Keeping,
     TrainTask,
     checkpoints_of,
     opening_of,
@@ -66,7 +67,7 @@ def kept(epoch: Epoch, round: int = 0) -> Checkpoint:
     """What a provider that trained the round has kept of it."""
     task, store = epoch.tasks[round], epoch.job.store
     checkpoints_of(task, store, 0, CARRIED).drop()
-    train_round(task, store, keeps=True)
+    train_round(task, store, keeping=Keeping(last=True))
     (found,) = checkpoints_of(task, store, 0, CARRIED).before(99)
     return found
 
@@ -136,7 +137,7 @@ def test_who_was_killed_within_a_round_goes_on_from_its_checkpoint(epoch: Epoch)
     for _ in range(2):
         with suppress(InterruptedError):
             checkpoints = checkpoints_of(task, store, share=0)
-            done = train_round(task, store, run=runner, checkpoints=checkpoints, keeps=True)
+            done = train_round(task, store, runner, Keeping(checkpoints, last=True))
     assert run == [0, 1, -1, 2, 3]
     assert (done.states, done.update) == (epoch.trained[1].states, epoch.trained[1].update)
     release(store, task.slot.job, task.slot.round)
