@@ -37,13 +37,14 @@ test-arm64: setup ## the published digests on an emulated aarch64 (a quarter of 
 test-riscv64: setup ## the kernels' acceptance calls on an emulated riscv64
 	@PIP=$(BIN)/pip tests/emulated/riscv64 .emulated
 
-check: setup ## lint, types, import rules, formatting
+check: setup ## lint, types, import rules, formatting, static analysis
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@contracts/tools/forge fmt --check
 	@$(BIN)/python contracts/tools/export_artifacts.py --check
+	@$(BIN)/python contracts/tools/slither
 
 # byzfl wants torchvision and plotting; what bench/aggregate.py runs of it needs only scipy more than
 # .venv has, so its environment borrows the rest from there.
@@ -66,4 +67,4 @@ lock: ## renews locks/ and contracts/package-lock.json from pyproject.toml and p
 	@.venv-lock/bin/python .ci/lock.py
 
 clean: ## removes what setup and the tools made, not your runs in .atoll
-	rm -rf .venv .venv-brownie .venv-byzfl .venv-lock .kubo .kubo.new .chromium contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .venv-brownie .venv-byzfl .venv-lock .venv-slither .kubo .kubo.new .chromium contracts/node_modules contracts/out contracts/cache

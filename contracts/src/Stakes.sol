@@ -173,7 +173,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         if (amount == 0 || amount > type(uint128).max) revert ZeroAmount();
         _accounts[msg.sender][role].active += uint128(amount);
         emit Deposited(msg.sender, role, amount);
-        Pull.exactly(token, msg.sender, amount);
+        Pull.exactly(token, amount);
     }
 
     function _take(Slash calldata order) private returns (uint256 taken) {

@@ -120,7 +120,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     arguments = parser.parse_args()
     forge = CONTRACTS / "tools" / "forge"
-    subprocess.run([forge, "build", "--silent", "--skip", "test"], check=True)
+    subprocess.run([forge, "build", "--silent", "--skip", "test", "--build-info"], check=True)
     subprocess.run([forge, "build", "--silent", *TESTED], check=True)
     wanted = artifacts()
     if arguments.check:

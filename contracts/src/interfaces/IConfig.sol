@@ -21,7 +21,7 @@ interface IConfig {
     event ProposalDropped();
     event PauseSet(bool paused);
 
-    function proposeParams(Params calldata params) external;
+    function proposeParams(Params calldata proposed) external;
     function proposePolicy(address policy) external;
     function dropProposals() external;
     /// @notice Anyone, once the delay has passed.

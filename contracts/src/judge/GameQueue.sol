@@ -152,7 +152,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         wasChallenged[_accusation(c)] = true;
         emit Challenged(id, c.holder, msg.sender, bond, c, evidence);
         _enqueue(_queues[c.set], id, bond);
-        Pull.exactly(token, msg.sender, bond);
+        Pull.exactly(token, bond);
     }
 
     /// @dev About an earlier round of the epoch it is the accusation that the place's own round began with something false.

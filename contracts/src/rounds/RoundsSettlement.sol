@@ -109,13 +109,13 @@ contract RoundsSettlement is RoundsBase {
         uint256 last = _lastMoment(j);
         if (block.timestamp >= last) revert DeadlinePassed(last, block.timestamp);
         c.words = Hashing.noWords(h.lot == 0 ? _seed(j, h.round) : j.lotSeed);
-        uint256 members = j.committee.popcount();
+        uint256 size = j.committee.popcount();
         bytes32 kept = Hashing.cut(j.words);
-        if (has.length > members || places.length != has.length) revert WrongWords(c.words, kept);
+        if (has.length > size || places.length != has.length) revert WrongWords(c.words, kept);
         uint256[6] memory planes;
         uint256 everybodys = _fold(c, planes, places, has);
         if (c.words != kept) revert WrongWords(c.words, kept);
-        (uint256 least, uint256 silent) = (members / 2 + 1, members - has.length);
+        (uint256 least, uint256 silent) = (size / 2 + 1, size - has.length);
         c.available = Tally.reaching(planes, least) & j.seated;
         uint256 possible = Tally.reaching(planes, least > silent ? least - silent : 0) & j.seated;
         c.isDecided = possible == c.available;
@@ -132,7 +132,7 @@ contract RoundsSettlement is RoundsBase {
         pure
         returns (uint256 everybodys)
     {
-        (bytes32 words, uint256 spoke) = (c.words, 0);
+        (bytes32 accumulator, uint256 spoke) = (c.words, 0);
         everybodys = type(uint256).max;
         unchecked {
             for (uint256 i = 0; i < has.length; i++) {
@@ -143,13 +143,13 @@ contract RoundsSettlement is RoundsBase {
                     place := byte(0, calldataload(add(places.offset, i)))
                     word := calldataload(add(has.offset, shl(5, i)))
                 }
-                words = Hashing.accumulateWord(words, place, word);
+                accumulator = Hashing.accumulateWord(accumulator, place, word);
                 spoke |= 1 << place;
                 everybodys &= word;
                 Tally.add(planes, word);
             }
         }
-        (c.words, c.spoke) = (words, spoke);
+        (c.words, c.spoke) = (accumulator, spoke);
     }
 
     // --- verdicts ---
@@ -169,24 +169,24 @@ contract RoundsSettlement is RoundsBase {
         returns (uint256 signers)
     {
         uint256 committee = j.committee;
-        uint256 members = committee.popcount();
-        address[] memory accounts = _accountsOf(j, committee, members, round);
+        uint256 size = committee.popcount();
+        address[] memory accounts = _accountsOf(j, committee, size, round);
         bytes32 slot = Hashing.slotHash(_slot(jobId, round));
         uint256 ranks = IAttestationPolicy(j.policy).certify(slot, accounts, digest, certificate);
-        if (ranks.popcount() * 3 < members * 2) revert TooFewSigners(ranks.popcount(), members);
-        if (ranks == Bits.firstBits(members)) return committee;
+        if (ranks.popcount() * 3 < size * 2) revert TooFewSigners(ranks.popcount(), size);
+        if (ranks == Bits.firstBits(size)) return committee;
         for (uint256 left = committee; ranks != 0; (left &= left - 1, ranks >>= 1)) {
             if (ranks & 1 == 1) signers |= left & (~left + 1);
         }
     }
 
     /// @return accounts by ascending place
-    function _accountsOf(Job storage j, uint256 committee, uint256 members, uint32 round)
+    function _accountsOf(Job storage j, uint256 committee, uint256 size, uint32 round)
         private
         view
         returns (address[] memory accounts)
     {
-        accounts = new address[](members);
+        accounts = new address[](size);
         uint256 i;
         unchecked {
             for (uint256 place = 0; committee != 0; (committee >>= 1, place++)) {
@@ -240,12 +240,12 @@ contract RoundsSettlement is RoundsBase {
     function _noteTimes(Job storage j, Head memory h, Shape memory s, Facts memory f) private {
         (uint256 revealed, uint256 ready) = (f.revealed.popcount(), f.ready.popcount());
         bool isLast = h.round + 1 == s.rounds;
-        uint256 audits = 1;
+        uint256 windows = 1;
         if (isLast) {
-            audits = 1 + (2 * revealed + ready - 1) / ready;
-            if (audits > MAX_AUDITS) audits = MAX_AUDITS;
+            windows = 1 + (2 * revealed + ready - 1) / ready;
+            if (windows > MAX_AUDITS) windows = MAX_AUDITS;
         }
-        j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(audits), bytes26(Hashing.facts(f)));
+        j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(windows), bytes26(Hashing.facts(f)));
         uint256 drawn =
             isLast || s.f == 0 ? revealed : Draws.sampled(revealed, ready, s.shareBps) + f.leftOut.popcount();
         Earned memory e = j.earned;
