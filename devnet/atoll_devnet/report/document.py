@@ -14,12 +14,13 @@ from atoll.content.cid import Cid
 from atoll.job.books import Books, keep_books
 from atoll.job.figures import paid_seats
 from atoll.job.history import History, Loss, RoundRecord
+from atoll.job.narrate import via
 from atoll.law.claims import BOND_SHARE
 from atoll.law.games.machine import Outcome
 from atoll.law.manifest import Manifest
 from atoll.law.safety import last_clean, unsafe_rounds
 from atoll.law.terms import WHOLE_BPS
-from atoll.law.views import GameRecord, JobView, SettledRound, parties
+from atoll.law.views import GameRecord, JobView, SettledRound, parties, window_of
 from atoll.law.words import Address, Role, RoundIndex, bits
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.cluster import Cluster, Member
@@ -229,6 +230,7 @@ def _game(game: GameRecord, result: RunResult) -> dict[str, Any]:
     return {
         "game": game.id,
         "round": game.claim.round,
+        "via": window_of(game.claim),
         "seat": game.claim.seat,
         "segment": game.claim.segment,
         "is_link": game.claim.is_link,
@@ -346,7 +348,8 @@ def _caught(member: Member, result: RunResult) -> tuple[int, str] | None:
         was_in = member.name in {plain["holder"], plain["challenger"]}
         if was_in and plain["winner"] not in {None, member.name}:
             what = "its update" if game.claim.is_link else f"segment {game.claim.segment}"
-            return plain["round"], f"{plain['winner']}: a game about {what}"
+            reached = via(game.claim)
+            return plain["round"], f"{plain['winner']}: a game about {what}{reached}"
     for loss in result.history.losses_of(member.account):
         return loss.round, f"the chain: {loss.why}"
     for past in result.view.settled:

@@ -84,6 +84,8 @@ def _accusations(report: Mapping[str, Any]) -> Iterable[str]:
             yield f"round {item['round']}: {found['auditor']} says that {where}"
     for game in report["games"]:
         whose = f"{_place(game)} of seat {game['seat']} in round {game['round']}"
+        if game["via"] != game["round"]:
+            whose += f" via round {game['via']}"
         end = "not played" if game["winner"] is None else f"{game['winner']} wins"
         after = f", after {_count(game['moves'], 'move')}" if game["moves"] else ""
         yield f"game {game['game']}: {game['challenger']} disputes {whose}: {end}{after}"

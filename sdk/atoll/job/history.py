@@ -12,14 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from atoll.chain.index import Indexed
-from atoll.job.narrate import MISSES
+from atoll.job.narrate import MISSES, disputed
 from atoll.law import events as ev
 from atoll.law.disputes import DISPUTE_HANDLERS
-from atoll.law.views import JobView
-from atoll.law.words import Address, BlockRef, Miss, Role
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome
+from atoll.law.views import JobView, parties, window_of
+from atoll.law.words import NO_ROUND, Address, BlockRef, HolderId, JobId, Miss, Role
 
 PHASES = ("train", "reveal", "merge")
 NOT_MOVES = frozenset({ev.Challenged, ev.Began, ev.Decided, ev.Ended})
+
+
+_Party = tuple[JobId, Role, HolderId]
 
 
 @dataclass(slots=True)
@@ -94,6 +99,7 @@ class History:
     won: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     moves: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     refunded: int | None = None
+    _felled: dict[_Party, tuple[int, Claim]] = field(default_factory=dict)
 
     @property
     def events(self) -> list[ev.ContractEvent]:
@@ -142,6 +148,10 @@ class History:
         if event.id in view.games:
             self.items.append(item)
             self.moves[event.id] += type(event) not in NOT_MOVES
+            claim = view.games[event.id].claim
+            about = parties(claim)
+            if about and isinstance(event, ev.Ended) and event.outcome == Outcome.HOLDER_FELL:
+                self._felled[about] = (event.id, claim)  # the fall itself is told next
 
     def _opened(self, event: ev.RoundOpened, block: BlockRef) -> None:
         record = self.round(event.round)
@@ -182,8 +192,14 @@ class History:
         self.losses.append(Loss(event.account, event.role, event.round, event.cut, why, event.kind))
 
     def _fell(self, event: ev.Fell, block: BlockRef) -> None:
-        what = (event.account, event.role, event.lost_from, event.slashed)
-        self.losses.append(Loss(*what, "a lost game, or a key that it never showed", None))
+        lost = self._felled.pop((JobId(self.job_id), event.role, event.id), None)
+        start, why = event.lost_from, "a key that it never showed"
+        if lost is not None:
+            game, claim = lost
+            why = f"game {game}, about {disputed(claim)}"
+            # A verifier loses no round's pay: it is told of the round that the game was reached by.
+            start = window_of(claim) if start == NO_ROUND else start
+        self.losses.append(Loss(event.account, event.role, start, event.slashed, why, None))
 
     def _refunded(self, event: ev.Refunded, block: BlockRef) -> None:
         self.refunded = (self.refunded or 0) + event.amount

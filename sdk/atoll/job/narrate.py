@@ -14,10 +14,11 @@ from typing import Any, Final
 from atoll.law import events as ev
 from atoll.law.ballots import Body, Duty
 from atoll.law.events import ContractEvent
+from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.leaves import LEAF_BYTES
 from atoll.law.safety import unsafe_rounds
-from atoll.law.views import JobView, parties
+from atoll.law.views import JobView, parties, window_of
 from atoll.law.words import (
     NO_HOLDER,
     TOKEN,
@@ -352,9 +353,22 @@ def _challenged(event: ev.Challenged, name: Names) -> str:
     if about is not None and about[1] is Role.VERIFIER:
         whose = f"that {whose} is fine, as {name(claim.holder)} said"
     bond = f"with a bond of {tokens(event.bond)}"
-    return (
-        f"round {claim.round}: {name(event.challenger)} disputes {whose}, {bond}: game {event.id}"
-    )
+    who = name(event.challenger)
+    return f"round {claim.round}: {who} disputes {whose}{via(claim)}, {bond}: game {event.id}"
+
+
+def via(claim: Claim) -> str:
+    """The later round of its epoch by which a claim was reached, if it is another than its own."""
+    window = window_of(claim)
+    return "" if window == claim.round else f" via round {window}"
+
+
+def disputed(claim: Claim) -> str:
+    """What a game is about: the work, the round it was done in, and by which it was reached."""
+    about = parties(claim)
+    fine = "a fine about " if about is not None and about[1] is Role.VERIFIER else ""
+    what = "the update" if claim.is_link else f"segment {claim.segment}"
+    return f"{fine}{what} of seat {claim.seat} in round {claim.round}{via(claim)}"
 
 
 _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {

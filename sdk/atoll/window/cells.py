@@ -13,7 +13,7 @@ from typing import Any, Final
 from atoll.chain.index import Indexed
 from atoll.content.cid import Cid
 from atoll.job.history import History
-from atoll.job.narrate import Names, tokens, words
+from atoll.job.narrate import Names, tokens, via, words
 from atoll.law import events as ev
 from atoll.law.merge_inputs import is_whole_enough
 from atoll.law.pay import seat_pay
@@ -213,10 +213,8 @@ class Cells:
         for game in self.games.get((past.round, seat), []):
             about = parties(game.claim)
             state = "accused" if about and about[1] is Role.PROVIDER and game.is_open else "paid"
-            yield (
-                state,
-                f"Game {game.id} about it: {'open' if game.is_open else words(game.outcome)}.",
-            )
+            end = "open" if game.is_open else words(game.outcome)
+            yield state, f"Game {game.id} about it{via(game.claim)}: {end}."
         if past.round >= holder.lost_from:
             yield "fell", f"Its holder fell and lost its pay from round {holder.lost_from} on."
 

@@ -21,7 +21,7 @@ from atoll.law import events as ev
 from atoll.law.held_out import loss_of
 from atoll.law.pay import claimable
 from atoll.law.safety import last_clean, unsafe_rounds
-from atoll.law.views import GameRecord, Holder, JobView, parties
+from atoll.law.views import GameRecord, Holder, JobView, parties, window_of
 from atoll.law.words import NO_ROUND, Address, Role
 from atoll.window.cells import STATES, Cells, Places, as_cid, place
 from atoll.window.replay import amounts_of, standings
@@ -219,6 +219,7 @@ def _game(game: GameRecord, history: History, name: Names) -> dict[str, Any]:
     return {
         "game": game.id,
         "round": claim.round,
+        "via": window_of(claim),
         "seat": claim.seat,
         "segment": claim.segment,
         "is_link": claim.is_link,

@@ -391,6 +391,7 @@
       return el("div", { class: "game" },
         el("h3", {}, "Game ", show([...path, "game"]), ": ", show([...path, "outcome"], "text")),
         el("p", { class: "note" }, "About ", show([...path, "about"], "text"), ", round ", show([...path, "round"]),
+          game.via === game.round ? null : [", reached via round ", show([...path, "via"])],
           ", seat ", show([...path, "seat"]), game.is_link ? ", its update" : [", segment ", show([...path, "segment"])],
           ". ", show([...path, "challenger"], "text"), " challenged ", show([...path, "holder"], "text"), ", bond ",
           show([...path, "bond_wei"], "tokens"), " tokens.",

@@ -167,13 +167,18 @@ def test_a_job_is_final_when_its_last_window_is_over_and_no_game_is_open() -> No
     holder = net.view.settled[1].seats[SeatIndex(0)]
     bond = bond_set(net.view.job_id, Role.PROVIDER, holder)
     nothing = [ZERO_DIGEST] * 4
-    claim = Claim(ACCOUNT, bond, ZERO_DIGEST, ZERO_DIGEST, False, 0, 1, 3, *nothing)
+    place = Digest(bytes(28) + (1).to_bytes(4, "big"))
+    claim = Claim(ACCOUNT, bond, place, ZERO_DIGEST, False, 0, 1, 3, *nothing)
     challenged = ev.Challenged(9, ACCOUNT, OTHER, TOKEN, claim, b"")
     view = apply(net.view, challenged, net.view.block)
     assert final_rounds(view, ends[1]) == 1
     assert not JobSnapshot.of(view, ends[1]).is_final
     assert describe(challenged) == (
         f"round 1: {OTHER} disputes segment 3 of seat 0, with a bond of 1: game 9"
+    )
+    via = dataclasses.replace(claim, place=Digest(bytes(28) + (2).to_bytes(4, "big")))
+    assert describe(dataclasses.replace(challenged, claim=via)) == (
+        f"round 1: {OTHER} disputes segment 3 of seat 0 via round 2, with a bond of 1: game 9"
     )
     assert concerns(challenged, view) and not concerns(challenged, net.view)
     over = apply(view, ev.Ended(9, Outcome.CHALLENGER_FELL), view.block)

@@ -85,9 +85,9 @@ def result_of(script: Script, folder: Path, cheats: dict[int, str]) -> RunResult
     )
 
 
-@pytest.fixture
-def finished() -> Script:
-    """Two rounds, audited and paid; seat 3 lied in both and fell after its first game."""
+def finished_run(via: int = 0) -> Script:
+    """Two rounds, audited and paid; seat 3 lied in both and fell after its first game, which was
+    about round 0 and came in the window of `via`."""
     script = Script.ready(make_terms(rounds=2))
     net = script.net
     first, last = script.honest_round(), script.honest_round()
@@ -100,13 +100,18 @@ def finished() -> Script:
             script.open(round, id)
         net.wait_until(net.settled[round].ends["open"])
         script.show_keys(round)
-        if round == first:
-            play(script, 1, VERIFIERS[0])
+        if round == via:
+            play(script, 1, VERIFIERS[0], via=via)
     net.wait_until(net.settled[last].ends["window"])
     for role, id in list(net.members):
         net.claim(role, id, 2)
     net.burn(2)
     return script
+
+
+@pytest.fixture
+def finished() -> Script:
+    return finished_run()
 
 
 @pytest.fixture
@@ -141,6 +146,17 @@ def test_the_cheat_is_caught_by_its_game_and_nobody_else_lost_anything(
     assert cheat["slashed_wei"] == str(100 * TOKEN)
     (loss,) = report["losses"]
     assert (loss["who"], loss["fell"]) == (f"provider {LIAR}", True)
+    assert loss["for"] == "game 1, about segment 2 of seat 3 in round 0"
+
+
+def test_a_game_that_came_by_a_later_round_of_the_epoch_says_so(tmp_path: Path) -> None:
+    report = build_report(result_of(finished_run(via=1), tmp_path, {LIAR: "lazy"}))
+    (game,), (loss,), (cheat,) = report["games"], report["losses"], report["cheats"]
+    assert (game["round"], game["via"], loss["round"]) == (0, 1, 0)
+    assert loss["for"] == "game 1, about segment 2 of seat 3 in round 0 via round 1"
+    assert cheat["by"] == "verifier 0: a game about segment 2 via round 1"
+    text = summary(report, "", tmp_path)
+    assert "verifier 0 disputes segment 2 of seat 3 in round 0 via round 1: verifier 0" in text
 
 
 def test_an_honest_party_that_fell_was_slashed(finished: Script, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from atoll.law import events as ev
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
 from atoll.law.views import bond_set
-from atoll.law.words import ZERO_DIGEST, Address, HolderId, Role
+from atoll.law.words import ZERO_DIGEST, Address, Digest, HolderId, Role
 from atoll.window.document import Seen, job_document
 
 LIAR = 3
@@ -51,14 +51,14 @@ def names_of(script: Script) -> Mapping[Address, str]:
     return providers | {account: f"verifier {i}" for i, account in enumerate(VERIFIERS)}
 
 
-def play(script: Script, game: int, winner: Address, *, ends: bool = True) -> None:
-    """A game about the liar's round 0; where it ends the liar falls."""
+def play(script: Script, game: int, winner: Address, *, ends: bool = True, via: int = 0) -> None:
+    """A game about the liar's round 0, by another's window; where it ends the liar falls."""
     net = script.net
     liar = net.at(Role.PROVIDER, LIAR, 0)
     claim = Claim(
         holder=liar.account,
         set=bond_set(net.job, Role.PROVIDER, HolderId(liar.id)),
-        place=ZERO_DIGEST,
+        place=Digest(bytes(28) + via.to_bytes(4, "big")),
         program=ZERO_DIGEST,
         is_link=False,
         seat=LIAR,
@@ -73,11 +73,11 @@ def play(script: Script, game: int, winner: Address, *, ends: bool = True) -> No
     net.emit(ev.StepPicked(game, 3))
     if not ends:
         return
+    net.emit(ev.Ended(game, Outcome.HOLDER_FELL))
     bond = net.terms.provider_bond
     share = (winner, 3 * bond // 10, bond - 3 * bond // 10)
     net.emit(ev.Slashed(liar.account, Role.PROVIDER, digest("fault"), bond, *share))
     net.fall(Role.PROVIDER, liar.id, winner, 0)
-    net.emit(ev.Ended(game, Outcome.HOLDER_FELL))
 
 
 def finished() -> Script:
