@@ -5,6 +5,7 @@ import {AtollToken} from "../../src/AtollToken.sol";
 import {Evidence} from "../../src/judge/Claims.sol";
 import {Game} from "../../src/judge/Game.sol";
 import {Judge} from "../../src/judge/Judge.sol";
+import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import "../../src/types/Types.sol";
 import {BlsNetwork} from "../support/BlsNetwork.sol";
@@ -108,6 +109,21 @@ contract GasTest is Network {
 
     function test_P41_settlementAt32Members() public {
         settled(32, 420_000, "settlement at 32 members, all of whom sign");
+    }
+
+    function test_P41_claimsOfManyInOneTransaction() public {
+        uint256 jobId = start(terms(4, 3, 5_000), 4, 3);
+        Together together = new Together();
+        for (uint256 r = 0; r < 12; r++) {
+            play(jobId);
+            if (r != 1) continue;
+            vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+            together.claim(jobs, jobId, 4, 3, 2);
+            vm.warp(rounds.state(jobId).deadline - 1);
+        }
+        vm.warp(rounds.timesOf(jobId, 11).windowEnd);
+        together.claim(jobs, jobId, 4, 3, 12);
+        atMost(shown("claims of ten rounds, 4 seats and 3 members") / 7, 54_500, "a claim beside six others");
     }
 
     /// @dev 2^24 is what a transaction may use at most (EIP-7825).
@@ -245,6 +261,18 @@ contract GasTest is Network {
         spent = before;
         atMost(seat, seats < 256 ? 96_000 : 112_000, "claim of ten rounds"); // rows of 256 seats are longer
         return (seat + member * places / seats) / 10;
+    }
+}
+
+/// @dev What any multicall does: a claim pays the holder, whoever makes it.
+contract Together {
+    function claim(IJobs jobs, uint256 jobId, uint32 seats, uint32 places, uint32 to) external {
+        for (uint32 id = 1; id <= seats; id++) {
+            jobs.claim(jobId, Role.PROVIDER, id, to);
+        }
+        for (uint32 id = 1; id <= places; id++) {
+            jobs.claim(jobId, Role.VERIFIER, id, to);
+        }
     }
 }
 
