@@ -5,6 +5,7 @@
     python bench/attacks.py --n 8 --f 2 --merges all --results FILE --markdown    # every rule
     python bench/attacks.py --codecs grid4 two_bit --merges default rule_alone    # other codecs
     python bench/attacks.py --mixes kinds --attacks none mimic    # seats with data of their own
+    python bench/attacks.py --drift --n 5 8 16 --attacks none min_sum slow_drift    # round by round
 
 A cell is the final held-out loss relative to that of the mean over the honest seats alone, which
 train on the same draws without the colluders, in percent, averaged over the seeds; `null` where a
@@ -15,6 +16,13 @@ next round opens with. --markdown prints the tables of docs/attacks.md. The last
 f = ⌊(n − 1)/4⌋ stays within 1 %, and which cells do not; four seats have one colluder there, though
 that is none, since a job of four is said to bear one. With --results a run that was cut short goes
 on where it was.
+
+With --drift it is what f permanent colluders do to a round, of the default pipeline: each round is
+also merged as the mean of its honest seats, from where it opened, and what is told is how far the
+two models are apart, in percent of what an honest round moves. `aside` is the mean distance;
+`taken` the part of it that takes back what the honest moved; `adds_up` the distance that is left of
+all rounds' together, a round: what points elsewhere each time cancels out. `loss_a_round` is the
+percent of the held-out loss, over the honest-only run's, by rounds.
 """
 
 from __future__ import annotations
@@ -31,6 +39,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -40,6 +49,7 @@ from tests.adversary.corpus import Mix
 from tests.adversary.merges import MERGES, OF_ANY_CODEC, among_friends
 from tests.adversary.run import Memo, Run, Setting
 
+from atoll.bits.state import GlobalState
 from atoll.errors import ConfigError
 from atoll.train.probe import pin_torch
 
@@ -200,6 +210,60 @@ def _lines(rows: dict[str, dict[str, str]]) -> Iterator[str]:
         yield f"| {attack} | {' | '.join(found[column] for column in columns)} |"
 
 
+def flat(state: GlobalState) -> Tensor:
+    return torch.cat([state.params[name].flatten() for name in sorted(state.params)]).double()
+
+
+def drift_of(setting: Setting, attack: str, memo: Memo) -> dict[str, float]:
+    """What the colluders do to a round, over one run; percent."""
+    adversary = None if attack == NONE else ADVERSARIES[attack]()
+    run = Run(setting, MERGES["default"], adversary, memo)
+    aside, taken, moved, all_of_it = [], [], 0.0, torch.zeros(1)
+    for record in run.play():
+        honest = {seat: data for seat, data in record.updates.items() if seat in setting.honest}
+        opening = flat(record.opening)
+        step = flat(among_friends(run.arrived(record.opening, honest))) - opening
+        off = flat(record.state) - opening - step
+        aside.append(float(off.norm() / step.norm()))
+        taken.append(float(-(off @ step) / (step @ step)))
+        moved, all_of_it = moved + float(step.norm()), all_of_it + off
+    base = Run(setting, among_friends, None, memo).final_loss()
+    loss = run.loss(record.state) / base - 1
+    shares = {
+        "aside": fmean(aside),
+        "taken": fmean(taken),
+        "adds_up": float(all_of_it.norm()) / moved,
+        "loss_a_round": loss / setting.rounds,
+    }
+    return {name: 100 * share for name, share in shares.items()}
+
+
+def drift(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """One entry for each number of seats and attack: the mean over the seeds, and each seed's."""
+    found: dict[tuple[int, int, str], list[dict[str, float]]] = {}
+    for seed, n in product(range(args.seeds), args.n):
+        f = usual_f(n) if args.f is None else args.f
+        setting = Setting(n, f, seed, rounds=args.rounds, steps=args.steps)
+        memo: Memo = {}
+        for attack in args.attacks:
+            found.setdefault((n, f, attack), []).append(drift_of(setting, attack, memo))
+    return [
+        {"n": n, "f": f, "attack": attack}
+        | {name: round(fmean(seed[name] for seed in seeds), 2) for name in seeds[0]}
+        | {"seeds": [{name: round(x, 2) for name, x in seed.items()} for seed in seeds]}
+        for (n, f, attack), seeds in found.items()
+    ]
+
+
+def drift_markdown(found: list[dict[str, Any]]) -> str:
+    names = ("aside", "taken", "adds_up", "loss_a_round")
+    lines = [f"| n, f | attack | {' | '.join(names)} |", f"| {' | '.join(['---'] * 6)} |"]
+    for item in found:
+        shown = " | ".join(_shown(item[name], 2 if name == names[-1] else 1) for name in names)
+        lines.append(f"| {item['n']}, {item['f']} | {item['attack']} | {shown} |")
+    return "\n".join(lines)
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, nargs="+", default=[8], help="seats")
@@ -213,6 +277,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--drift", action="store_true", help="what colluders do to a round")
     parser.add_argument("--results", type=Path, help="file to go on from and to append to")
     parser.add_argument("--markdown", action="store_true", help="print the tables too")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
@@ -227,6 +292,13 @@ def main() -> None:
     args = parse()
     pin_torch()
     torch.utils.deterministic.fill_uninitialized_memory = False  # slow, and nothing reads it
+    settings = {"rounds": args.rounds, "steps": args.steps, "seeds": args.seeds}
+    if args.drift:
+        found = drift(args)
+        if args.markdown:
+            print(drift_markdown(found))
+        print(json.dumps(settings | {"drift": found}))
+        return
     results, done, started = Results(args.results), list(cases(args)), time.process_time()
     memo: Memo = {}
     for case in done:
@@ -241,7 +313,6 @@ def main() -> None:
     cells = table(done, results)
     if args.markdown:
         print(markdown(cells))
-    settings = {"rounds": args.rounds, "steps": args.steps, "seeds": args.seeds}
     cost = {"runs": len(done), "cpu_seconds": round(time.process_time() - started, 1)}
     print(json.dumps(settings | cost | summary(cells) | {"cells": cells}))
 

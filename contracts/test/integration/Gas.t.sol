@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {AtollToken} from "../../src/AtollToken.sol";
+import {Evidence} from "../../src/judge/Claims.sol";
+import {Game} from "../../src/judge/Game.sol";
+import {Judge} from "../../src/judge/Judge.sol";
+import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import "../../src/types/Types.sol";
 import {BlsNetwork} from "../support/BlsNetwork.sol";
@@ -104,6 +109,21 @@ contract GasTest is Network {
 
     function test_P41_settlementAt32Members() public {
         settled(32, 420_000, "settlement at 32 members, all of whom sign");
+    }
+
+    function test_P41_claimsOfManyInOneTransaction() public {
+        uint256 jobId = start(terms(4, 3, 5_000), 4, 3);
+        Together together = new Together();
+        for (uint256 r = 0; r < 12; r++) {
+            play(jobId);
+            if (r != 1) continue;
+            vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+            together.claim(jobs, jobId, 4, 3, 2);
+            vm.warp(rounds.state(jobId).deadline - 1);
+        }
+        vm.warp(rounds.timesOf(jobId, 11).windowEnd);
+        together.claim(jobs, jobId, 4, 3, 12);
+        atMost(shown("claims of ten rounds, 4 seats and 3 members") / 7, 54_500, "a claim beside six others");
     }
 
     /// @dev 2^24 is what a transaction may use at most (EIP-7825).
@@ -244,6 +264,18 @@ contract GasTest is Network {
     }
 }
 
+/// @dev What any multicall does: a claim pays the holder, whoever makes it.
+contract Together {
+    function claim(IJobs jobs, uint256 jobId, uint32 seats, uint32 places, uint32 to) external {
+        for (uint32 id = 1; id <= seats; id++) {
+            jobs.claim(jobId, Role.PROVIDER, id, to);
+        }
+        for (uint32 id = 1; id <= places; id++) {
+            jobs.claim(jobId, Role.VERIFIER, id, to);
+        }
+    }
+}
+
 /// @title P41: the same settlement by both kinds of certificates, all members signing, and what a late one costs.
 /// @dev BLS12-381 wants the precompiles of Prague; for the other it changes nothing.
 /// forge-config: default.isolate = true
@@ -289,5 +321,72 @@ contract CertificateGasTest is BlsNetwork {
         uint256 gas = vm.snapshotGasLastCall("BLS key");
         emit log_named_uint("BLS key", gas);
         atMost(gas, 330_000, "BLS key");
+    }
+}
+
+/// @title P41: what a challenge costs by the evidence that it has to show, and by the games that wait before it.
+/// forge-config: default.isolate = true
+contract ChallengeGasTest is Network {
+    event log_named_uint(string what, uint256 gas);
+
+    Game internal real;
+    uint256 internal jobId;
+
+    function setUp() public override {
+        address token_ = address(new AtollToken(address(this), 1_000_000_000 ether));
+        real = new Game(token_, LONGEST, address(new Judge(new address[](8))));
+        deployWith(token_, address(real));
+        real.wire(address(claims));
+        epoch = 2; // rounds 0 and 1 are one
+    }
+
+    /// @dev Two rounds, audited: what is challenged is round 1.
+    function played(uint16 seats, uint16 places) private {
+        Terms memory t = defaultTerms();
+        (t.seats, t.minProviders, t.places, t.minVerifiers) = (seats, seats, places, places);
+        (t.rounds, t.f, t.program) = (6, uint8((seats - 1) / 3), program());
+        jobId = start(t, seats, places);
+        play(jobId);
+        play(jobId);
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+    }
+
+    function challenge(Evidence memory e, uint128 bond, uint160 by, uint256 highest, string memory what) private {
+        token.transfer(address(by), bond);
+        vm.prank(address(by));
+        token.approve(address(real), bond);
+        vm.prank(address(by));
+        real.challenge(abi.encode(e), bond);
+        uint256 gas = vm.snapshotGasLastCall(what);
+        emit log_named_uint(what, gas);
+        atMost(gas, highest, what);
+    }
+
+    function test_P41_aChallengeAmongFourSeats() public {
+        played(4, 3);
+        challenge(evidenceFor(jobId, 1, 3, 2), 10 ether, 0x100, 440_000, "challenge");
+        challenge(evidenceFor(jobId, 1, 0, 2), 10 ether, 0x200, 412_000, "challenge of who revealed first");
+        challenge(
+            evidenceFor(jobId, 1, 2, 0), 10 ether, 0x300, 442_000, "challenge of segment 0, with the round before"
+        );
+    }
+
+    function test_P41_aChallengeThatOutbidsAFullQueue() public {
+        played(4, 3);
+        for (uint160 i = 0; i < 6; i++) {
+            challenge(evidenceFor(jobId, 1, 3, 2), 10 ether, 0x100 + i, 440_000, "challenge that waits");
+        }
+        challenge(evidenceFor(jobId, 1, 3, 2), 11 ether, 0x200, 410_000, "challenge that outbids");
+    }
+
+    function test_P41_aChallengeAmong64Seats() public {
+        played(64, 7);
+        challenge(evidenceFor(jobId, 1, 0, 2), 10 ether, 0x100, 582_000, "challenge of who revealed first of 64");
+    }
+
+    function test_P13_aChallengeAmong256Seats() public {
+        played(256, 32);
+        string memory what = "challenge of segment 0 of who revealed first of 256, with the round before";
+        challenge(evidenceFor(jobId, 1, 0, 0), 10 ether, 0x100, 1 << 24, what);
     }
 }

@@ -76,6 +76,22 @@ def test_who_stands_out_is_left_out_as_far_as_the_rule_can_spare_it() -> None:
         assert found.f_prime == 2
 
 
+def test_moments_are_set_aside_as_far_as_the_rule_can_spare_them() -> None:
+    """Of what is left out already the moments are gone, too."""
+    apart = alike(8)
+    for seat in (1, 3):  # at right angles to everybody's, and no shorter
+        for other in range(8):
+            apart[seat][other] = apart[other][seat] = 200 if seat == other else 0
+    for n, room in ((5, 0), (6, 1), (7, 2), (8, 2)):
+        moments = [row[:n] for row in apart[:n]]
+        found = merge_inputs(facts_of(n), seats(*range(n)), [alike(n), moments], terms_of(2))
+        assert (found.left_out, found.set_aside) == ((), seats(1, 3)[:room])
+        named = [with_silent(n, 0), moments]
+        found = merge_inputs(facts_of(n), seats(*range(n)), named, terms_of(2))
+        assert len(found.left_out) == min(1, room)
+        assert len(found.set_aside) == max(0, n - 6)
+
+
 @pytest.mark.parametrize("rule", ["krum", "nnm_multi_krum"])
 def test_krum_needs_two_more(rule: str) -> None:
     terms = terms_of(2, rule)
@@ -196,6 +212,7 @@ def test_the_rule_is_never_left_with_too_few(
         assert len(found.merged) >= 2 * f + 1 + extra
         assert found.f_prime == f
         assert set(found.merged) | set(found.left_out) == set(found.available)
+        assert len(found.merged) - len(found.set_aside) >= 2 * f + 1 + extra
     else:
         assert len(found.available) < 2 * f + 1 + extra
     assert not set(found.merged) & set(found.left_out)
