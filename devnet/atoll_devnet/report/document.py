@@ -209,12 +209,12 @@ _UNSETTLED: dict[str, Any] = {
 
 
 def _outsiders(view: JobView) -> dict[str, Any] | None:
-    """What anybody can dispute a provider's work for; None where the job has no judge.
+    """What anybody can dispute a provider's work for; None where the chain told no parameters.
 
     The seconds are those from the end of ballots to the last challenge.
     """
     terms = view.require_terms()
-    if view.params is None or not any(terms.program):
+    if view.params is None:
         return None
     return {
         "bond_wei": str(max(1, terms.provider_bond // BOND_SHARE)),

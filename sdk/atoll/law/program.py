@@ -65,7 +65,8 @@ class Header:
     """What all nodes of a job share.
 
     Attributes:
-        step_nodes, link_nodes: nodes of the two tapes; no link nodes: the job has no link.
+        step_nodes, link_nodes: nodes of the two tapes; where there are fragments each has its own
+            link, and `link_nodes` is 0.
         steps, segment: of a round, and of one of its segments (it divides them).
         micro_batches: of a step; so many losses has it.
         train_tokens, token_bytes, masked, batch, seq: of the data, as the manifest has them.
@@ -74,7 +75,7 @@ class Header:
         initial: digest of the global state of round 0.
         epoch: so many rounds open publicly once; 1 where there are no fragments.
         overlap: the step of a round that takes in what the round before merged.
-        fragments: none where a seat keeps no parameters of its own; then `link_nodes` is 0.
+        fragments: none where a seat keeps no parameters of its own.
     """
 
     step_nodes: int

@@ -88,7 +88,7 @@ class OwnRun:
 
     Raises:
         NotFound, CorruptBlock, MalformedState, MalformedDataset: something is missing or damaged.
-        ValueError: the job has no judge.
+        ManifestError: the job's operations cannot be judged.
     """
 
     def __init__(self, task: JudgeTask, store: LocalStore, open_: OpenCourse = open_course) -> None:

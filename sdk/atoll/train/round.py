@@ -1,4 +1,4 @@
-"""A seat's round: H inner steps from a public opening, what is said of them, and the update.
+"""A seat's round: H inner steps from its opening, what is said of them, and the update.
 
 Rule of this file: everything is a function of (manifest, slot, seat, data seed, global model), so
 that a restarted provider comes to the same bytes, and anybody else who runs the seat's round.
@@ -156,7 +156,7 @@ def train_round(
     is_enough: Callable[[int], bool] = lambda _: False,
     opened: Callable[[TrainTask, LocalStore], SeatState] = opening_of,
 ) -> TrainedRound:
-    """Trains a seat's round from its public opening, or from a checkpoint of this very work.
+    """Trains a seat's round from its opening, or from a checkpoint of this very work.
 
     A step that is not finite ends it at the segment before. Of a round that is taken up again at
     least one segment is run, if `is_enough` leaves time for it.

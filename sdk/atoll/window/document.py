@@ -116,7 +116,6 @@ def _job(seen: Seen, stories: Sequence[RoundStory]) -> dict[str, Any]:
         "segment_steps": terms.segment_steps,
         "tokens_per_step": terms.tokens_per_step,
         "segment_pay_wei": str(terms.segment_pay),
-        "has_judge": any(terms.program),
         "deadlines": deadlines(stories, view, seen.now),
     }
 

@@ -63,7 +63,7 @@ class DataReady(Fact):
     """All tokens are in the store and the manifest's, and initial weights that are content.
 
     Attributes:
-        initial: digest of round 0's model, of a job with a judge; else zero.
+        initial: digest of round 0's model.
     """
 
     cid: bytes

@@ -1,4 +1,4 @@
-"""Replays a seat's settled round whole, from its public opening: an auditor's duty, anyone's right.
+"""Replays a seat's settled round whole, with what it comes from: an auditor's duty, anyone's right.
 
 Rule of this file: nothing is fetched from the provider. The model is certified, the data are the
 manifest's, and what was revealed is on the chain.
