@@ -6,6 +6,8 @@ import asyncio
 import json
 import socket
 import subprocess
+import tempfile
+import time
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 CONTRACTS = Path(__file__).parents[3] / "contracts"
+ALWAYS = ("--silent", "--prune-history", "256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,13 @@ class Anvil:
         if "error" in answer:
             raise RuntimeError(f"{method}: {answer['error']}")
         return answer["result"]
+
+    def answers(self) -> bool:
+        try:
+            self.ask("eth_chainId")
+        except OSError:
+            return False
+        return True
 
     def mine(self, blocks: int = 1) -> None:
         self.ask("anvil_mine", hex(blocks))
@@ -58,22 +68,21 @@ def free_port() -> int:
 def start_anvil(*options: str) -> Anvil:
     """Starts a node and returns once it answers."""
     binary = next(CONTRACTS.glob("node_modules/@foundry-rs/anvil-*/bin/anvil"))
-    for _ in range(5):
-        # Between finding a free port and taking it, somebody else may have taken it.
-        port = free_port()
-        process = subprocess.Popen(
-            [str(binary), "--silent", "--port", str(port), "--prune-history", "256", *options],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        anvil = Anvil(f"http://127.0.0.1:{port}", process)
-        while process.poll() is None:
-            try:
-                anvil.ask("eth_chainId")
-            except OSError:
-                continue
-            if process.poll() is None:
-                return anvil
+    with tempfile.TemporaryDirectory() as folder:
+        for attempt in range(5):
+            # Between finding a free port and taking it, somebody else may have taken it, and would
+            # answer for ours while ours still starts. Anvil writes this file once it has the port.
+            port, listens = free_port(), Path(folder, str(attempt))
+            process = subprocess.Popen(
+                [str(binary), *ALWAYS, "--port", str(port), "--config-out", str(listens), *options],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            anvil = Anvil(f"http://127.0.0.1:{port}", process)
+            while process.poll() is None:
+                if listens.exists() and anvil.answers():
+                    return anvil
+                time.sleep(0.01)
     raise RuntimeError(f"anvil exited with {process.returncode}")
 
 
