@@ -14,7 +14,7 @@ import typer
 
 from atoll.cli.accounts import Whose, about_account, moment
 from atoll.cli.output import Json, emit
-from atoll.errors import ChainError, ProtocolError
+from atoll.errors import ProtocolError
 
 if TYPE_CHECKING:
     from atoll.job.account import Known, Reader
@@ -254,10 +254,7 @@ async def _due(reader: Reader, known: Known, account: Address, job: int | None) 
     calls = reader.chain.calls
     views = {n: view for n, view in known.views.items() if job is None or n == job}
     due = list(collectable(views, account, known.head.timestamp, calls))
-    try:
-        (owed,) = await reader.chain.read("owed", account, contract="Game")
-    except ChainError:
-        owed = 0  # a network without a judge
+    (owed,) = await reader.chain.read("owed", account, contract="Game")
     if owed and job is None:
         nonce = await reader.chain.nonce(account)
         key = f"games:{account}:{nonce}:{owed}"

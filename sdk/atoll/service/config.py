@@ -105,7 +105,7 @@ class PolicySection(_Section):
     """What jobs a service may stake on; a job that is refused costs nothing.
 
     Attributes:
-        least_price_wei: a provider's pay for a verified token.
+        least_price_wei: a provider's pay for a trained token.
         least_fee_wei: a verifier's fee for replaying a seat's round.
         largest_bond: tokens.
         largest_share: of the account's tokens, staked ones included, that may be staked.

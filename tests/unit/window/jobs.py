@@ -80,8 +80,9 @@ def play(script: Script, game: int, winner: Address, *, ends: bool = True, via: 
     net.fall(Role.PROVIDER, liar.id, winner, 0)
 
 
-def finished() -> Script:
-    """Two rounds, the second without seat 2's commit; seat 3 lied, and fell after a game."""
+def finished(via: int = 0) -> Script:
+    """Two rounds, the second without seat 2's commit; seat 3 lied, and fell after a game, which was
+    about the first and came in the window of `via`."""
     script = Script.ready(make_terms(rounds=2))
     net = script.net
     first = script.honest_round()
@@ -104,8 +105,8 @@ def finished() -> Script:
             script.open(round, id)
         net.wait_until(net.settled[round].ends["open"])
         script.show_keys(round)
-        if round == first:
-            play(script, 1, VERIFIERS[0])
+        if round == via:
+            play(script, 1, VERIFIERS[0], via=via)
     net.cut_seat(2)
     net.wait_until(net.settled[1].ends["window"])
     for role, id in list(net.members):

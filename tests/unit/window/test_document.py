@@ -380,6 +380,14 @@ def test_a_game_is_told_move_by_move(ended: Script, told: dict[str, Any]) -> Non
     assert game["outcome"] == "holder fell"
 
 
+def test_a_game_says_by_which_round_it_came() -> None:
+    for via, said in ((0, "Game 1 about it: "), (1, "Game 1 about it via round 1: ")):
+        document = document_of(finished(via))
+        (game,) = document["games"]
+        assert (game["round"], game["via"]) == (0, via)
+        assert said in json.dumps(document["grid"]["rows"][0][LIAR])
+
+
 def test_what_happened_is_told_in_order(ended: Script, told: dict[str, Any]) -> None:
     name = name_of(names_of(ended))
     texts = [describe(item.event, name) for item in items_of(ended)]
