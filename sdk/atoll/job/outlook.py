@@ -195,10 +195,11 @@ def _windows(terms: Terms, look: Outlook) -> list[str]:
 
 def _safety(terms: Terms) -> str:
     seats, price = terms.f + 1, (terms.f + 1) * terms.provider_bond
+    who = "1 seat" if seats == 1 else f"{seats} seats"
     share = "all" if terms.f == 0 else f"{terms.share_bps / 100:g}% of the"
     return (
-        f"safety     a merge bears {terms.f} bad of {terms.seats} updates; {seats} seats, which "
-        f"can move the model, cost {tokens(price)} tokens in bonds; {share} seats are audited in a "
+        f"safety     a merge bears {terms.f} bad of {terms.seats} updates; {who}, which can "
+        f"move the model, cost {tokens(price)} tokens in bonds; {share} seats are audited in a "
         "round, in the last one all, twice"
     )
 

@@ -145,8 +145,8 @@ def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
         ),
         "windows.audit": (
             _window(duties * most * train),
-            f"{duties * most} rounds of seats replayed whole by each of "
-            f"{members.min_verifiers} verifiers",
+            f"{duties * most} {'round of a seat' if duties * most == 1 else 'rounds of seats'} "
+            f"replayed whole by each of {members.min_verifiers} verifiers",
         ),
         "windows.open": (_window(0), f"one transaction, {CLOCK} s"),
         "windows.key": (_window(CLOCK), "one transaction, some blocks after the openings"),

@@ -6,10 +6,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from atoll.law.manifest import Manifest
 from atoll.law.views import JobView
 from atoll.service.commands import Done, Fact, Work
-from atoll.service.duties.material import spec_of
+from atoll.service.duties.material import manifest_of
 from atoll.service.machine import Decision, State
 
 if TYPE_CHECKING:
@@ -55,9 +54,9 @@ def decide_unpin(state: State[S]) -> Decision:
     audited = [past.round for past in view.auditing(state.now)]
     played = [game.claim.round for game in view.games.values() if game.is_open]
     below = min([view.round - 1, *audited, *played])
-    spec = spec_of(state.facts)
-    if spec is not None:
-        below -= below % Manifest.from_bytes(spec).epoch  # a seat's state comes from all of it
+    manifest = manifest_of(state.facts)
+    if manifest is not None:
+        below -= below % manifest.epoch  # a seat's state comes from all of it
     if below <= first:
         return Decision("unpin", f"keeps the rounds from {first} on")
     return Decision("unpin", f"rounds below {below} are final", (DoUnpin(first, below),))
