@@ -484,7 +484,7 @@ class Party:
         if self.claim.is_link:
             update = self.runs[0].outputs[-1]
             root = update_root(len(update), top(piece_tree(update)))
-            return replace(self.claim, update_root=root, closing=self.job.roots.optimiser_root)
+            return replace(self.claim, update_root=root)
         closing, work = self.states[-1], keccak256(self.works)
         return replace(self.claim, closing=closing, work_word=work)
 

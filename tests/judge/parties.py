@@ -187,7 +187,7 @@ class Party(OwnTape):
         result = self.result()
         if self._part == Part.LINK:
             root = update_root(len(result), top(piece_tree(result)))
-            return replace(claim, update_root=root, closing=self.roots.optimiser_root)
+            return replace(claim, update_root=root)
         return replace(claim, closing=self.states[-1], work_word=keccak256(self.works))
 
     def result(self) -> bytes:

@@ -285,7 +285,7 @@ class Vast:
         if self.part == Part.LINK:
             size = self._size(self._last)
             root = update_root(size, top(self.tensor(self._last)))
-            return replace(claim, update_root=root, closing=self._roots.optimiser_root)
+            return replace(claim, update_root=root)
         return replace(claim, closing=self.states[-1], work_word=keccak256(self.works))
 
     # --- players.Tape ---

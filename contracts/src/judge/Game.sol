@@ -41,7 +41,6 @@ contract Game is GameQueue {
     error NotFinite(uint256 step);
     error WrongPath(bytes32 given, bytes32 wanted);
     error WrongRoots(bytes32 given, bytes32 claimed);
-    error WrongOptimiser(bytes32 given, bytes32 claimed);
     error WrongUpdate(bytes32 given, bytes32 claimed);
     error WrongChild(uint256 child);
     error OtherBytes(bytes32 given, bytes32 wanted);
@@ -105,7 +104,6 @@ contract Game is GameQueue {
     }
 
     /// @notice Holder: the link's tape, whose last node are the update's bytes.
-    /// @dev The optimiser root that was revealed has to be that of the last state: the chain keeps it.
     /// @param template of the last node; its size is that of the update
     /// @param roots params, optimiser, buffers, RNG: of the last state
     /// @param pieces piece root of the update
@@ -121,7 +119,7 @@ contract Game is GameQueue {
     ) external {
         Match storage m = _move(id, Phase.POST_LINK);
         _requireClaim(m, claim);
-        _requireCarried(claim, roots);
+        _requireRoots(claim, roots);
         _takeHeader(m, claim, header);
         uint256 steps = (claim.segment + 1) * ProgramReader.segment(header.data);
         if (steps > ProgramReader.steps(header.data)) revert WrongSegment(claim.segment, steps); // fewer: it ended early
@@ -224,11 +222,9 @@ contract Game is GameQueue {
         m.header = keccak256(header.data);
     }
 
-    function _requireCarried(Claim calldata claim, bytes32[4] calldata roots) private pure {
+    function _requireRoots(Claim calldata claim, bytes32[4] calldata roots) private pure {
         bytes32 digest = sha256(abi.encodePacked("atoll.state.v1", roots));
         if (digest != claim.opening) revert WrongRoots(digest, claim.opening);
-        bool isCarried = claim.closing == 0 || roots[1] == claim.closing;
-        if (!isCarried) revert WrongOptimiser(roots[1], claim.closing);
     }
 
     function _requireTemplate(Match storage m, Claim calldata claim, Part calldata template, uint256 node)

@@ -15,7 +15,7 @@ struct Claim {
     uint32 segment; // its number in the round; of a link that of the last one that was done
     bytes32 dataSeed;
     bytes32 opening; // state digest before the segment; of a link, after the last one
-    bytes32 closing; // state digest after the segment; of a link zero, or the optimiser root that it has to have
+    bytes32 closing; // state digest after the segment; of a link zero
     bytes32 workWord; // of the segment, without a mask; of a link zero, and where no key shows it
     bytes32 updateRoot; // of a link; else zero
     bytes32 modelParams; // params root of the global state that the round began with

@@ -29,6 +29,8 @@ KEPT = 2
 SHARE = 10
 """Of the time since training began, at most the tenth part is spent on writing."""
 CHECKPOINT = "/checkpoint"
+DISPUTED = "/disputed"
+"""The same of a round that a game is about."""
 CARRIED = "/carried"
 """The last part of the reason of a round's last state, where the seat goes on with it."""
 log = structlog.get_logger("atoll.checkpoints")
@@ -79,9 +81,10 @@ def reason_of(job: int, round_: int, last_part: str = CHECKPOINT) -> str:
 
 
 def release(store: LocalStore, job: int, round_: int) -> None:
-    """Lets go of a round's checkpoints at once: the round is revealed, or given up."""
+    """Lets go of a round's checkpoints at once: the round is revealed, given up, or final."""
+    reasons = {reason_of(job, round_), reason_of(job, round_, DISPUTED)}
     for pin in store.pins():
-        if pin.reason == reason_of(job, round_):
+        if pin.reason in reasons:
             _let_go(store, pin)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from atoll.law.games.claims import Claim
 from atoll.law.games.judge import Need
-from atoll.law.words import Digest, RoundIndex, SeatIndex
+from atoll.law.words import Digest, JobId, RoundIndex, SeatIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,14 @@ class JudgeTask:
     """One segment of a settled round, or its link. The model's CID is binary.
 
     Attributes:
+        job: by whose number the store keeps what was run again.
         initial: digest of round 0's global state, which the program names.
         model: the GlobalState that the round began with.
         segment: of a link, the last one.
         earlier: the rounds that the seat's state comes from, the oldest first.
     """
 
+    job: JobId
     manifest: bytes
     initial: Digest
     round: RoundIndex

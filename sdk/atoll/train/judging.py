@@ -15,7 +15,7 @@ import dag_cbor
 import numpy as np
 from torch import Tensor
 
-from atoll.bits.segment import Course, run_segment
+from atoll.bits.segment import Course
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots
 from atoll.bits.tables import table_parts
@@ -46,13 +46,14 @@ from atoll.law.manifest import Manifest
 from atoll.law.program import Input, Part, Source, Template
 from atoll.law.words import ZERO_DIGEST, Address, Digest, Domain, JobId, Slot
 from atoll.train.base import read_weights
+from atoll.train.checkpoints import DISPUTED
 from atoll.train.course import open_course
 from atoll.train.judged import JudgeTask
 from atoll.train.round import (
     TrainTask,
-    course_of,
-    opening_of,
+    checkpoints_of,
     read_global_state,
+    state_after,
 )
 
 _NO_DOMAIN: Final = Domain(0, Address("0x" + "00" * 20))
@@ -83,7 +84,8 @@ class OwnRun:
 
     Args:
         task: what the game is about.
-        store: holds the data and the model; the states before the segment are run again.
+        store: holds the data and the model; the states before the segment are run again, from the
+            last that was kept of an earlier run, and are kept until the round is final.
         open_: how the course of what is played is opened.
 
     Raises:
@@ -108,14 +110,13 @@ class OwnRun:
         """What the claim begins with; of a link the last state."""
         task = self._task
         # What came before is as it has to be.
-        slot = Slot(_NO_DOMAIN, JobId(0), task.round)
+        slot = Slot(_NO_DOMAIN, JobId(0), task.round)  # what the seat itself keeps is left alone
         before = TrainTask(
             self._manifest, slot, task.seat, task.data_seed, task.model, earlier=task.earlier
         )
-        state, course = opening_of(before, self._store), course_of(before, self._store)
-        for segment in range(task.segment + task.is_link):
-            state = run_segment(state, segment, course).state
-        return state
+        ours = replace(before, slot=Slot(_NO_DOMAIN, task.job, task.round))
+        kept = checkpoints_of(ours, self._store, last_part=DISPUTED)
+        return state_after(before, task.segment + task.is_link, self._store, kept)
 
     @property
     def states(self) -> Sequence[Digest]:

@@ -147,6 +147,27 @@ def opening_of(task: TrainTask, store: LocalStore) -> SeatState:
     return open_with(task, store, states)
 
 
+def state_after(task: TrainTask, segments: int, store: LocalStore, kept: Checkpoints) -> SeatState:
+    """The state after so many of a task's segments, run again for a game about the next one.
+
+    Args:
+        kept: where to go on from, and what is reached is kept: the allowance of a player that is
+            killed has no room for a second run of the round.
+
+    Raises as `train_round`.
+    """
+    states, so_far = _begun(task, segments + 1, store, kept, opening_of)
+    course, size = course_of(task, store), 4 * seat_layout(task.manifest).elements
+    is_finite = True
+    for segment in range(so_far.segments, segments):
+        done = run_alone(states, segment, course)
+        states.append(done.state)
+        so_far, is_finite = _with(so_far, done), is_finite and done.is_finite
+        if is_finite:
+            kept.write(so_far, states[0].pieces(), size)
+    return states.pop()
+
+
 def train_round(
     task: TrainTask,
     store: LocalStore,

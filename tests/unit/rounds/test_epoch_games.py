@@ -37,6 +37,7 @@ def epoch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Epoch]:
 def judged(epoch: Epoch, round: int, segment: int, *, is_link: bool = False) -> JudgeTask:
     task = epoch.tasks[round]
     return JudgeTask(
+        job=JobId(1),
         manifest=epoch.job.manifest.to_bytes(),
         initial=epoch.job.model.digest(),
         round=task.slot.round,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.train.factories import Job
 from tests.unit.train.plays import play, poisoned, poisoned_course
 
+from atoll.bits.segment import Course, SegmentRun
+from atoll.bits.state import SeatState
 from atoll.bits.tape.opcodes import Op
 from atoll.law.claims import bond_set
 from atoll.law.games.claims import (
@@ -14,6 +18,8 @@ from atoll.law.games.claims import (
 from atoll.law.games.players import NothingDiffers
 from atoll.law.program import Template
 from atoll.law.words import Address, Digest, HolderId, JobId, Role
+from atoll.train import round as rounds
+from atoll.train.checkpoints import DISPUTED, release
 from atoll.train.judged import JudgeTask
 from atoll.train.judging import OwnRun, model_roots, program_header
 from atoll.train.round import TrainedRound, run_alone, train_round
@@ -44,6 +50,7 @@ def cheated(judged: Job) -> TrainedRound:
 def task_of(job: Job) -> JudgeTask:
     task = job.task
     return JudgeTask(
+        job=JobId(1),
         manifest=job.manifest.to_bytes(),
         initial=job.model.digest(),
         round=task.slot.round,
@@ -106,6 +113,33 @@ def test_whoever_starts_afresh_at_every_move_plays_the_same(
         lambda: OwnRun(task, judged.store),
     )
     assert forgetful == usual
+
+
+def test_whoever_starts_again_goes_on_from_what_it_reached(
+    judged: Job, cheated: TrainedRound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, claim, runs = task_of(judged), claim_of(judged, cheated), list[int]()
+    release(judged.store, task.job, task.round)
+
+    def counted(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        runs.append(segment)
+        return run_alone(states, segment, course)
+
+    monkeypatch.setattr(rounds, "run_alone", counted)
+    opened = [OwnRun(task, judged.store).states for _ in range(3)]
+    assert runs == list(range(SEGMENT))
+    assert opened == 3 * [opened[0]]
+    other = replace(task, data_seed=Digest(bytes(32)))
+    assert OwnRun(other, judged.store).states != opened[0]
+    runs.clear()
+    assert OwnRun(task, judged.store).states == opened[0]
+    assert runs == list(range(SEGMENT)), "what another game superseded is run again"
+    holder = OwnRun(task, judged.store, poisoned_course)
+    first = OwnRun(task, judged.store)
+    usual = play(claim, lambda: holder, lambda: first)
+    assert play(claim, lambda: holder, lambda: OwnRun(task, judged.store)) == usual
+    release(judged.store, task.job, task.round)
+    assert not any(p.reason.endswith(DISPUTED) for p in judged.store.pins())
 
 
 def test_against_an_honest_holder_nothing_differs(judged: Job, honest: TrainedRound) -> None:

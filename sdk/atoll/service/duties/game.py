@@ -108,6 +108,7 @@ class SendMove(Transaction[NoMove]):
             cid = await model_of_round(effects, view, one, self.manifest)
             earlier.append(EarlierRound(one, view.settled[one].facts.seed, cid))
         return JudgeTask(
+            job=view.job_id,
             manifest=self.manifest,
             initial=self.initial,
             round=round,
