@@ -209,6 +209,13 @@ def numbers(bitmap: int) -> str:
     return ", ".join(map(str, bits(bitmap))) or "none"
 
 
+def _seats(bitmap: int, one: str, several: str) -> str:
+    """The seats of a bitmap, and what is said of one or of several."""
+    if bitmap.bit_count() == 1:
+        return f"seat {numbers(bitmap)} {one}"
+    return f"seats {numbers(bitmap)} {several}"
+
+
 def words(member: IntEnum) -> str:
     """`HOLDER_FELL` as `holder fell`."""
     return member.name.lower().replace("_", " ")
@@ -238,7 +245,7 @@ _OUTCOMES: Final[Mapping[GameOutcome, str]] = {
 def _opened_round(event: ev.RoundOpened, name: Names) -> str:
     ready, committee = numbers(event.ready), numbers(event.committee)
     verifiers = f"places {ready} are ready to audit, {committee} make the committee"
-    return f"round {event.round}: seats {numbers(event.seated)} train; {verifiers}"
+    return f"round {event.round}: {_seats(event.seated, 'trains', 'train')}; {verifiers}"
 
 
 def _revealed(event: ev.Revealed, name: Names) -> str:
@@ -257,11 +264,12 @@ def _lot_drawn(event: ev.LotDrawn, name: Names) -> str:
 
 
 def _settled(event: ev.Settled, name: Names) -> str:
-    verdict, had = event.verdict, f"seats {numbers(event.available)} were had"
+    verdict, had = event.verdict, _seats(event.available, "was had", "were had")
     if not any(event.digest):
         return f"round {event.round} is settled without a certificate: {had}, the model stays"
     out = f", {numbers(verdict.left_out)} left out" if verdict.left_out else ""
-    merged = f"{verdict.merged} updates make model {verdict.state.hex()[:12]}"
+    updates = "1 update makes" if verdict.merged == 1 else f"{verdict.merged} updates make"
+    merged = f"{updates} model {verdict.state.hex()[:12]}"
     return f"round {event.round} is settled: {had}{out}; {merged}"
 
 
@@ -274,7 +282,7 @@ def _stopped(event: ev.Stopped, name: Names) -> str:
 
 
 def _waiting(event: ev.Waiting, name: Names) -> str:
-    missed = f"; seats {numbers(event.missed)} missed it" if event.missed else ""
+    missed = f"; {_seats(event.missed, 'missed it', 'missed it')}" if event.missed else ""
     return f"round {event.round} waits for members{missed}"
 
 
@@ -301,8 +309,8 @@ def _fell(event: ev.Fell, name: Names) -> str:
 
 def _opened(event: ev.Opened, name: Names) -> str:
     duties = _duties(event)
-    fine = ", ".join(str(duty.seat) for duty in duties if duty.is_fine)
-    parts = [f"seats {fine} are fine"] if fine else []
+    fine = sum(1 << duty.seat for duty in duties if duty.is_fine)
+    parts = [_seats(fine, "is fine", "are fine")] if fine else []
     parts += [f"seat {duty.seat} differs at {duty.at}" for duty in duties if not duty.is_fine]
     return f"round {event.round}: {name(event.account)} opens its ballot: {'; '.join(parts)}"
 

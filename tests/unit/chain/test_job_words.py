@@ -79,7 +79,7 @@ def test_ballots_say_which_seats_are_fine_and_where_others_differ() -> None:
     differs = [BallotDuty(SeatIndex(seat), at, ZERO_DIGEST) for seat, at in ((2, 7), (3, 0))]
     event = ev.Opened(JOB, ACCOUNT, ID, ROUND, Body((fine, *differs)).to_bytes())
     assert describe(event) == (
-        f"round 2: {ACCOUNT} opens its ballot: seats 0 are fine; seat 2 differs at 7; "
+        f"round 2: {ACCOUNT} opens its ballot: seat 0 is fine; seat 2 differs at 7; "
         "seat 3 differs at 0"
     )
     assert [is_about(event, seat, ()) for seat in range(4)] == [True, False, True, True]
