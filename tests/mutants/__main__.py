@@ -48,7 +48,7 @@ TESTS = (
 """What is asked to kill them; whole networks would too, but not in this time."""
 COUNT = 200
 LEAST_SCORE = 78.0
-"""Percent. Samples of 200 had 84 to 88, and such a sample's own spread is 2.5."""
+"""Percent. Samples of 200 had 84 to 88; three of such a sample's standard deviations below 85."""
 
 
 def main(arguments: Sequence[str]) -> int:
