@@ -59,16 +59,19 @@ async def stall_chain(storm: Storm) -> None:
 
 async def fill_disk(storm: Storm) -> None:
     """A member's disk is full for a while."""
-    if not storm.small_disks:
+    free = [member for member in storm.small_disks if member.name not in storm.full_disks]
+    if not free:
         return
-    member = storm.random.choice(storm.small_disks)
+    member = storm.random.choice(free)
     ballast = member.folder / "data" / "ballast"
+    storm.full_disks.add(member.name)
     with storm.excused(member.name):
-        await asyncio.to_thread(_fill, ballast)
         try:
+            await asyncio.to_thread(_fill, ballast)
             await storm.some_time(SECONDS)
         finally:
             ballast.unlink()
+            storm.full_disks.discard(member.name)
     storm.note(f"fills a disk: {member.name}'s")
 
 

@@ -76,7 +76,8 @@ class Storm:
         done: how often each trouble was made.
         findings: sentences; what honest software does not do.
         chain_alone: held while something is done to the chain.
-        small_disks: members that have a small one each; spares: who comes and goes.
+        small_disks: members that have a small one each; `full_disks` are full; spares: who comes
+            and goes.
         links: of the members that have one; `linked` says which, `disturbed` which do not work.
         first_block: before it no reorg goes: the network was made there, or Anvil was started last,
             which has no states from before.
@@ -93,6 +94,7 @@ class Storm:
     findings: list[str] = field(default_factory=list)
     chain_alone: asyncio.Lock = field(default_factory=asyncio.Lock)
     small_disks: list[Member] = field(default_factory=list)
+    full_disks: set[str] = field(default_factory=set)
     spares: list[Member] = field(default_factory=list)
     links: Links | None = None
     linked: dict[str, int] = field(default_factory=dict)

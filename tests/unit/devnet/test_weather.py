@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -26,9 +28,10 @@ from atoll.law.words import Role
 from atoll.service.journal import Journal
 from atoll_devnet.processes.clock import SITE, VARIABLE
 from atoll_devnet.processes.cluster import Member
+from atoll_devnet.weather import faults
 from atoll_devnet.weather.growth import _grown
 from atoll_devnet.weather.oracle import Signatures, Verdict, judge
-from atoll_devnet.weather.storm import defects, holds
+from atoll_devnet.weather.storm import Storm, defects, holds
 
 __all__ = ["finished"]
 
@@ -41,6 +44,22 @@ def member(tmp_path: Path) -> Member:
         journal.sign_once("commit:1", b"one")
         journal.sign_once("commit:2", b"two")
     return cast(Member, SimpleNamespace(name="provider 0", journal_file=path))
+
+
+async def test_a_disk_that_is_full_is_not_filled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.setattr(faults, "_fill", lambda ballast: ballast.write_bytes(b"full"))
+    storm = Storm(*[cast(Any, None)] * 4, random=Random(0))
+    storm.small_disks.append(cast(Member, SimpleNamespace(name="provider 0", folder=tmp_path)))
+    monkeypatch.setattr(Storm, "some_time", lambda *_: asyncio.sleep(0.05))
+    told: list[str] = []
+    monkeypatch.setattr(Storm, "note", lambda _, what: told.append(what))
+    await asyncio.gather(*[faults.fill_disk(storm) for _ in range(3)])
+    assert len(told) == 1
+    await faults.fill_disk(storm)
+    assert len(told) == 2 and not (tmp_path / "data" / "ballast").exists()
 
 
 @pytest.mark.parametrize(
