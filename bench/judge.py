@@ -10,8 +10,8 @@ operations  elements of every operation of a program: the EVM against Python
 proofs      the dearest last move of every operation at the sizes of GPT-2 small and Llama 1B
 game        a whole game about the demo's model, really played; one of either size, with trees made
             as they are read
-trials      fifteen hundred games: a wrong bit in every operation, at its ends and in its middle, must
-            lose; an honest provider must win
+trials      fifteen hundred games: a wrong bit in every operation, at its ends and in its middle,
+            must lose; an honest provider must win
 
 The last line of --json is the whole document. The exit code is 1 where anything differs, costs more
 than its bar, or is decided wrongly.
