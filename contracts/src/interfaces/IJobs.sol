@@ -13,6 +13,14 @@ struct Escrow {
     uint256 balance;
 }
 
+/// A holder, and up to which of its rounds it is to be paid.
+struct Due {
+    uint256 jobId;
+    Role role;
+    uint32 id;
+    uint32 to;
+}
+
 /// @title Escrow: what a submitter pays in, what was earned, what is burnt, what goes back.
 interface IJobs {
     event JobCreated(
@@ -50,6 +58,9 @@ interface IJobs {
     /// @notice Anyone: pays a holder for its rounds from the last claimed one up to, not including, `to`, which must be FINAL.
     /// What a fall took of them is burnt.
     function claim(uint256 jobId, Role role, uint32 id, uint32 to) external;
+    /// @notice Anyone: several of these, of one job or of many. What somebody else has claimed meanwhile is passed over; any other
+    /// that cannot be paid reverts all. Claims of one account that follow each other are paid by one transfer.
+    function claimMany(Due[] calldata dues) external;
     /// @notice Anyone: pays what an account got by contests or by showing a key.
     function claimCredit(uint256 jobId, address account) external;
     /// @notice Anyone: burns what was revealed and is not paid, of the rounds up to, not including, `to`.
@@ -68,4 +79,9 @@ interface IJobs {
     /// @return the first round that the holder has not claimed
     function claimedTo(uint256 jobId, Role role, uint32 id) external view returns (uint32);
     function refundable(uint256 jobId) external view returns (uint256);
+
+    /// @return where the contracts stand that the escrow asks
+    function rounds() external view returns (address);
+    function members() external view returns (address);
+    function audits() external view returns (address);
 }
