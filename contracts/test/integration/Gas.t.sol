@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {AtollToken} from "../../src/AtollToken.sol";
 import {Evidence} from "../../src/judge/Claims.sol";
+import {Claim} from "../../src/judge/IClaims.sol";
 import {Game} from "../../src/judge/Game.sol";
 import {Judge} from "../../src/judge/Judge.sol";
 import {Due} from "../../src/interfaces/IJobs.sol";
@@ -164,6 +165,30 @@ contract GasTest is Network {
         vm.warp(rounds.state(jobId).deadline);
         rounds.poke(jobId);
         dearest("poke of a void");
+    }
+
+    /// @dev A fall that leaves the round without a seat voids it, while all of a pool that is full is new. Late in a long job.
+    function test_P13_aFallIsToldWithinItsGas() public {
+        Terms memory t = terms(4, 256, 2_500);
+        (t.minProviders, t.minVerifiers, t.trainSeconds, t.rounds) = (1, 3, 100_000, 1 << 20);
+        uint256 jobId = start(t, 4, 3);
+        for (uint256 r = 0; r < 9; r++) {
+            play(jobId);
+        }
+        for (uint16 i = 3; i < 256; i++) {
+            enrol(jobId, i, i);
+        }
+        vm.warp(rounds.timesOf(jobId, 8).auditEnd);
+        bytes32 seed = rounds.state(jobId).seed;
+        for (uint256 i = 1; i < 4; i++) {
+            vm.prank(provider(i));
+            members.disagree(jobId, seed, "another root");
+        }
+        Claim memory c = game.challenge(abi.encode(evidenceFor(jobId, 8, 0, 2)));
+        game.holderFalls(c, address(0xf1));
+        // Game.FELL_GAS is 2,000,000: refunds, and the search among a million rounds, are another 150,000.
+        atMost(shown("a fall that voids a round"), 950_000, "told");
+        inPhase(jobId, Phase.WAITING);
     }
 
     function test_P13_aFullPoolOf256() public {
