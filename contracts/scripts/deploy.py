@@ -70,7 +70,7 @@ def deploy(owner) -> Rounds:
     judge = Judge.deploy(families, sender)
     game = Game.deploy(token, LONGEST_GAME, judge, sender)
     claims = Claims.deploy(rounds, members, jobs, audits, sender)
-    stakes.wire(members, sender)
+    stakes.wire(members, jobs, sender)
     jobs.wire(rounds, members, audits, game, sender)
     rounds.wire(members, audits, words, sender)
     members.wire(rounds, audits, words, claims, game, sender)

@@ -13,11 +13,12 @@ import {Hashing} from "./libraries/Hashing.sol";
 import {Pull} from "./libraries/Pull.sol";
 import {TermsCheck} from "./libraries/TermsCheck.sol";
 import {Wired} from "./libraries/Wired.sol";
+import {Owners} from "./Owners.sol";
 import "./types/Types.sol";
 
 /// @title Escrow. Always: funded = claimed + refunded + burnt + balance, for every job.
 /// @notice Nobody signs money: what a holder earned is counted from bits of settled rounds.
-contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
+contract Jobs is IJobs, IJobsHooks, Owners, Wired, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
     struct Job {
@@ -51,6 +52,8 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     mapping(bytes32 set => uint256) private _claimedTo;
     mapping(bytes32 set => bool) public isFallClosed; // all that it lost is burnt
     mapping(uint256 jobId => mapping(address => uint256)) public creditOf;
+    /// @inheritdoc IJobs
+    mapping(address account => uint256) public keptOf;
 
     error UnknownJob(uint256 jobId);
     error Paused();
@@ -142,7 +145,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         _spend(job, amount);
         if (lost > 0) _burn(job, lost);
         emit Claimed(jobId, m.account, role, id, to, amount, lost);
-        if (amount > 0) token.safeTransfer(m.account, amount);
+        if (amount > 0) _pay(m.account, amount);
     }
 
     /// @inheritdoc IJobs
@@ -151,7 +154,15 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         creditOf[jobId][account] = 0;
         _spend(_jobs[jobId], amount);
         emit CreditClaimed(jobId, account, amount);
-        if (amount > 0) token.safeTransfer(account, amount);
+        if (amount > 0) token.safeTransfer(payeeOf(account), amount);
+    }
+
+    /// @inheritdoc IJobs
+    function collect(address account) external nonReentrant {
+        uint256 amount = keptOf[account];
+        keptOf[account] = 0;
+        emit Collected(account, amount);
+        if (amount > 0) token.safeTransfer(payeeOf(account), amount);
     }
 
     /// @inheritdoc IJobs
@@ -274,6 +285,13 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         uint256 left = job.left;
         if (amount > left) revert NothingLeft(amount, left);
         job.left = uint128(left - amount);
+    }
+
+    /// @dev What a payee cannot be sent waits here: a fall is closed, and the rest of the escrow goes back, all the same.
+    function _pay(address account, uint256 amount) private {
+        if (token.trySafeTransfer(payeeOf(account), amount)) return;
+        keptOf[account] += amount;
+        emit Kept(account, amount);
     }
 
     function _burn(Job storage job, uint256 amount) private {

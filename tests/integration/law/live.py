@@ -109,7 +109,7 @@ class Chain:
         claims = self.claims = self.deploy("Claims", rounds, members, jobs, audits)
         game = self.deploy("Game", token.address, LONGEST_GAME, address("judge"))
         for contract, others in (
-            (self.stakes, (members,)),
+            (self.stakes, (members, jobs)),
             (self.jobs, (rounds, members, audits, game.address)),
             (self.rounds, (members, audits, words)),
             (self.members, (rounds, audits, words, claims.address, game.address)),
