@@ -287,6 +287,40 @@ contract OwnersTest is Network {
         same(token.balanceOf(hot), 0, "of the key that works");
     }
 
+    /// What a stolen key can still do: lose the bond to a challenger of its own, which gets the winner's share of it.
+    /// What the owner thawed before is whole, and nothing of the rest is a job's to lock.
+    function test_P45_aThiefLosesTheBondAndGetsAWinnersShareAtMost() public {
+        own(hot, COLD);
+        depositedByOwner(10 * BOND);
+        vm.prank(COLD);
+        uint256 id = stakes.thaw(hot, Role.PROVIDER, 9 * BOND);
+        uint256 jobId = create(defaultTerms());
+        vm.prank(hot);
+        members.sit(jobId, 0);
+        for (uint256 i = 1; i < 4; i++) {
+            sit(jobId, i, uint16(i));
+        }
+        for (uint256 i = 0; i < 3; i++) {
+            enrol(jobId, i, uint16(i));
+        }
+        uint256 second = create(defaultTerms());
+        vm.prank(hot);
+        vm.expectPartialRevert(Stakes.InsufficientStake.selector); // a job of the thief's own
+        members.sit(second, 0);
+        nextBlock();
+        rounds.poke(jobId);
+        play(jobId);
+        vm.warp(rounds.timesOf(jobId, 0).auditEnd);
+        vm.prank(THIEF);
+        game.holderFalls(game.challenge(abi.encode(evidenceFor(jobId, 0, 0, 3))), THIEF);
+        (uint256 won,,) = stakes.stakeOf(THIEF, Role.VERIFIER);
+        same(won, BOND * 3 / 10, "the winner's share");
+        vm.warp(block.timestamp + 7 days + 1);
+        vm.prank(COLD);
+        stakes.withdraw(hot, Role.PROVIDER, id);
+        same(token.balanceOf(COLD), 9 * BOND, "what was thawed is whole");
+    }
+
     function test_P45_creditsGoToThePayee() public {
         own(hot, COLD);
         uint256 jobId = create(defaultTerms());
