@@ -14,6 +14,14 @@ struct Escrow {
     uint256 balance;
 }
 
+/// A holder, and up to which of its rounds it is to be paid.
+struct Due {
+    uint256 jobId;
+    Role role;
+    uint32 id;
+    uint32 to;
+}
+
 /// @title Escrow: what a submitter pays in, what was earned, what is burnt, what goes back.
 interface IJobs is IOwners {
     event JobCreated(
@@ -53,6 +61,9 @@ interface IJobs is IOwners {
     /// @notice Anyone: pays a holder's payee for its rounds from the last claimed one up to, not including, `to`, which must be FINAL.
     /// What a fall took of them is burnt; what the payee cannot be sent waits for `collect`.
     function claim(uint256 jobId, Role role, uint32 id, uint32 to) external;
+    /// @notice Anyone: several of these, of one job or of many. What somebody else has claimed meanwhile is passed over; any other
+    /// that cannot be paid reverts all. Claims of one account that follow each other are paid by one transfer.
+    function claimMany(Due[] calldata dues) external;
     /// @notice Anyone: pays an account's payee what it got by contests or by showing a key.
     function claimCredit(uint256 jobId, address account) external;
     /// @notice Anyone: sends an account's payee what could not be sent when it was claimed.
@@ -75,4 +86,9 @@ interface IJobs is IOwners {
     function refundable(uint256 jobId) external view returns (uint256);
     /// @return wei of all jobs that were claimed for an account and could not be sent; no job's any more
     function keptOf(address account) external view returns (uint256);
+
+    /// @return where the contracts stand that the escrow asks
+    function rounds() external view returns (address);
+    function members() external view returns (address);
+    function audits() external view returns (address);
 }

@@ -64,7 +64,7 @@ contract OwnerHandler is Network {
         bytes[7] memory calls = [
             abi.encodeCall(custody.thaw, (victim, Role.PROVIDER, within(amount, 1, 1e18))),
             abi.encodeCall(custody.withdraw, (victim, Role.PROVIDER, thaw)),
-            abi.encodeCall(custody.withdraw, (node(i + 1), Role.PROVIDER, thaw)),
+            abi.encodeCall(custody.withdraw, (node(i % NODES + 1), Role.PROVIDER, thaw)),
             abi.encodeCall(custody.depositFor, (victim, Role.PROVIDER, 1)),
             abi.encodeCall(jobs.proposeOwner, (victim, thief)),
             abi.encodeCall(jobs.setPayee, (victim, thief)),

@@ -310,9 +310,11 @@ contract OwnersTest is Network {
         nextBlock();
         rounds.poke(jobId);
         play(jobId);
-        vm.warp(rounds.timesOf(jobId, 0).auditEnd);
+        play(jobId);
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        bytes memory evidence = abi.encode(evidenceFor(jobId, 1, 0, 3));
         vm.prank(THIEF);
-        game.holderFalls(game.challenge(abi.encode(evidenceFor(jobId, 0, 0, 3))), THIEF);
+        game.holderFalls(game.challenge(evidence), THIEF);
         (uint256 won,,) = stakes.stakeOf(THIEF, Role.VERIFIER);
         same(won, BOND * 3 / 10, "the winner's share");
         vm.warp(block.timestamp + 7 days + 1);

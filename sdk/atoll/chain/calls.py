@@ -57,6 +57,16 @@ class Call:
     permissionless: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A holder, and up to which of its rounds it is to be paid."""
+
+    job: JobId
+    role: Role
+    id: HolderId
+    to: RoundIndex
+
+
 class Calls:
     """Builds calls to one deployment."""
 
@@ -255,6 +265,10 @@ class Calls:
     def claim(self, job: JobId, role: Role, id: HolderId, to: RoundIndex) -> Call:
         """Pays a holder for its rounds up to, not including, `to`, which must be FINAL."""
         return self.build("claim", job, role, id, to, contract="Jobs", permissionless=True)
+
+    def claim_many(self, dues: Sequence[Due]) -> Call:
+        """The same for several holders, of one job or of many, in one transaction."""
+        return self.build("claimMany", dues, contract="Jobs", permissionless=True)
 
     def claim_credit(self, job: JobId, account: Address) -> Call:
         return self.build("claimCredit", job, account, permissionless=True)

@@ -171,7 +171,7 @@ class Wanted:
 
 
 async def _claimed(whose: Whose, wanted: Wanted) -> tuple[dict[str, Any], list[str]]:
-    from atoll.job.collecting import later
+    from atoll.job.collecting import later, transactions
     from atoll.job.forwarding import forwarding
     from atoll.job.narrate import tokens
 
@@ -187,8 +187,8 @@ async def _claimed(whose: Whose, wanted: Wanted) -> tuple[dict[str, Any], list[s
             if wanted.to is not None:
                 paid = known.paid_to(me)
                 file = stack.enter_context(forwarding(whose.folder, me, wanted.to, paid))
-            for item in due:
-                await send(item.key, item.call)
+            for key, call in transactions(due, reader.chain.calls):
+                await send(key, call)
             if wanted.to is not None:
                 sent = await _sent_on(reader, me, wanted.to, file, send)
             known = await reader.look(me)
