@@ -72,7 +72,7 @@ def deploy(owner) -> Rounds:
     audits = Audits.deploy(rounds, members, jobs, sender)
     words = Words.deploy(rounds, members, audits, sender)
     claims = Claims.deploy(rounds, members, jobs, audits, sender)
-    stakes.wire(members, sender)
+    stakes.wire(members, jobs, sender)
     rounds.wire(members, audits, words, sender)
     members.wire(rounds, audits, words, claims, game, sender)
     audits.wire(game, sender)

@@ -12,13 +12,14 @@ import {IGame} from "./judge/IClaims.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Pull} from "./libraries/Pull.sol";
 import {TermsCheck} from "./libraries/TermsCheck.sol";
+import {Owners} from "./Owners.sol";
 import "./types/Types.sol";
 
 /// @title Escrow. Always: funded = claimed + refunded + burnt + balance, for every job.
 /// @notice Nobody signs money: what a holder earned is counted from bits of settled rounds.
 /// @dev It is created before the contracts that it asks, at whose addresses they have to come: read from its code, they cost a
 /// claim nothing. Each of them looks whether it stands where the escrow expects it.
-contract Jobs is IJobs, IJobsHooks, ReentrancyGuard {
+contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
     struct Job {
@@ -53,6 +54,8 @@ contract Jobs is IJobs, IJobsHooks, ReentrancyGuard {
     mapping(uint256 jobId => Params) private _params;
     mapping(bytes32 set => bool) public isFallClosed; // all that it lost is burnt
     mapping(uint256 jobId => mapping(address => uint256)) public creditOf;
+    /// @inheritdoc IJobs
+    mapping(address account => uint256) public keptOf;
 
     error UnknownJob(uint256 jobId);
     error Paused();
@@ -149,7 +152,15 @@ contract Jobs is IJobs, IJobsHooks, ReentrancyGuard {
         creditOf[jobId][account] = 0;
         _spend(_jobs[jobId], amount);
         emit CreditClaimed(jobId, account, amount);
-        if (amount > 0) token.safeTransfer(account, amount);
+        if (amount > 0) token.safeTransfer(payeeOf(account), amount);
+    }
+
+    /// @inheritdoc IJobs
+    function collect(address account) external nonReentrant {
+        uint256 amount = keptOf[account];
+        keptOf[account] = 0;
+        emit Collected(account, amount);
+        if (amount > 0) token.safeTransfer(payeeOf(account), amount);
     }
 
     /// @inheritdoc IJobs
@@ -286,10 +297,6 @@ contract Jobs is IJobs, IJobsHooks, ReentrancyGuard {
         emit Claimed(jobId, account, due.role, due.id, to, amount, lost);
     }
 
-    function _pay(address account, uint256 amount) private {
-        if (amount > 0) token.safeTransfer(account, amount);
-    }
-
     /// @return whether no round of a holder comes after those before `to`
     function _isLast(uint256 jobId, Holder memory m, uint32 to) private view returns (bool) {
         if (to == m.to) return true;
@@ -302,6 +309,13 @@ contract Jobs is IJobs, IJobsHooks, ReentrancyGuard {
         uint256 left = job.left;
         if (amount > left) revert NothingLeft(amount, left);
         job.left = uint128(left - amount);
+    }
+
+    /// @dev What a payee cannot be sent waits here: a fall is closed, and the rest of the escrow goes back, all the same.
+    function _pay(address account, uint256 amount) private {
+        if (amount == 0 || token.trySafeTransfer(payeeOf(account), amount)) return;
+        keptOf[account] += amount;
+        emit Kept(account, amount);
     }
 
     function _burn(Job storage job, uint256 amount) private {

@@ -249,7 +249,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
             lowest = _lowestPlace(m, q);
             _sendAllHome(q);
         } else {
-            owed[holder] += bond / 2;
+            owed[claims.payeeOf(holder)] += bond / 2;
             owed[BURN] += bond - bond / 2;
         }
         _beginNext(q);

@@ -39,6 +39,9 @@ interface IClaims {
     /// @dev It must do what can still be done and not revert, whatever happened to set or holder meanwhile. It has 2,000,000 gas;
     /// the game goes on without it if it reverts all the same.
     function fell(bytes32 set, bytes32 place, address challenger) external;
+
+    /// @notice Whom a holder's gain of a game belongs to. It must not revert.
+    function payeeOf(address holder) external view returns (address);
 }
 
 /// @title What the holder of claims asks the game.

@@ -93,7 +93,7 @@ abstract contract Network is Check {
         audits = new Audits(address(rounds), address(members), address(jobs));
         words = new Words(address(rounds), address(members), address(audits));
         claims = new Claims(address(rounds), address(members), address(jobs), address(audits));
-        stakes.wire(address(members));
+        stakes.wire(address(members), address(jobs));
         rounds.wire(address(members), address(audits), address(words));
         members.wire(address(rounds), address(audits), address(words), address(claims), game_);
         audits.wire(game_);

@@ -110,7 +110,7 @@ contract AdminTest is Network {
 
     function test_wiringHappensOnceAndByTheDeployer() public allHome {
         vm.expectRevert(Wired.AlreadyWired.selector);
-        stakes.wire(heir);
+        stakes.wire(heir, heir);
         vm.prank(heir);
         vm.expectPartialRevert(Wired.OnlyDeployer.selector);
         rounds.wire(heir, heir, heir);

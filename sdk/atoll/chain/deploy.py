@@ -208,7 +208,7 @@ class _Deployer:
     def _plan_wires(self) -> None:
         at = self._addresses
         rounds, members, audits, words = (at[n] for n in ("Rounds", "Members", "Audits", "Words"))
-        self._wire("Stakes", members)
+        self._wire("Stakes", members, at["Jobs"])
         self._wire("Rounds", members, audits, words)
         self._wire("Members", rounds, audits, words, at["Claims"], at["Game"])
         self._wire("Audits", at["Game"])

@@ -111,7 +111,7 @@ class Chain:
         words = self.words.address
         claims = self.claims = self.deploy("Claims", rounds, members, jobs, audits)
         for contract, others in (
-            (self.stakes, (members,)),
+            (self.stakes, (members, jobs)),
             (self.rounds, (members, audits, words)),
             (self.members, (rounds, audits, words, claims.address, game.address)),
             (self.audits, (game.address,)),
