@@ -6,10 +6,11 @@ from tests.unit.law.factories import address
 
 from atoll.job.forwarding import paid_to
 from atoll.law import events as ev
-from atoll.law.owners import NOBODY, Ownership, owners_of, ownership_of, payee_of
-from atoll.law.words import HolderId, JobId, Role, RoundIndex
+from atoll.law.owners import Ownership, owners_of, ownership_of, payee_of
+from atoll.law.words import Address, HolderId, JobId, Role, RoundIndex
 
 ME, COLD, WALLET, NEXT = (address(name) for name in ("me", "cold", "wallet", "next"))
+ZERO = Address("0x0000000000000000000000000000000000000000")
 
 
 def claimed(amount: int) -> ev.Claimed:
@@ -20,7 +21,7 @@ def test_an_account_is_its_own_until_somebody_accepts() -> None:
     assert ownership_of([], ME) == Ownership(ME, ME)
     proposed = [ev.OwnerProposed(ME, COLD)]
     assert ownership_of(proposed, ME) == Ownership(ME, ME, COLD)
-    assert ownership_of([*proposed, ev.OwnerProposed(ME, NOBODY)], ME) == Ownership(ME, ME)
+    assert ownership_of([*proposed, ev.OwnerProposed(ME, ZERO)], ME) == Ownership(ME, ME)
     accepted = [*proposed, ev.OwnerAccepted(ME, COLD)]
     assert ownership_of(accepted, ME) == Ownership(COLD, COLD)
     assert ownership_of(accepted, COLD) == Ownership(COLD, COLD)
