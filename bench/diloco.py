@@ -2,6 +2,7 @@
 
     python bench/diloco.py [--quick] [--seeds N] [--jobs N] [--only NAME ...] [--json]
     python bench/diloco.py --vocabulary 8000    # what public moments cost where most rows are rare
+    python bench/diloco.py --rate 0.5           # every row at half its inner rate
 
 A byte-level model of 117,000 parameters trains on the source of Python's standard library, in
 native numerics, one thread a run. Every row sees the same number of tokens, 4 seats times 600
@@ -37,6 +38,7 @@ import sysconfig
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -237,6 +239,7 @@ def main() -> None:
         running = {}
         for name in options.only or known:
             row = row_of(name, setting, quick=options.quick)
+            row = replace(row, lr=str(Decimal(row.lr) * options.rate))
             running[name] = row, [pool.submit(sample, row, setting, seed) for seed in seeds]
         for name, (row, samples) in running.items():
             rows[name] = summary(row, setting, [each.result() for each in samples])
@@ -248,6 +251,7 @@ def main() -> None:
                 "bench": "diloco",
                 "seats": SEATS,
                 "vocabulary": setting.vocabulary,
+                "rate": str(options.rate),
                 "rows": rows,
                 "against": against(rows, COMPARED),
                 "against_private": against(rows, PEERS),
@@ -304,6 +308,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="60 batches a seat, one seed")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--vocabulary", type=int, choices=SETTINGS, default=256)
+    parser.add_argument("--rate", type=Decimal, default=Decimal(1), help="times each row's own")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
     parser.add_argument("--only", nargs="*", choices=ROWS, metavar="NAME")
     parser.add_argument("--json", action="store_true", help="only the JSON line")

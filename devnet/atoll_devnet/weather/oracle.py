@@ -5,20 +5,27 @@ Rule of this file: it looks from outside, at the chain and at the members' files
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.database import open_read_only
 from atoll.chain.follower import Follower
+from atoll.content.storage import StoreConfig
 from atoll.job.books import keep_books
 from atoll.job.history import History
 from atoll.law.views import JobView
 from atoll.law.words import JobId, JobStatus, Role
+from atoll.service.session import Session, open_session
 from atoll_devnet.processes.cluster import Member
 from atoll_devnet.report.document import check_books
+
+LOOKS, LOOK_SECONDS = 40, 0.5
+"""At the chain, for two readers to have come to one block."""
 
 
 @dataclass
@@ -117,6 +124,30 @@ def _accused(view: JobView) -> Iterator[str]:
                 if not duty.is_fine and (auditor, duty.seat) not in past.contests:
                     who = view.verifiers[auditor].account
                     yield f"seat {duty.seat} in round {past.round}, which {who} accuses"
+
+
+async def misremembered(session: Session, folder: Path) -> list[str]:
+    """Jobs that a session which saw every reorg tells otherwise than one that begins now.
+
+    Args:
+        session: goes on being polled by somebody else.
+        folder: for the one that begins, which was not there before.
+    """
+    config = replace(session.config, folder=folder, store=StoreConfig(folder / "store"))
+    async with open_session(config) as anew:
+        for _ in range(LOOKS):
+            await anew.follower.poll()
+            if anew.follower.history() == session.follower.history():
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        else:
+            return ["who saw every reorg remembers other events than the chain has"]
+        told, remembered = anew.follower.views, session.follower.views
+        return [
+            f"job {job}: who saw every reorg has another view of it than who reads it now"
+            for job in sorted({*told, *remembered})
+            if told.get(job) != remembered.get(job)
+        ]
 
 
 async def lacking(chain: AtollChain, member: Member, start: int, follower: Follower) -> int:

@@ -29,7 +29,7 @@ from atoll_devnet.processes.links import Links
 from atoll_devnet.processes.process import last_line
 from atoll_devnet.processes.warm import MemberProcess
 from atoll_devnet.weather.growth import Growth
-from atoll_devnet.weather.oracle import Signatures, Verdict, judge, lacking
+from atoll_devnet.weather.oracle import Signatures, Verdict, judge, lacking, misremembered
 from atoll_devnet.weather.submitter import Submission, submission
 
 LOOK_SECONDS = 0.5
@@ -239,6 +239,7 @@ class Storm:
     async def verdict(self) -> dict[str, Any]:
         """What became of everything, in JSON values."""
         chain, follower = self.session.chain, self.session.follower
+        self.findings += await misremembered(self.session, self.cluster.folder / "anew")
         jobs = [await judge(chain, follower, job) for job in sorted(self.views)]
         lacks = {
             member.name: await lacking(chain, member, STAKE_TOKENS, follower)

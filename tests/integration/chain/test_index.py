@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,17 @@ from tests.integration.chain.local_anvil import Anvil
 
 from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain
+from atoll.chain.deployment import Deployment
 from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
 from atoll.chain.logs import LogReader
+from atoll.content.storage import StoreConfig
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.law.events import GatewayAnnounced
 from atoll.law.words import Address
+from atoll.service.session import SessionConfig, open_session
 from atoll_devnet.processes.hostile import EMITTER, UNDECODABLE_URL, gateway_log
+from atoll_devnet.weather import oracle
+from atoll_devnet.weather.oracle import misremembered
 
 
 class Announcer:
@@ -330,3 +338,22 @@ async def test_a_file_belongs_to_one_deployment(chain: AtollChain, tmp_path: Pat
     EventIndex(chain, confirmations=0, path=path).close()
     with pytest.raises(ConfigError, match="holds the events of"):
         EventIndex(chain, confirmations=0, path=path, from_block=0)
+
+
+async def test_who_forgot_an_event_is_told_from_who_reads_the_chain_now(
+    anvil: Anvil,
+    deployment: Deployment,
+    announcer: Announcer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    announcer.say("one", "two")
+    config = SessionConfig((anvil.url,), deployment, tmp_path, StoreConfig(tmp_path / "store"))
+    async with open_session(replace(config, confirmations=0)) as session:
+        await session.follower.poll()
+        assert await misremembered(session, tmp_path / "anew") == []
+        with closing(sqlite3.connect(tmp_path / "events.sqlite")) as file, file:
+            file.execute("DELETE FROM read_logs WHERE block = (SELECT max(block) FROM read_logs)")
+        monkeypatch.setattr(oracle, "LOOKS", 2)
+        (told,) = await misremembered(session, tmp_path / "again")
+    assert "remembers other events" in told
