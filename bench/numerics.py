@@ -81,7 +81,7 @@ def _options() -> argparse.Namespace:
 
 
 def _specs(options: argparse.Namespace) -> tuple[ModelSpec, InnerSpec]:
-    width, total = options.width, max(options.loss, options.steps)
+    width, total = options.width, max(options.loss, options.steps + 1)  # one to warm up
     heads = max(1, width // 64)
     model = ModelSpec(
         kind="llama", vocab=256, width=width, layers=options.layers, heads=heads, kv_heads=heads,

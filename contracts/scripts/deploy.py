@@ -59,19 +59,20 @@ def deploy(owner) -> Rounds:
     policy = EcdsaPolicy.deploy(sender)
     config = Config.deploy(token, owner, PARAMS, 7 * DAY, 2 * DAY, LONGEST_GAME, [policy], sender)
     stakes = Stakes.deploy(config, sender)
-    jobs = Jobs.deploy(config, sender)
+    families = [family.deploy(sender) for family in FAMILIES]
+    judge = Judge.deploy(families, sender)
+    game = Game.deploy(token, LONGEST_GAME, judge, sender)
+    # The escrow's code names the contracts that it asks, which come after it.
+    asked = [owner.get_deployment_address(owner.nonce + count) for count in (3, 4, 5)]
+    jobs = Jobs.deploy(config, *asked, game, sender)
     settlement = RoundsSettlement.deploy(jobs, sender)
     membership = RoundsMembership.deploy(jobs, sender)
     rounds = Rounds.deploy(jobs, LONGEST_GAME, settlement, membership, sender)
     members = Members.deploy(stakes, jobs, sender)
     audits = Audits.deploy(rounds, members, jobs, sender)
     words = Words.deploy(rounds, members, audits, sender)
-    families = [family.deploy(sender) for family in FAMILIES]
-    judge = Judge.deploy(families, sender)
-    game = Game.deploy(token, LONGEST_GAME, judge, sender)
     claims = Claims.deploy(rounds, members, jobs, audits, sender)
-    stakes.wire(members, sender)
-    jobs.wire(rounds, members, audits, game, sender)
+    stakes.wire(members, jobs, sender)
     rounds.wire(members, audits, words, sender)
     members.wire(rounds, audits, words, claims, game, sender)
     audits.wire(game, sender)

@@ -9,6 +9,7 @@ import {IGame} from "./judge/IClaims.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Draws} from "./libraries/Draws.sol";
 import {Hashing} from "./libraries/Hashing.sol";
+import {Placed} from "./libraries/Placed.sol";
 import {Reveals, Shown} from "./libraries/Reveals.sol";
 import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
@@ -78,6 +79,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     constructor(address rounds_, address members_, address jobs_) {
         (rounds, members, jobs) = (IRounds(rounds_), IMembersHooks(members_), IJobs(jobs_));
+        Placed.requireHere(IJobs(jobs_).audits());
     }
 
     function wire(address game_) external wiring {

@@ -6,18 +6,20 @@ import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol
 import {ReentrancyGuard} from "@openzeppelin/contracts/utils/ReentrancyGuard.sol";
 import {IConfig, Params} from "./interfaces/IConfig.sol";
 import {Earned, IAuditsHooks, IJobsHooks, IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
-import {Escrow, IJobs} from "./interfaces/IJobs.sol";
+import {Due, Escrow, IJobs} from "./interfaces/IJobs.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {IGame} from "./judge/IClaims.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Pull} from "./libraries/Pull.sol";
 import {TermsCheck} from "./libraries/TermsCheck.sol";
-import {Wired} from "./libraries/Wired.sol";
+import {Owners} from "./Owners.sol";
 import "./types/Types.sol";
 
 /// @title Escrow. Always: funded = claimed + refunded + burnt + balance, for every job.
 /// @notice Nobody signs money: what a holder earned is counted from bits of settled rounds.
-contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
+/// @dev It is created before the contracts that it asks, at whose addresses they have to come: read from its code, they cost a
+/// claim nothing. Each of them looks whether it stands where the escrow expects it.
+contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
     struct Job {
@@ -25,6 +27,8 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         uint32 burntTo; // rounds whose lost pay is burnt
         uint128 left; // funded, and neither claimed, refunded nor burnt; beside what a claim reads with it
         uint128 segmentPay; // wei for one segment
+        uint128 signFee; // as in the terms, where the two lie in different words
+        uint128 dutyFee;
         uint128 funded;
         uint128 refunded;
         uint128 burnt;
@@ -38,19 +42,20 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
 
     IConfig public immutable config;
     IERC20 public immutable token;
-    address public rounds;
-    IMembersHooks public members;
-    address public audits;
-    IGame public game;
+    address public immutable rounds;
+    address public immutable members;
+    address public immutable audits;
+    IGame public immutable game;
     uint256 public jobCount;
     uint256 public unburnt; // of all jobs; nobody's, until `sink` sends it away
 
     mapping(uint256 jobId => Job) private _jobs;
     mapping(uint256 jobId => Terms) private _terms;
     mapping(uint256 jobId => Params) private _params;
-    mapping(bytes32 set => uint256) private _claimedTo;
     mapping(bytes32 set => bool) public isFallClosed; // all that it lost is burnt
     mapping(uint256 jobId => mapping(address => uint256)) public creditOf;
+    /// @inheritdoc IJobs
+    mapping(address account => uint256) public keptOf;
 
     error UnknownJob(uint256 jobId);
     error Paused();
@@ -65,13 +70,10 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     error NotFinal(uint32 to, uint256 openPlace);
     error NothingLeft(uint256 amount, uint256 left);
 
-    constructor(address config_) {
+    constructor(address config_, address rounds_, address members_, address audits_, address game_) {
         config = IConfig(config_);
         token = IERC20(config.token());
-    }
-
-    function wire(address rounds_, address members_, address audits_, address game_) external wiring {
-        (rounds, members, audits, game) = (rounds_, IMembersHooks(members_), audits_, IGame(game_));
+        (rounds, members, audits, game) = (rounds_, members_, audits_, IGame(game_));
     }
 
     /// @inheritdoc IJobs
@@ -94,6 +96,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         (_terms[jobId], _params[jobId]) = (terms, params);
         // Below the budget, which the funding covers.
         job.segmentPay = uint128(uint256(terms.segmentSteps) * terms.tokensPerStep * terms.pricePerToken);
+        (job.signFee, job.dutyFee) = (terms.signFee, terms.dutyFee);
         IRoundsHooks(rounds).open(jobId, terms, policy);
         bytes32 termsHash = keccak256(abi.encode(terms));
         emit JobCreated(jobId, msg.sender, specDigest, specCid, termsHash, terms, params, policy, funding);
@@ -125,24 +128,22 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
 
     /// @inheritdoc IJobs
     function claim(uint256 jobId, Role role, uint32 id, uint32 to) external nonReentrant {
-        Holder memory m = members.holderOf(jobId, role, id);
-        bytes32 set = Hashing.setOf(jobId, role, id);
-        uint32 from = uint32(_claimedTo[set]);
-        if (from < m.from) from = m.from;
-        bool endsFall = m.hasFallen && role == Role.PROVIDER && !isFallClosed[set] && _isLast(jobId, m, to);
-        if (to > m.to || from > to || (from == to && !endsFall)) revert NoSuchRounds(from, to, m.to);
-        _claimedTo[set] = to;
-        (uint256 amount, uint256 lost) =
-            role == Role.PROVIDER ? _payOfSeat(jobId, set, id, m, from, to) : (_payOfMember(jobId, m, from, to), 0);
-        if (endsFall) {
-            isFallClosed[set] = true;
-            members.closeFall(jobId);
+        (address account, uint256 amount) = _claim(Due(jobId, role, id, to), true);
+        _pay(account, amount);
+    }
+
+    /// @inheritdoc IJobs
+    function claimMany(Due[] calldata dues) external nonReentrant {
+        (address account, uint256 amount) = (address(0), 0);
+        for (uint256 i = 0; i < dues.length; i++) {
+            (address next, uint256 pay) = _claim(dues[i], false);
+            if (next != account) {
+                _pay(account, amount);
+                (account, amount) = (next, 0);
+            }
+            amount += pay;
         }
-        Job storage job = _jobs[jobId];
-        _spend(job, amount);
-        if (lost > 0) _burn(job, lost);
-        emit Claimed(jobId, m.account, role, id, to, amount, lost);
-        if (amount > 0) token.safeTransfer(m.account, amount);
+        _pay(account, amount);
     }
 
     /// @inheritdoc IJobs
@@ -151,7 +152,15 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         creditOf[jobId][account] = 0;
         _spend(_jobs[jobId], amount);
         emit CreditClaimed(jobId, account, amount);
-        if (amount > 0) token.safeTransfer(account, amount);
+        if (amount > 0) token.safeTransfer(payeeOf(account), amount);
+    }
+
+    /// @inheritdoc IJobs
+    function collect(address account) external nonReentrant {
+        uint256 amount = keptOf[account];
+        keptOf[account] = 0;
+        emit Collected(account, amount);
+        if (amount > 0) token.safeTransfer(payeeOf(account), amount);
     }
 
     /// @inheritdoc IJobs
@@ -215,7 +224,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         (JobStatus status, uint32 settled, Earned memory earned) = IRoundsHooks(rounds).statusOf(jobId);
         Terms memory t = _terms[jobId];
         bool isClosed = _isClosed(status);
-        if (isClosed && job.burntTo >= settled && members.openFalls(jobId) == 0) {
+        if (isClosed && job.burntTo >= settled && IMembersHooks(members).openFalls(jobId) == 0) {
             if (block.timestamp >= IRounds(rounds).absoluteEnd(jobId) + t.claimSeconds) return job.left;
         }
         uint256 owed = earned.segments * _jobs[jobId].segmentPay + uint256(earned.signatures) * t.signFee
@@ -250,7 +259,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
 
     /// @inheritdoc IJobs
     function claimedTo(uint256 jobId, Role role, uint32 id) external view returns (uint32) {
-        return uint32(_claimedTo[Hashing.setOf(jobId, role, id)]);
+        return IMembersHooks(members).holderOf(jobId, role, id).claimedTo;
     }
 
     function _job(uint256 jobId) private view returns (Job storage job) {
@@ -260,6 +269,32 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
 
     function _isClosed(JobStatus status) private pure returns (bool) {
         return status == JobStatus.DONE || status == JobStatus.CANCELLED || status == JobStatus.EXPIRED;
+    }
+
+    /// @param isAlone whether it reverts where there is nothing to claim any more
+    /// @return account that is to get it
+    function _claim(Due memory due, bool isAlone) private returns (address account, uint256 amount) {
+        (uint256 jobId, uint32 to) = (due.jobId, due.to);
+        Holder memory m = IMembersHooks(members).noteClaim(jobId, due.role, due.id, to);
+        bytes32 set = Hashing.setOf(jobId, due.role, due.id);
+        uint32 from = m.claimedTo > m.from ? m.claimedTo : m.from;
+        bool endsFall = m.hasFallen && due.role == Role.PROVIDER && !isFallClosed[set] && _isLast(jobId, m, to);
+        if (to > m.to || from > to || (from == to && !endsFall)) {
+            if (isAlone || to > m.to) revert NoSuchRounds(from, to, m.to);
+            return (m.account, 0);
+        }
+        uint256 lost = 0;
+        if (due.role == Role.PROVIDER) (amount, lost) = _payOfSeat(jobId, set, due.id, m, from, to);
+        else amount = _payOfMember(jobId, m, from, to);
+        if (endsFall) {
+            isFallClosed[set] = true;
+            IMembersHooks(members).closeFall(jobId);
+        }
+        Job storage job = _jobs[jobId];
+        _spend(job, amount);
+        if (lost > 0) _burn(job, lost);
+        account = m.account;
+        emit Claimed(jobId, account, due.role, due.id, to, amount, lost);
     }
 
     /// @return whether no round of a holder comes after those before `to`
@@ -274,6 +309,13 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         uint256 left = job.left;
         if (amount > left) revert NothingLeft(amount, left);
         job.left = uint128(left - amount);
+    }
+
+    /// @dev What a payee cannot be sent waits here: a fall is closed, and the rest of the escrow goes back, all the same.
+    function _pay(address account, uint256 amount) private {
+        if (amount == 0 || token.trySafeTransfer(payeeOf(account), amount)) return;
+        keptOf[account] += amount;
+        emit Kept(account, amount);
     }
 
     function _burn(Job storage job, uint256 amount) private {
@@ -293,16 +335,16 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
             uint256 open = uint256(game.lowestOpen(set));
             if (open < uint256(Hashing.placeOf(set, to))) revert NotFinal(to, open);
         }
-        uint32 lostFrom = m.hasFallen ? members.lostFrom(jobId, Role.PROVIDER, id) : type(uint32).max;
+        uint32 lostFrom = m.hasFallen ? IMembersHooks(members).lostFrom(jobId, Role.PROVIDER, id) : type(uint32).max;
         (amount, lost) = IRoundsHooks(rounds).segmentsPaid(jobId, m.index, from, to, lostFrom);
         uint256 pay = _jobs[jobId].segmentPay;
         return (amount * pay, lost * pay);
     }
 
     function _payOfMember(uint256 jobId, Holder memory m, uint32 from, uint32 to) private view returns (uint256) {
-        Terms storage t = _terms[jobId];
+        Job storage job = _jobs[jobId];
         uint256 signatures = IRoundsHooks(rounds).signaturesOf(jobId, m.index, from, to);
-        return signatures * t.signFee + IAuditsHooks(audits).dutiesOf(jobId, m.account, from, to) * t.dutyFee;
+        return signatures * job.signFee + IAuditsHooks(audits).dutiesOf(jobId, m.account, from, to) * job.dutyFee;
     }
 
     /// @return wei for the last round's second auditors, and for one committee more

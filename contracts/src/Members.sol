@@ -9,6 +9,7 @@ import {IRounds} from "./interfaces/IRounds.sol";
 import {IGame} from "./judge/IClaims.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Hashing} from "./libraries/Hashing.sol";
+import {Placed} from "./libraries/Placed.sol";
 import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 
@@ -31,7 +32,8 @@ contract Members is IMembers, IMembersHooks, Wired {
     uint256 public constant MAX_URL_BYTES = 512;
     uint256 private constant BPS = 10_000;
     uint16 private constant HALF_BPS = 5_000;
-    uint32 private constant FOREVER = type(uint32).max;
+    uint24 private constant FOREVER = type(uint24).max; // of a holder's rounds
+    uint32 private constant NEVER = type(uint32).max;
 
     ICustody public immutable stakes;
     IJobs public immutable jobs;
@@ -74,6 +76,7 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     constructor(address stakes_, address jobs_) {
         (stakes, jobs) = (ICustody(stakes_), IJobs(jobs_));
+        Placed.requireHere(IJobs(jobs_).members());
     }
 
     function wire(address rounds_, address audits_, address words_, address claims_, address game_) external wiring {
@@ -87,7 +90,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         uint256 bond = jobs.termsOf(jobId).providerBond;
         id = _newHolder(jobId, Role.PROVIDER, seat, bond);
         uint32 from = IRoundsHooks(rounds).sit(jobId, seat, msg.sender, id);
-        _holders[Hashing.setOf(jobId, Role.PROVIDER, id)].from = from;
+        _holders[Hashing.setOf(jobId, Role.PROVIDER, id)].from = uint24(from);
         emit Seated(jobId, msg.sender, seat, id, from);
     }
 
@@ -136,7 +139,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         id = _newHolder(jobId, Role.VERIFIER, place, bond);
         uint32 from = IRoundsHooks(rounds).enter(jobId, place, msg.sender, id);
         bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
-        _holders[set].from = from;
+        _holders[set].from = uint24(from);
         uint64 readyUntil = uint64(block.timestamp) + terms.readySeconds;
         if (!isOutbid) _readyUntil[set] = readyUntil;
         _taken[jobId] |= Bits.bit(place);
@@ -219,7 +222,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         if (msg.sender != audits && msg.sender != claims) revert NotAllowed(msg.sender);
         bytes32 set = Hashing.setOf(jobId, role, id);
         Holder storage m = _holders[set];
-        uint32 lost = role == Role.PROVIDER ? _firstOpen(jobId, m.from, lowestRound) : FOREVER;
+        uint32 lost = role == Role.PROVIDER ? _firstOpen(jobId, m.from, lowestRound) : NEVER;
         bool isFirst = !m.hasFallen;
         if (isFirst || lost < _lostFrom[set]) _lostFrom[set] = lost;
         if (isFirst && role == Role.PROVIDER) openFalls[jobId]++;
@@ -233,6 +236,14 @@ contract Members is IMembers, IMembersHooks, Wired {
     function closeFall(uint256 jobId) external {
         if (msg.sender != address(jobs)) revert NotAllowed(msg.sender);
         openFalls[jobId]--;
+    }
+
+    /// @inheritdoc IMembersHooks
+    function noteClaim(uint256 jobId, Role role, uint32 id, uint32 to) external returns (Holder memory before) {
+        if (msg.sender != address(jobs)) revert NotAllowed(msg.sender);
+        Holder storage m = _holders[Hashing.setOf(jobId, role, id)];
+        before = m;
+        if (to > before.claimedTo) m.claimedTo = uint24(to); // what is beyond the holder's rounds the escrow refuses
     }
 
     /// @inheritdoc IMembersHooks
@@ -263,7 +274,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         if (_mine[jobId][msg.sender].id != 0) revert AlreadyMember(jobId, msg.sender);
         id = ++_ids[jobId][role];
         _mine[jobId][msg.sender] = Mine(role, id);
-        _holders[Hashing.setOf(jobId, role, id)] = Holder(msg.sender, index, 0, FOREVER, false, false);
+        _holders[Hashing.setOf(jobId, role, id)] = Holder(msg.sender, uint8(index), 0, FOREVER, 0, false, false);
         stakes.lock(msg.sender, role, Hashing.bondLock(jobId, role, id), bond);
     }
 
@@ -278,13 +289,13 @@ contract Members is IMembers, IMembersHooks, Wired {
     }
 
     function _endSeat(uint256 jobId, bytes32 set, Holder memory m, uint32 id, uint32 to) private {
-        _holders[set].to = m.to = to < m.from ? m.from : to;
+        _holders[set].to = m.to = to < m.from ? m.from : uint24(to);
         emit SeatLeaving(jobId, m.account, m.index, id, m.to);
     }
 
     function _endPlace(uint256 jobId, bytes32 set, Holder memory m, uint32 id) private {
         uint32 to = IRoundsHooks(rounds).unplace(jobId, m.index);
-        _holders[set].to = m.to = to < m.from ? m.from : to;
+        _holders[set].to = m.to = to < m.from ? m.from : uint24(to);
         _taken[jobId] &= ~Bits.bit(m.index);
         emit PlaceLeaving(jobId, m.account, m.index, id, m.to);
     }

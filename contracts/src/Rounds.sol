@@ -2,9 +2,11 @@
 pragma solidity 0.8.37;
 
 import {Earned, IRoundsHooks} from "./interfaces/IHooks.sol";
+import {IJobs} from "./interfaces/IJobs.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Draws} from "./libraries/Draws.sol";
+import {Placed} from "./libraries/Placed.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Rows} from "./libraries/Rows.sol";
 import "./types/Types.sol";
@@ -43,6 +45,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         (longestGame, settlement, membership) = (longestGame_, settlement_, membership_);
         if (RoundsBase(settlement_).jobs() != jobs_) revert ModuleMismatch(settlement_);
         if (RoundsBase(membership_).jobs() != jobs_) revert ModuleMismatch(membership_);
+        Placed.requireHere(IJobs(jobs_).rounds());
     }
 
     function wire(address members_, address audits_, address words_) external wiring {
@@ -285,8 +288,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         returns (uint256 paid, uint256 lost)
     {
         Job storage j = _jobs[jobId];
-        _requireOver(jobId, to);
         Shape memory s = j.shape.load();
+        _requireOver(j, s, to);
         if (lostFrom < from) lostFrom = from;
         if (lostFrom > to) lostFrom = to;
         return (_paidSegments(j, s, seat, from, lostFrom), _paidSegments(j, s, seat, lostFrom, to));
@@ -295,8 +298,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRoundsHooks
     function segmentsUnpaid(uint256 jobId, uint32 from, uint32 to) external view returns (uint256 total) {
         Job storage j = _jobs[jobId];
-        _requireOver(jobId, to);
         Shape memory s = j.shape.load();
+        _requireOver(j, s, to);
         for (uint32 round = from; round < to; round++) {
             uint256 lost = Rows.get(j.lost, s.seatBits, round);
             if (lost != 0) total += _segmentsOf(j, s, round, lost);
@@ -306,8 +309,9 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @inheritdoc IRoundsHooks
     function signaturesOf(uint256 jobId, uint16 place_, uint32 from, uint32 to) external view returns (uint256) {
         Job storage j = _jobs[jobId];
-        _requireOver(jobId, to);
-        return _bitsOf(j.signed, j.shape.placeBits, place_, from, to);
+        Shape memory s = j.shape.load();
+        _requireOver(j, s, to);
+        return _bitsOf(j.signed, s.placeBits, place_, from, to);
     }
 
     // --- views ---
@@ -412,9 +416,12 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
 
     // --- parts ---
 
-    function _requireOver(uint256 jobId, uint32 to) private view {
+    /// @dev As `timesOf` has it, from one word less: that of the windows is read where AUDIT took more than one of them.
+    function _requireOver(Job storage j, Shape memory s, uint32 to) private view {
         if (to == 0) return;
-        uint256 end = timesOf(jobId, to - 1).windowEnd;
+        Settlement memory last = j.settled[to - 1].load();
+        uint256 end = last.settledAt == 0 ? 0 : uint256(last.settledAt) + s.finalAfter;
+        if (last.audits > 1) end += uint256(last.audits - 1) * j.windows.audit;
         if (end == 0 || block.timestamp < end) revert WindowOpen(end, block.timestamp);
     }
 

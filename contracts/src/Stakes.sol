@@ -7,6 +7,7 @@ import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol
 import {ReentrancyGuard} from "@openzeppelin/contracts/utils/ReentrancyGuard.sol";
 import {IConfig} from "./interfaces/IConfig.sol";
 import {ICustody, Slash} from "./interfaces/ICustody.sol";
+import {IOwners} from "./interfaces/IOwners.sol";
 import {IStakes} from "./interfaces/IStakes.sol";
 import {Pull} from "./libraries/Pull.sol";
 import {Wired} from "./libraries/Wired.sol";
@@ -38,6 +39,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     IERC20 public immutable token;
     uint64 public immutable unbondingDelay;
     address public members;
+    IOwners public jobs; // which knows the accounts' owners
     uint256 public unburnt; // of slashes; nobody's, until `burn` sends it away
 
     mapping(address account => mapping(Role => Account)) private _accounts;
@@ -47,6 +49,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     uint256 private _nextThaw;
 
     error NotAllowed(address caller);
+    error NotItsOwner(address caller, address owner);
     error ZeroAmount();
     error InsufficientStake(address account, Role role, uint256 free, uint256 needed);
     error LockExists(bytes32 lockId);
@@ -61,8 +64,8 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         unbondingDelay = config.unbondingDelay();
     }
 
-    function wire(address members_) external wiring {
-        members = members_;
+    function wire(address members_, address jobs_) external wiring {
+        (members, jobs) = (members_, IOwners(jobs_));
     }
 
     modifier onlyCustodian() {
@@ -70,9 +73,20 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         _;
     }
 
+    modifier onlyOwnerOf(address account) {
+        address owner = jobs.ownerOf(account);
+        if (msg.sender != owner) revert NotItsOwner(msg.sender, owner);
+        _;
+    }
+
     /// @inheritdoc IStakes
     function deposit(Role role, uint256 amount) external nonReentrant {
-        _deposit(role, amount);
+        _deposit(msg.sender, role, amount);
+    }
+
+    /// @inheritdoc IStakes
+    function depositFor(address account, Role role, uint256 amount) external nonReentrant onlyOwnerOf(account) {
+        _deposit(account, role, amount);
     }
 
     /// @inheritdoc IStakes
@@ -82,34 +96,35 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         nonReentrant
     {
         try IERC20Permit(address(token)).permit(msg.sender, address(this), amount, deadline, v, r, s) {} catch {}
-        _deposit(role, amount);
+        _deposit(msg.sender, role, amount);
     }
 
     /// @inheritdoc IStakes
-    function thaw(Role role, uint256 amount) external returns (uint256 id) {
-        Account storage a = _accounts[msg.sender][role];
+    function thaw(address account, Role role, uint256 amount) external onlyOwnerOf(account) returns (uint256 id) {
+        Account storage a = _accounts[account][role];
         if (amount == 0) revert ZeroAmount();
         uint256 free = a.active - a.locked;
-        if (free < amount) revert InsufficientStake(msg.sender, role, free, amount);
+        if (free < amount) revert InsufficientStake(account, role, free, amount);
         id = _nextThaw++;
         uint256 sharesDown = a.thawing == 0 ? amount : amount * a.thawShares / a.thawing;
         uint64 availableAt = uint64(block.timestamp) + unbondingDelay;
-        _thaws[_thawKey(msg.sender, role, id)] = Thaw(sharesDown, a.generation, availableAt);
+        _thaws[_thawKey(account, role, id)] = Thaw(sharesDown, a.generation, availableAt);
         a.active -= uint128(amount);
         a.thawing += uint128(amount);
         a.thawShares += sharesDown;
-        emit ThawStarted(msg.sender, role, id, amount, availableAt);
+        emit ThawStarted(account, role, id, amount, availableAt);
     }
 
     /// @inheritdoc IStakes
-    function withdraw(Role role, uint256 id) external nonReentrant {
-        bytes32 key = _thawKey(msg.sender, role, id);
+    /// @dev To the caller: who accepted an account has shown that it can send.
+    function withdraw(address account, Role role, uint256 id) external nonReentrant onlyOwnerOf(account) {
+        bytes32 key = _thawKey(account, role, id);
         Thaw memory entry = _thaws[key];
-        if (entry.availableAt == 0) revert UnknownThaw(msg.sender, id);
+        if (entry.availableAt == 0) revert UnknownThaw(account, id);
         if (block.timestamp <= entry.availableAt) revert StillThawing(entry.availableAt, block.timestamp);
         delete _thaws[key];
-        uint256 amount = _takeFromPoolDown(_accounts[msg.sender][role], entry);
-        emit Withdrawn(msg.sender, role, id, amount);
+        uint256 amount = _takeFromPoolDown(_accounts[account][role], entry);
+        emit Withdrawn(account, role, id, amount);
         if (amount > 0) token.safeTransfer(msg.sender, amount);
     }
 
@@ -169,10 +184,10 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         return _locks[_lockKey(account, role, lockId)];
     }
 
-    function _deposit(Role role, uint256 amount) private {
+    function _deposit(address account, Role role, uint256 amount) private {
         if (amount == 0 || amount > type(uint128).max) revert ZeroAmount();
-        _accounts[msg.sender][role].active += uint128(amount);
-        emit Deposited(msg.sender, role, amount);
+        _accounts[account][role].active += uint128(amount);
+        emit Deposited(account, role, amount);
         Pull.exactly(token, amount);
     }
 

@@ -62,11 +62,16 @@ TERMS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Who:
-    """How many take part, and who of them cheats how; of outsiders all, "" is an honest one."""
+    """How many take part, and who of them cheats how; of outsiders all, "" is an honest one.
+
+    Attributes:
+        owned: providers whose stake and pay are the submitter's, once it accepts.
+    """
 
     providers: Mapping[int, str] = field(default_factory=dict)
     verifiers: Mapping[int, str] = field(default_factory=dict)
     watchers: tuple[str, ...] = ()
+    owned: tuple[int, ...] = ()
     seats: int = 4
     places: int = 3
 
@@ -80,6 +85,7 @@ class Who:
             verifier_cheats=self.verifiers,
             watcher_cheats={i: cheat for i, cheat in enumerate(self.watchers) if cheat},
             confirmations=0,
+            owned=self.owned,
         )
 
 

@@ -1,13 +1,16 @@
 """Four providers and three verifiers, each a process, finish two rounds and are paid.
 
-Its certificates are in BLS12-381; those of the other networks are in ECDSA.
+Its certificates are in BLS12-381; those of the other networks are in ECDSA. The stake and pay
+of provider 0 belong to another key.
 """
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from tests.network.members import (
+    POLL_SECONDS,
     Network,
     Who,
     everybody,
@@ -21,12 +24,18 @@ from atoll.law.bls import KEY_BYTES
 from atoll.law.certificates import Kind
 from atoll.law.pay import budget
 from atoll.law.safety import last_clean, unsafe_rounds
-from atoll.law.words import JobStatus
+from atoll.law.words import Address, JobStatus, Role
+from atoll.service.beside import beside
+from atoll_devnet.processes.cluster import STAKE_TOKENS
+
+WALLET = Address("0x00000000000000000000000000000000000A7011")
 
 
 async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: Path) -> None:
-    async with network(tmp_path, Who(), Kind.BLS, rounds=2) as running:
+    async with network(tmp_path, Who(owned=(0,)), Kind.BLS, rounds=2) as running:
+        await owned(running)
         view = await running.until(is_settled_up, 500)
+        await check_whose_pay_it_is(running)
         assert view.policy == running.cluster.deployment.addresses["BlsPolicy"]
         chain = running.session.chain
         keys = [await chain.bls_key(holder.account) for holder in view.verifiers.values()]
@@ -49,6 +58,30 @@ async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: 
     assert {s.outcome for r in checked.rounds for s in r.seats} == {EQUAL}
     # Members let go of the updates of round 0 when it became FINAL, and of the last round's never.
     assert checked.rounds[-1].merge == EQUAL
+
+
+async def owned(running: Network) -> None:
+    """A provider's owner accepts, which the node waits for, and has its pay sent elsewhere."""
+    session, chain = running.session, running.session.chain
+    node, owner = running.cluster.providers[0].account, running.cluster.submitter.address
+    async with asyncio.timeout(60):
+        while (now := await chain.ownership(node)).proposed != owner:
+            assert now.owner == node
+            assert (await chain.stake(node, Role.PROVIDER)).active == 0  # nothing is staked before
+            await asyncio.sleep(POLL_SECONDS)
+    async with beside([session.queue.run()]):
+        await session.queue.execute("accept", chain.calls.accept_owner(node))
+        await session.queue.execute("payee", chain.calls.set_payee(node, WALLET))
+
+
+async def check_whose_pay_it_is(running: Network) -> None:
+    """It lies in the wallet; the key that worked has what it had, its bond among it."""
+    chain, holder = running.session.chain, running.provider(0)
+    earned = running.paid(holder)
+    assert earned > 0
+    assert await chain.token_balance(WALLET) == earned
+    stake = await chain.stake(holder.account, Role.PROVIDER)
+    assert stake.active + await chain.token_balance(holder.account) == STAKE_TOKENS
 
 
 async def audited(running: Network, home: Path) -> JobCheck:

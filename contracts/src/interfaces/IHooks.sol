@@ -60,6 +60,9 @@ interface IMembersHooks {
     /// @notice Fallen holders whose rounds are not all claimed.
     function openFalls(uint256 jobId) external view returns (uint256);
 
+    /// @notice Only escrow: the holder's pay before `to` is claimed.
+    /// @return before the holder as it was
+    function noteClaim(uint256 jobId, Role role, uint32 id, uint32 to) external returns (Holder memory before);
     /// @notice Only escrow: a fallen holder's rounds are claimed up to its last.
     function closeFall(uint256 jobId) external;
     /// @notice Only audits: a miss of a holder, cut at once. Reverts if it was cut before.

@@ -23,13 +23,16 @@ interface IStakes {
 
     /// @notice Adds to the caller's active stake.
     function deposit(Role role, uint256 amount) external;
-    /// @notice The same with an EIP-2612 signature instead of an allowance.
+    /// @notice The same by the account's owner, so that stake never lies in the wallet of the key that works.
+    /// @dev Nobody else: what is paid into an account that belongs to another would be that one's.
+    function depositFor(address account, Role role, uint256 amount) external;
+    /// @notice The caller's own, with an EIP-2612 signature instead of an allowance.
     function depositWithPermit(Role role, uint256 amount, uint256 deadline, uint8 v, bytes32 r, bytes32 s) external;
-    /// @notice Starts an exit of stake that no lock holds. It can be withdrawn strictly after the unbonding delay.
+    /// @notice Only the account's owner: starts an exit of stake that no lock holds. It can be withdrawn strictly after the unbonding delay.
     /// @dev Warning: it stays slashable until withdrawn; a slash is shared by all of the account's exits alike.
-    function thaw(Role role, uint256 amount) external returns (uint256 id);
-    /// @notice Pays out one exit.
-    function withdraw(Role role, uint256 id) external;
+    function thaw(address account, Role role, uint256 amount) external returns (uint256 id);
+    /// @notice Only the account's owner, and to it: pays out one exit, whoever began it.
+    function withdraw(address account, Role role, uint256 id) external;
     /// @return active stake that is not leaving, locked stake included
     /// @return locked the part of it that jobs hold
     /// @return thawing stake on its way out

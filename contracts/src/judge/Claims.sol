@@ -105,6 +105,11 @@ contract Claims is IClaims, Wired {
         members.fall(who >> 40, Role(uint8(who >> 32)), uint32(who), uint32(uint256(place)), challenger);
     }
 
+    /// @inheritdoc IClaims
+    function payeeOf(address holder) external view returns (address) {
+        return jobs.payeeOf(holder);
+    }
+
     /// @dev Read where it lies: what a wrong offset reads hashes to something else, or lies beyond the call and reverts.
     function _read(bytes calldata evidence) private pure returns (Evidence calldata e) {
         assembly ("memory-safe") {

@@ -86,7 +86,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     uint256 public constant MAX_WAITING = 5;
     /// No game has more moves: tapes below 2^40 nodes (7 rows) and tensors below 2^64 bytes (9 rows).
     uint256 public constant MAX_MOVES = 40;
-    uint256 public constant FELL_GAS = 1_000_000;
+    uint256 public constant FELL_GAS = 2_000_000;
 
     IERC20 public immutable token;
     /// Seconds that no game exceeds, both allowances and every move's own minutes together.
@@ -249,7 +249,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
             lowest = _lowestPlace(m, q);
             _sendAllHome(q);
         } else {
-            owed[holder] += bond / 2;
+            owed[claims.payeeOf(holder)] += bond / 2;
             owed[BURN] += bond - bond / 2;
         }
         _beginNext(q);

@@ -36,9 +36,12 @@ interface IClaims {
     /// @notice The holder lost a game: its bond is slashed, a share to the challenger, the rest burnt, and the pay of `place`
     /// (and of whatever else stands on the set and is not final) is lost. Only the game calls it, once a set.
     /// @param place the lowest of the game's and of those that waited behind it: a set's places are in the order of rounds
-    /// @dev It must do what can still be done and not revert, whatever happened to set or holder meanwhile. It has 1,000,000 gas;
+    /// @dev It must do what can still be done and not revert, whatever happened to set or holder meanwhile. It has 2,000,000 gas;
     /// the game goes on without it if it reverts all the same.
     function fell(bytes32 set, bytes32 place, address challenger) external;
+
+    /// @notice Whom a holder's gain of a game belongs to. It must not revert.
+    function payeeOf(address holder) external view returns (address);
 }
 
 /// @title What the holder of claims asks the game.

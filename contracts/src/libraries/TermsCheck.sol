@@ -30,7 +30,7 @@ library TermsCheck {
     }
 
     function _requireCounts(Terms calldata t) private pure {
-        _between("rounds", t.rounds, 1, type(uint32).max - 1);
+        _between("rounds", t.rounds, 1, type(uint24).max - 1); // a holder's rounds are numbers of 24 bits
         _between("seats", t.seats, 1, MAX_MEMBERS);
         _between("minProviders", t.minProviders, 1, t.seats);
         _between("places", t.places, 1, MAX_MEMBERS);

@@ -76,6 +76,7 @@ struct Shape {
     uint16 seatBits; // width of a row of seats
     uint16 placeBits;
     bool hasPartials; // somebody ever revealed fewer than all segments
+    uint40 finalAfter; // seconds from a settlement to the end of its window, where AUDIT takes one auditSeconds
 }
 
 /// One word of a settled round.
@@ -146,6 +147,7 @@ library Packed {
             mstore(add(s, 288), and(shr(176, word), 0xffff)) // seatBits
             mstore(add(s, 320), and(shr(192, word), 0xffff)) // placeBits
             mstore(add(s, 352), and(shr(208, word), 0xff)) // hasPartials
+            mstore(add(s, 384), shr(216, word)) // finalAfter
         }
     }
 

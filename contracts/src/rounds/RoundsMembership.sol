@@ -51,6 +51,7 @@ contract RoundsMembership is RoundsBase {
         (s.expiry, s.rounds, s.seats, s.minProviders) = (uint40(t.expiry), t.rounds, t.seats, t.minProviders);
         (s.places, s.minVerifiers, s.f, s.shareBps) = (t.places, t.minVerifiers, t.f, t.shareBps);
         s.segments = uint16(t.steps / t.segmentSteps);
+        s.finalAfter = uint40(t.auditSeconds) + t.openSeconds + t.keySeconds + t.windowSeconds;
         (s.seatBits, s.placeBits) = (uint16(Rows.width(t.seats)), uint16(Rows.width(t.places)));
         j.shape = s;
     }

@@ -129,12 +129,13 @@ struct Audit {
     bool hasPartials; // somebody ever revealed fewer than all segments
 }
 
-/// Who holds a seat or a place, from round `from` up to, not including, `to`.
+/// Who holds a seat or a place, from round `from` up to, not including, `to`. One word, which a claim reads and writes.
 struct Holder {
     address account;
-    uint16 index;
-    uint32 from;
-    uint32 to;
+    uint8 index;
+    uint24 from;
+    uint24 to;
+    uint24 claimedTo; // pay of its rounds before this one is claimed
     bool isReleased;
     bool hasFallen;
 }

@@ -52,7 +52,7 @@ contract AttacksTest is Network {
 
     /// 1, 17. There are no challenge slots to fill, and nothing has to be accepted: a seat that withholds its update is not
     /// had by those who have not got it, and two who say they have it change nothing.
-    function test_poc01_withholdingIsNotPaidWhoeverVouches() public allHome {
+    function test_poc01_withholdingIsNotPaidWhoeverVouches() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = same8(13);
         (has[0], has[1]) = (15, 15); // the colluders
@@ -68,7 +68,7 @@ contract AttacksTest is Network {
 
     /// 2, 16. A ballot takes no room from another: two colluders cannot say anything about seats that are not theirs, and the
     /// member whose duty a seat is always can.
-    function test_poc02_nobodyTakesAnothersDuty() public allHome {
+    function test_poc02_nobodyTakesAnothersDuty() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         uint16 seat = drawn(jobId, 0).lowest();
@@ -94,7 +94,7 @@ contract AttacksTest is Network {
     }
 
     /// 3. A submitter that is all verifiers can leave honest seats unpaid for a round; it gets nothing for it, and no bond falls.
-    function test_poc03_aCommitteeOfTheSubmittersOwnGainsNothing() public allHome {
+    function test_poc03_aCommitteeOfTheSubmittersOwnGainsNothing() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(defaultTerms(), 4, 3);
         uint256[] memory has = new uint256[](3);
         toWordsWith(jobId, has);
@@ -115,12 +115,13 @@ contract AttacksTest is Network {
     }
 
     /// 4. Three cheats of four seats fall one by one. The job, and the honest seat's bond, go on and end.
-    function test_poc04_aMajorityOfCheatsIsSlashed() public allHome {
+    function test_poc04_aMajorityOfCheatsIsSlashed() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         play(jobId);
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         for (uint16 seat = 0; seat < 3; seat++) {
+            blame(provider(seat));
             Claim memory c = challenge(jobId, 1, seat);
             game.holderFalls(c, OUTSIDER);
             same(lockedOf(provider(seat), Role.PROVIDER), 0, "a cheat's bond");
@@ -139,12 +140,13 @@ contract AttacksTest is Network {
     }
 
     /// 5. No ballot, an empty one, a guessed one: no fee.
-    function test_poc05_onlyAReplayEarnsAFee() public allHome {
+    function test_poc05_onlyAReplayEarnsAFee() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         uint16 seat = drawn(jobId, 0).lowest();
         uint32 idle = auditorOf(jobId, 0, seat);
         address account = members.holderOf(jobId, Role.VERIFIER, idle).account;
+        blame(account);
         bytes memory guess = abi.encodePacked(uint8(seat), type(uint16).max, keccak256("a guess"));
         ballotBody(jobId, 0, idle, guess);
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
@@ -164,7 +166,7 @@ contract AttacksTest is Network {
     }
 
     /// 6. Three of eight that speak and never sign stop a lot, are cut for nothing that they gain, and stop no pay.
-    function test_poc06_silentSignersStopNoPay() public allHome {
+    function test_poc06_silentSignersStopNoPay() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         toWords(jobId);
         RoundState memory s = rounds.state(jobId);
@@ -186,12 +188,13 @@ contract AttacksTest is Network {
     }
 
     /// 7. A false accusation that its author does not play costs half of its bond, each time.
-    function test_poc07_falseAccusationsCost() public allHome {
+    function test_poc07_falseAccusationsCost() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         uint16 seat = drawn(jobId, 0).lowest();
         uint32 liar = auditorOf(jobId, 0, seat);
         address account = members.holderOf(jobId, Role.VERIFIER, liar).account;
+        blame(account);
         bytes memory body = abi.encodePacked(uint8(seat), uint16(3), keccak256("my own digest"));
         ballotBody(jobId, 0, liar, body);
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
@@ -203,9 +206,12 @@ contract AttacksTest is Network {
     }
 
     /// 8. Every miss costs its account, twice as much as the one before, whoever sits there next.
-    function test_poc08_everyMissCosts() public allHome {
+    function test_poc08_everyMissCosts() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(defaultTerms(), 4, 3);
         uint256 lost;
+        for (uint256 i = 0; i < 4; i++) {
+            blame(provider(i));
+        }
         for (uint256 i = 0; i < 3; i++) {
             vm.warp(rounds.state(jobId).deadline);
             rounds.poke(jobId);
@@ -231,7 +237,7 @@ contract AttacksTest is Network {
     }
 
     /// 9. Who missed has no place any more; whoever wants one has to lock a whole bond again.
-    function test_poc09_whoMissedLosesItsPlace() public allHome {
+    function test_poc09_whoMissedLosesItsPlace() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         commitAll(jobId, 15);
         nextBlock();
@@ -245,6 +251,7 @@ contract AttacksTest is Network {
         bytes memory signed = certificate(jobId, digestFor(jobId, v), 255, 127);
         noteFacts(jobId, v);
         rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, v, signed);
+        blame(verifier(7));
         play(jobId); // the eighth has not signed until now
         members.cutMember(jobId, 0, 8);
         same(lockedOf(verifier(7), Role.VERIFIER), BOND - 1 ether, "cut");
@@ -253,7 +260,7 @@ contract AttacksTest is Network {
     }
 
     /// 10. A body names its author, so a copied one is wrong words; the share of a fall goes to who won the game.
-    function test_poc10_copiedWordsAreWrong() public allHome {
+    function test_poc10_copiedWordsAreWrong() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         uint16 seat = drawn(jobId, 0).lowest();
@@ -269,7 +276,7 @@ contract AttacksTest is Network {
     }
 
     /// 11. Nobody signs money: a later committee's certificate leaves earlier rounds' rows as they are.
-    function test_poc11_laterRoundsDoNotTouchEarlierPay() public allHome {
+    function test_poc11_laterRoundsDoNotTouchEarlierPay() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
         (uint256 pay,, uint256 signed) = rounds.rowsOf(jobId, 0);
@@ -283,7 +290,7 @@ contract AttacksTest is Network {
     }
 
     /// 12. An account is not both; accounts of one person are, and one outsider with a bond has its seats slashed.
-    function test_poc12_onePersonIsEveryone() public allHome {
+    function test_poc12_onePersonIsEveryone() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         stakeUp(verifier(0), Role.PROVIDER, BOND);
         vm.prank(verifier(0));
@@ -292,12 +299,13 @@ contract AttacksTest is Network {
         play(jobId);
         play(jobId);
         audit(jobId, 1); // all its verifiers call all its seats fine
+        blame(provider(2));
         game.holderFalls(challenge(jobId, 1, 2), OUTSIDER);
         same(lockedOf(provider(2), Role.PROVIDER), 0, "slashed all the same");
     }
 
     /// 13. Nothing holds a bond beyond the absolute end, whatever was or was not called.
-    function test_poc13_noBondIsTrapped() public allHome {
+    function test_poc13_noBondIsTrapped() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(defaultTerms(), 4, 3);
         commitAll(jobId, 3);
         vm.warp(rounds.state(jobId).deadline);
@@ -323,7 +331,7 @@ contract AttacksTest is Network {
     }
 
     /// 14. A member that never says that it is ready is replaced for nothing, and holds nobody up.
-    function test_poc14_neverReady() public allHome {
+    function test_poc14_neverReady() public allHome onlyTheGuiltyPay {
         Terms memory t = defaultTerms();
         uint256 jobId = create(t);
         for (uint16 i = 0; i < 3; i++) {
@@ -343,7 +351,7 @@ contract AttacksTest is Network {
     }
 
     /// 15. Who is not served says so in its word, which costs nothing; nobody votes on it.
-    function test_poc15_selectiveServiceCostsTheVictimNothing() public allHome {
+    function test_poc15_selectiveServiceCostsTheVictimNothing() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = same8(15);
         has[5] = 13;
@@ -359,7 +367,7 @@ contract AttacksTest is Network {
     }
 
     /// 18. A minority cannot keep a seat from its pay: more than half of the words is enough, and no report exists.
-    function test_poc18_aBlockingMinorityDeniesNoPay() public allHome {
+    function test_poc18_aBlockingMinorityDeniesNoPay() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = same8(15);
         (has[0], has[1], has[2]) = (13, 13, 13);
@@ -370,11 +378,12 @@ contract AttacksTest is Network {
     }
 
     /// 19. A sink that refuses stops no cut, no fall and no release.
-    function test_poc19_aSinkThatRefusesStopsNothing() public allHome {
+    function test_poc19_aSinkThatRefusesStopsNothing() public allHome onlyTheGuiltyPay {
         BlacklistToken hostile = new BlacklistToken(address(this), 1e9 ether);
         deploy(address(hostile));
         uint256 jobId = start();
         hostile.refuse(stakes.BURN());
+        blame(provider(3));
         commitAll(jobId, 7);
         vm.warp(rounds.state(jobId).deadline);
         rounds.poke(jobId);
@@ -389,7 +398,7 @@ contract AttacksTest is Network {
     }
 
     /// 20. Windows in which nobody honest can answer are refused.
-    function test_poc20_oneSecondWindowsAreRefused() public allHome {
+    function test_poc20_oneSecondWindowsAreRefused() public allHome onlyTheGuiltyPay {
         Terms memory t = defaultTerms();
         t.revealSeconds = 9;
         bytes memory refusal =
@@ -401,7 +410,7 @@ contract AttacksTest is Network {
 
     /// One seat that serves half of a committee, and one member that speaks in the last second, kept every lot open until its
     /// deadline, when anyone may replace it. Words end earlier, so there is time to sign over what was said.
-    function test_aLastWordReplacesNoLot() public allHome {
+    function test_aLastWordReplacesNoLot() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = new uint256[](7);
         for (uint256 i = 0; i < 7; i++) {
@@ -422,7 +431,7 @@ contract AttacksTest is Network {
     }
 
     /// Outbidding ready members without ever being ready emptied the pool for nothing: every bond went home.
-    function test_whoOutbidsIsReady() public allHome {
+    function test_whoOutbidsIsReady() public allHome onlyTheGuiltyPay {
         Terms memory t = many();
         (t.places, t.minVerifiers) = (3, 3);
         uint256 jobId = start(t, 4, 3);

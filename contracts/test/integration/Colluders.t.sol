@@ -31,7 +31,7 @@ contract ColludersTest is Network {
     }
 
     /// A seat that loses a game of its own making takes neither bond nor fee of the auditor that called it fine.
-    function test_losingOnPurposeTakesNothingFromTheAuditor() public allHome {
+    function test_losingOnPurposeTakesNothingFromTheAuditor() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(3), 4, 3);
         play(jobId);
         play(jobId);
@@ -42,6 +42,7 @@ contract ColludersTest is Network {
         ballotBody(jobId, 1, id, body);
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         openBody(jobId, 1, id, body);
+        blame(provider(seat));
         lose(jobId, 1, seat);
         same(lockedOf(provider(seat), Role.PROVIDER), 0, "the seat's bond");
         vm.warp(rounds.timesOf(jobId, 1).openEnd);
@@ -56,7 +57,7 @@ contract ColludersTest is Network {
     }
 
     /// Each time another bond, of which the larger part is burnt, and never any pay.
-    function test_whoSitsDownAgainAfterEachFallPaysAStakeEachTime() public allHome {
+    function test_whoSitsDownAgainAfterEachFallPaysAStakeEachTime() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(3), 4, 3);
         play(jobId);
         for (uint32 i = 1; i <= 3; i++) {
@@ -64,6 +65,7 @@ contract ColludersTest is Network {
             address account = accountOf(jobId, 0);
             uint32 id = i == 1 ? 1 : 3 + i;
             same(lockedOf(account, Role.PROVIDER), BOND, "a bond");
+            blame(account);
             lose(jobId, round, 0);
             same(lockedOf(account, Role.PROVIDER), 0, "is gone");
             same(stakes.unburnt(), i * BOND * 7 / 10, "burnt, but for the winner's share");
@@ -79,7 +81,7 @@ contract ColludersTest is Network {
 
     /// More than half of a committee, but not two thirds, say that they have what nobody serves: nobody honest can merge
     /// that, so the lot ends without a certificate, and the next one speaks for itself.
-    function test_aMajoritysLieAboutAnUpdateEndsWithItsLot() public allHome {
+    function test_aMajoritysLieAboutAnUpdateEndsWithItsLot() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(8), 4, 8);
         commitAll(jobId, 15);
         nextBlock();

@@ -37,7 +37,7 @@ contract FreeRidesTest is Network {
 
     // --- a seat that did nothing ---
 
-    function test_aSeatWithoutASegmentIsNobodysDutyAndOwesNoKey() public allHome {
+    function test_aSeatWithoutASegmentIsNobodysDutyAndOwesNoKey() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(audited(), 4, 3);
         uint32 round = playWith(jobId, 1, 0);
         for (uint32 id = 1; id <= 3; id++) {
@@ -69,7 +69,7 @@ contract FreeRidesTest is Network {
         return trainer.train(jobId, round, seat, keyOf(jobId, round, seat), segments);
     }
 
-    function test_noSegmentEveryOtherRoundIsAMiss() public allHome {
+    function test_noSegmentEveryOtherRoundIsAMiss() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(audited(), 4, 3);
         uint8[6] memory done = [0, 8, 8, 0, 8, 0];
         for (uint256 r = 0; r < 6; r++) {
@@ -80,7 +80,7 @@ contract FreeRidesTest is Network {
         same(rounds.state(jobId).held, 13, "the seat is free");
     }
 
-    function test_whoTakesASeatIsNotShortForWhoHadIt() public allHome {
+    function test_whoTakesASeatIsNotShortForWhoHadIt() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(audited(), 4, 3);
         playWith(jobId, 1, 0);
         vm.prank(provider(1));
@@ -97,7 +97,7 @@ contract FreeRidesTest is Network {
 
     // --- disagreeing ---
 
-    function test_whoDisagreesIsBoundAsLongAsAnAuditTakes() public allHome {
+    function test_whoDisagreesIsBoundAsLongAsAnAuditTakes() public allHome onlyTheGuiltyPay {
         uint256 jobId = start();
         bytes32 seed = rounds.state(jobId).seed;
         vm.startPrank(provider(3));
@@ -121,7 +121,7 @@ contract FreeRidesTest is Network {
     // --- a job's last round ---
 
     /// @dev Three of four seats work until the very last moments that the phases have.
-    function test_aRoundThatOpensJustBeforeExpiryCanStillBeSettledLate() public allHome {
+    function test_aRoundThatOpensJustBeforeExpiryCanStillBeSettledLate() public allHome onlyTheGuiltyPay {
         Terms memory t = defaultTerms();
         uint256 jobId = create(t);
         for (uint256 i = 0; i < 4; i++) {
@@ -150,7 +150,7 @@ contract FreeRidesTest is Network {
         check(rounds.absoluteEnd(jobId) >= rounds.timesOf(jobId, 0).windowEnd, "and all ends in time");
     }
 
-    function test_fromTheLastMomentOnNothingIsSettled() public allHome {
+    function test_fromTheLastMomentOnNothingIsSettled() public allHome onlyTheGuiltyPay {
         uint256 jobId = start();
         toWords(jobId);
         vm.warp(defaultTerms().expiry + 600 + 100 + 2 * 100); // the job was made in the same second
@@ -163,7 +163,7 @@ contract FreeRidesTest is Network {
     // --- lots of large pools ---
 
     /// @dev Whoever holds n cuts back, or has them made, chose among 2ⁿ committees.
-    function test_cutsThatAreHeldBackChangeNobodyElsesLuck() public allHome {
+    function test_cutsThatAreHeldBackChangeNobodyElsesLuck() public allHome onlyTheGuiltyPay {
         Terms memory t = audited();
         (t.places, t.minVerifiers) = (64, 3);
         uint256 jobId = start(t, 4, 48);
@@ -186,6 +186,7 @@ contract FreeRidesTest is Network {
         settle(jobId);
         uint256 held = rounds.state(jobId).committee;
         vm.revertToState(before);
+        blame(verifier(silent.lowest()));
         members.cutMember(jobId, 0, uint32(silent.lowest()) + 1);
         settle(jobId);
         same(rounds.state(jobId).committee, held & ~silent, "only its own ticket is gone");
@@ -193,7 +194,7 @@ contract FreeRidesTest is Network {
 
     // --- late words ---
 
-    function test_aLateWordIsItsMembersNotItsPlaces() public allHome {
+    function test_aLateWordIsItsMembersNotItsPlaces() public allHome onlyTheGuiltyPay {
         Terms memory t = audited();
         (t.places, t.minVerifiers) = (4, 2);
         uint256 jobId = start(t, 4, 3);
@@ -242,7 +243,7 @@ contract FreeRidesTest is Network {
 
     // --- keys ---
 
-    function test_aKeyOfBeforeTheSettlementIsNoneAndTheLastOneCounts() public allHome {
+    function test_aKeyOfBeforeTheSettlementIsNoneAndTheLastOneCounts() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(audited(), 4, 3);
         uint32 round = toWords(jobId);
         showKey(jobId, round, 0);
@@ -257,7 +258,8 @@ contract FreeRidesTest is Network {
         vm.warp(rounds.timesOf(jobId, round).keysEnd);
         for (uint16 seat = 0; seat < 4; seat++) {
             Shown memory s = shownFor(jobId, round, seat);
-            if (seat == 2) vm.expectPartialRevert(Audits.KeyShownAlready.selector);
+            if (seat != 2) blame(provider(seat));
+            else vm.expectPartialRevert(Audits.KeyShownAlready.selector);
             audits.strike(s);
         }
         showKey(jobId, round, 0);
@@ -267,7 +269,7 @@ contract FreeRidesTest is Network {
         audits.noKey(saved);
     }
 
-    function test_aKeyThatIsLeakedInTheSettlementsBlockCounts() public allHome {
+    function test_aKeyThatIsLeakedInTheSettlementsBlockCounts() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(audited(), 4, 3);
         uint32 round = play(jobId);
         Shown memory s = shownFor(jobId, round, 0);
@@ -281,12 +283,13 @@ contract FreeRidesTest is Network {
 
     // --- accusations ---
 
-    function test_everyDroppedAccusationTakesHalfOfWhatIsLeft() public allHome {
+    function test_everyDroppedAccusationTakesHalfOfWhatIsLeft() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(audited(), 4, 2);
         uint32 round = play(jobId);
         uint256 duties = dutiesOf(jobId, round, 0);
         same(duties.popcount(), 2, "two of four");
         bytes memory body;
+        blame(verifier(0));
         for (uint256 left = duties; left != 0; left &= left - 1) {
             body = abi.encodePacked(body, uint8(left.lowest()), uint16(3), keccak256("mine"));
         }

@@ -63,6 +63,8 @@ abstract contract Network is Check {
     mapping(uint256 jobId => mapping(uint32 round => Said)) internal said;
     mapping(uint256 jobId => bytes32) internal model; // certified last
     uint256[] internal created;
+    mapping(address account => mapping(Role => uint256)) private _deposited;
+    mapping(address account => bool) private _guilty;
     uint32 internal epoch = 1; // of jobs that are created
 
     function setUp() public virtual {
@@ -83,7 +85,7 @@ abstract contract Network is Check {
         Params memory params = Params(100, 3_000, 10, 1 ether, 1 ether);
         config = new Config(token_, address(this), params, 7 days, 2 days, LONGEST, policies);
         stakes = new Stakes(address(config));
-        jobs = new Jobs(address(config));
+        jobs = new Jobs(address(config), createdIn(3), createdIn(4), createdIn(5), game_);
         address settlement = address(new RoundsSettlement(address(jobs)));
         address membership = address(new RoundsMembership(address(jobs)));
         rounds = new Rounds(address(jobs), LONGEST, settlement, membership);
@@ -91,8 +93,7 @@ abstract contract Network is Check {
         audits = new Audits(address(rounds), address(members), address(jobs));
         words = new Words(address(rounds), address(members), address(audits));
         claims = new Claims(address(rounds), address(members), address(jobs), address(audits));
-        stakes.wire(address(members));
-        jobs.wire(address(rounds), address(members), address(audits), game_);
+        stakes.wire(address(members), address(jobs));
         rounds.wire(address(members), address(audits), address(words));
         members.wire(address(rounds), address(audits), address(words), address(claims), game_);
         audits.wire(game_);
@@ -102,6 +103,11 @@ abstract contract Network is Check {
         token.transfer(SUBMITTER, 100_000_000 ether);
         vm.prank(SUBMITTER);
         token.approve(address(jobs), type(uint256).max);
+    }
+
+    /// @return where the contract goes that is created so many contracts after the next
+    function createdIn(uint256 count) internal view returns (address) {
+        return vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + count);
     }
 
     /// @return policies that jobs may choose, the first of them `policy`
@@ -130,6 +136,7 @@ abstract contract Network is Check {
     }
 
     function stakeUp(address account, Role role, uint256 amount) internal {
+        _deposited[account][role] += amount;
         token.transfer(account, amount);
         vm.startPrank(account);
         token.approve(address(stakes), amount);
@@ -562,6 +569,30 @@ abstract contract Network is Check {
         _;
         for (uint256 i = 0; i < created.length; i++) {
             everythingGoesHome(created[i]);
+        }
+    }
+
+    /// @dev Says that a test lets the account do, or leave undone, what costs a bond or a part of one.
+    function blame(address account) internal {
+        _guilty[account] = true;
+    }
+
+    /// @dev Behind a test: whoever was not blamed in it has all of its stake.
+    modifier onlyTheGuiltyPay() {
+        _;
+        for (uint256 i = 0; i < created.length; i++) {
+            requireWhole(created[i], Role.PROVIDER);
+            requireWhole(created[i], Role.VERIFIER);
+        }
+    }
+
+    function requireWhole(uint256 jobId, Role role) private view {
+        for (uint32 id = 1;; id++) {
+            address account = members.holderOf(jobId, role, id).account;
+            if (account == address(0)) return;
+            (uint256 active,, uint256 thawing) = stakes.stakeOf(account, role);
+            bool isWhole = active + thawing >= _deposited[account][role];
+            check(_guilty[account] || isWhole, role == Role.PROVIDER ? "an honest seat" : "an honest member");
         }
     }
 

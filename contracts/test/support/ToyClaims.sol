@@ -15,6 +15,7 @@ contract ToyClaims is IClaims {
     bytes32 public closed; // a set that was settled or forfeited meanwhile
     bytes32[] public told; // sets that fell, in order
     address public lastChallenger;
+    address private _payee;
 
     error Closed(bytes32 set);
     error Unwilling();
@@ -37,6 +38,14 @@ contract ToyClaims is IClaims {
         while (mood == Mood.GREEDY) {}
         told.push(set);
         lastChallenger = challenger;
+    }
+
+    function payTo(address payee) external {
+        _payee = payee;
+    }
+
+    function payeeOf(address holder) external view returns (address) {
+        return _payee == address(0) ? holder : _payee;
     }
 
     function toldCount() external view returns (uint256) {

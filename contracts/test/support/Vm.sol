@@ -15,6 +15,8 @@ interface Vm {
     function expectRevert(bytes calldata data) external;
     function expectEmit() external;
     function expectPartialRevert(bytes4 selector) external;
+    function getNonce(address account) external view returns (uint64);
+    function computeCreateAddress(address creator, uint256 nonce) external pure returns (address);
     function addr(uint256 key) external pure returns (address);
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
     function readFile(string calldata path) external view returns (string memory);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Audits} from "../../src/Audits.sol";
 import {Config} from "../../src/Config.sol";
 import {Jobs} from "../../src/Jobs.sol";
 import {Members} from "../../src/Members.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {Params} from "../../src/interfaces/IConfig.sol";
+import {Placed} from "../../src/libraries/Placed.sol";
 import {Wired} from "../../src/libraries/Wired.sol";
 import {RoundsMembership} from "../../src/rounds/RoundsMembership.sol";
 import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
@@ -108,7 +110,7 @@ contract AdminTest is Network {
 
     function test_wiringHappensOnceAndByTheDeployer() public allHome {
         vm.expectRevert(Wired.AlreadyWired.selector);
-        stakes.wire(heir);
+        stakes.wire(heir, heir);
         vm.prank(heir);
         vm.expectPartialRevert(Wired.OnlyDeployer.selector);
         rounds.wire(heir, heir, heir);
@@ -162,5 +164,16 @@ contract AdminTest is Network {
         address right = address(new RoundsMembership(address(jobs)));
         vm.expectRevert(abi.encodeWithSelector(Rounds.ModuleMismatch.selector, other));
         new Rounds(address(jobs), LONGEST, other, right);
+    }
+
+    function test_theEscrowsContractsStandWhereItExpectsThem() public allHome {
+        address settlement = address(new RoundsSettlement(address(jobs)));
+        address membership = address(new RoundsMembership(address(jobs)));
+        vm.expectPartialRevert(Placed.Misplaced.selector);
+        new Rounds(address(jobs), LONGEST, settlement, membership);
+        vm.expectPartialRevert(Placed.Misplaced.selector);
+        new Members(address(stakes), address(jobs));
+        vm.expectPartialRevert(Placed.Misplaced.selector);
+        new Audits(address(rounds), address(members), address(jobs));
     }
 }

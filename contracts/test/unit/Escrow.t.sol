@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Jobs} from "../../src/Jobs.sol";
 import {Members} from "../../src/Members.sol";
 import {Rounds} from "../../src/Rounds.sol";
-import {IJobs, Escrow} from "../../src/interfaces/IJobs.sol";
+import {Due, Escrow, IJobs} from "../../src/interfaces/IJobs.sol";
 import {Pull} from "../../src/libraries/Pull.sol";
 import {TermsCheck} from "../../src/libraries/TermsCheck.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
@@ -106,6 +106,56 @@ contract EscrowTest is Network {
         jobs.claim(jobId, Role.PROVIDER, 9, 1); // nobody
     }
 
+    function dues(uint256 jobId, uint256 count) private pure returns (Due[] memory all) {
+        all = new Due[](count);
+        for (uint32 i = 0; i < count; i++) {
+            all[i] = Due(jobId, Role.PROVIDER, i + 1, 2);
+        }
+    }
+
+    function test_P35_severalClaimsPayEachHolderOnce() public allHome {
+        uint256 jobId = start();
+        play(jobId);
+        play(jobId);
+        uint256 windowEnd = rounds.timesOf(jobId, 1).windowEnd; // AUDIT of the last round takes several auditSeconds
+        vm.warp(windowEnd - 1);
+        Due[] memory all = dues(jobId, 4);
+        vm.expectPartialRevert(Rounds.WindowOpen.selector);
+        jobs.claimMany(all);
+        vm.warp(windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 2, 2); // somebody else was faster
+        jobs.claimMany(all);
+        for (uint256 i = 0; i < 4; i++) {
+            same(token.balanceOf(provider(i)), 2 * 8 * segmentPay(), "each once");
+            same(jobs.claimedTo(jobId, Role.PROVIDER, uint32(i + 1)), 2, "claimed");
+        }
+        jobs.claimMany(all);
+        same(token.balanceOf(provider(3)), 2 * 8 * segmentPay(), "and not again");
+        all[3].to = 3;
+        vm.expectPartialRevert(Rounds.WindowOpen.selector);
+        jobs.claimMany(all);
+        all[3] = Due(jobId, Role.PROVIDER, 9, 1);
+        vm.expectPartialRevert(Jobs.NoSuchRounds.selector); // nobody
+        jobs.claimMany(all);
+    }
+
+    function test_P35_oneTransferPaysOfSeveralJobs() public allHome {
+        (uint256 first, uint256 second) = (start(), start());
+        play(first);
+        play(second);
+        play(first);
+        play(second);
+        vm.warp(rounds.timesOf(second, 1).windowEnd);
+        Due[] memory all = new Due[](3);
+        (all[0], all[1]) = (Due(first, Role.PROVIDER, 1, 2), Due(second, Role.PROVIDER, 1, 2));
+        all[2] = Due(second, Role.PROVIDER, 2, 2);
+        vm.recordLogs();
+        jobs.claimMany(all);
+        same(token.balanceOf(provider(0)), 4 * 8 * segmentPay(), "of both jobs");
+        same(token.balanceOf(provider(1)), 2 * 8 * segmentPay(), "of one");
+        same(vm.getRecordedLogs().length, 3 + 2, "three claims, two transfers");
+    }
+
     function test_P35_roundsOfAnotherHolderAreNotPaid() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
@@ -136,8 +186,8 @@ contract EscrowTest is Network {
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
         hostile.refuse(provider(0));
         hostile.refuse(jobs.BURN());
-        vm.expectPartialRevert(BlacklistToken.Refused.selector);
         jobs.claim(jobId, Role.PROVIDER, 1, 2);
+        same(jobs.keptOf(provider(0)), 2 * 8 * segmentPay(), "kept");
         jobs.claim(jobId, Role.PROVIDER, 2, 2);
         jobs.burn(jobId, 2);
         jobs.refund(jobId);

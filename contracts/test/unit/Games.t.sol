@@ -412,6 +412,20 @@ contract GamesTest is Table {
         same(claims.toldCount(), 1, "told");
     }
 
+    /// What a holder gains by a game goes where its pay goes; a challenger's bond goes back where it came from.
+    function test_P45_aHoldersGainIsItsPayees() public {
+        address payee = address(0xc01d);
+        claims.payTo(payee);
+        uint256 id = begun(1);
+        playNext(id, claimOf(HOLDER, 1), result(false), 0);
+        stall(id);
+        same(game.owed(payee), BOND / 2, "half");
+        same(game.owed(HOLDER), 0, "not the key that works");
+        uint256 other = begun(2);
+        stall(other);
+        same(game.owed(CHALLENGER), BOND, "its own bond");
+    }
+
     function test_P65_whatIsOwedIsPulledOnce() public {
         uint256 id = begun(1);
         playNext(id, claimOf(HOLDER, 1), result(false), 0);

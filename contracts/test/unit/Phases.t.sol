@@ -387,7 +387,7 @@ contract PhasesTest is Network {
     function test_verdictsAreWithinWhatTheRuleBears() public allHome {
         toWords(jobId);
         Verdict memory v = verdictFor(jobId, 15);
-        v.leftOut = 3; // f is 1
+        (v.leftOut, v.merged) = (3, 2); // f is 1
         refuses(v, "", RoundsSettlement.WrongVerdict.selector);
         v.leftOut = 16; // nobody
         refuses(v, "", RoundsSettlement.WrongVerdict.selector);

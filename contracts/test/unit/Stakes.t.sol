@@ -19,7 +19,7 @@ contract StakesTest is Network {
     function setUp() public override {
         super.setUp();
         custody = new Stakes(address(config));
-        custody.wire(address(this));
+        custody.wire(address(this), address(jobs));
     }
 
     function deposit(uint256 amount) internal {
@@ -32,12 +32,12 @@ contract StakesTest is Network {
 
     function thaw(uint256 amount) internal returns (uint256 id) {
         vm.prank(alice);
-        return custody.thaw(Role.PROVIDER, amount);
+        return custody.thaw(alice, Role.PROVIDER, amount);
     }
 
     function withdraw(uint256 id) internal {
         vm.prank(alice);
-        custody.withdraw(Role.PROVIDER, id);
+        custody.withdraw(alice, Role.PROVIDER, id);
     }
 
     function slash(uint256 amount, address beneficiary, uint16 bps) internal returns (uint256) {
@@ -166,8 +166,8 @@ contract StakesTest is Network {
         vm.expectRevert(Stakes.ZeroAmount.selector);
         thaw(0);
         vm.prank(finder);
-        vm.expectPartialRevert(Stakes.UnknownThaw.selector);
-        custody.withdraw(Role.PROVIDER, dust);
+        vm.expectPartialRevert(Stakes.NotItsOwner.selector);
+        custody.withdraw(alice, Role.PROVIDER, dust);
     }
 
     function testFuzz_P12_slashNeverRevertsForTheVictim(uint96 locked, uint96 out, uint96 cut) public {

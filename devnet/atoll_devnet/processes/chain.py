@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import os
 import signal
 import time
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +27,7 @@ MNEMONIC = "test test test test test test test test test test test junk"
 FAUCET_KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
 """First account of `MNEMONIC`: known to everyone, rich on every development chain, nowhere else."""
 START_SECONDS = 60.0
+STILL_SECONDS = 2.0
 KEPT_STATES = 256
 """Of old blocks, in memory; Anvil would otherwise write every state to disk, gigabytes of them."""
 
@@ -120,7 +124,23 @@ class LocalChain(Endpoint):
 
     def stop(self) -> None:
         """Ends the chain; Anvil writes its state first."""
+        if self.pid is not None and self.config.backend == "anvil":
+            self._hold_still()
         self._process.stop(seconds=20)
+
+    def _hold_still(self) -> None:
+        """Mines one last block, so that the state that is written next is that of the blocks.
+
+        Anvil writes the blocks first and the accounts then. A block between the two would leave
+        what its transactions did without the transactions and their events. A chain that does not
+        answer, being paused or about to end, is left as it is.
+        """
+        to = HTTPConnection("127.0.0.1", self.port, timeout=STILL_SECONDS)
+        with closing(to), suppress(OSError, HTTPException):
+            for method, params in (("evm_setIntervalMining", [0]), ("evm_mine", [])):
+                body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                to.request("POST", "/", json.dumps(body), {"content-type": "application/json"})
+                to.getresponse().read()
 
     def pause(self) -> None:
         """Answers nobody until `resume`."""
@@ -139,6 +159,7 @@ class LocalChain(Endpoint):
 
         Anvil only.
         """
+        await asyncio.to_thread(self._hold_still)
         state = gzip.decompress(bytes.fromhex(str(await self.rpc("anvil_dumpState"))[2:]))
         self._process.kill()
         partial = self.state_file.with_suffix(".partial")

@@ -55,6 +55,7 @@ class ClusterConfig:
         store: every member's storage backend.
         beginning: the folder of a network that `prepare_beginning` made, with at least as many
             members; this one starts with its chain, contracts, keys and money.
+        owned: providers that name the submitter as owner, and stake nothing before it accepts.
     """
 
     folder: Path
@@ -73,6 +74,7 @@ class ClusterConfig:
     in_order: bool = True
     store: str = "embedded"
     beginning: Path | None = None
+    owned: tuple[int, ...] = ()
 
     def check(self) -> None:
         """Raises ConfigError when the numbers or the cheats do not fit together."""
@@ -253,7 +255,9 @@ class Cluster:
         key, port = self._make_key(folder), free_port()
         self.deployment.save(folder / "deployment.json")
         config_file = folder / "config.toml"
-        config_file.write_text(self._config_text(key, port), encoding="utf-8")
+        owned = kind == PROVIDER and index in self.config.owned
+        text = self._config_text(key, port, self.submitter.address if owned else None)
+        config_file.write_text(text, encoding="utf-8")
         arguments = [kind, "--config", str(config_file)]
         if self.config.in_order and kind != WATCHER:
             place = (index, self.config.providers, self.config.verifiers)
@@ -277,10 +281,11 @@ class Cluster:
         info = create_key(folder / "keys", password, devnet=True)
         return _Key(info.address, info.path, password_file)
 
-    def _config_text(self, key: _Key, port: int) -> str:
+    def _config_text(self, key: _Key, port: int, owner: str | None) -> str:
         quoted = json.dumps  # TOML's basic strings are JSON's
+        first = "" if owner is None else f"owner = {quoted(owner)}\n"
         return f"""\
-rpc_urls = [{quoted(self.chain.rpc_url)}]
+{first}rpc_urls = [{quoted(self.chain.rpc_url)}]
 deployment = "deployment.json"
 keystore = {quoted("keys/" + key.keystore.name)}
 password_file = "password"

@@ -57,6 +57,16 @@ class Call:
     permissionless: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A holder, and up to which of its rounds it is to be paid."""
+
+    job: JobId
+    role: Role
+    id: HolderId
+    to: RoundIndex
+
+
 class Calls:
     """Builds calls to one deployment."""
 
@@ -256,8 +266,16 @@ class Calls:
         """Pays a holder for its rounds up to, not including, `to`, which must be FINAL."""
         return self.build("claim", job, role, id, to, contract="Jobs", permissionless=True)
 
+    def claim_many(self, dues: Sequence[Due]) -> Call:
+        """The same for several holders, of one job or of many, in one transaction."""
+        return self.build("claimMany", dues, contract="Jobs", permissionless=True)
+
     def claim_credit(self, job: JobId, account: Address) -> Call:
         return self.build("claimCredit", job, account, permissionless=True)
+
+    def collect(self, account: Address) -> Call:
+        """Sends an account's payee what could not be sent when it was claimed."""
+        return self.build("collect", account, permissionless=True)
 
     def burn(self, job: JobId, to: RoundIndex) -> Call:
         """Burns what was revealed and is not paid, of the rounds up to, not including, `to`."""
@@ -292,11 +310,30 @@ class Calls:
         """Needs an allowance of `amount` wei for the stakes contract."""
         return self.build("deposit", role, amount)
 
-    def thaw(self, role: Role, amount: int) -> Call:
-        return self.build("thaw", role, amount)
+    def deposit_for(self, account: Address, role: Role, amount: int) -> Call:
+        """The same by the account's owner, of its own tokens."""
+        return self.build("depositFor", account, role, amount)
 
-    def withdraw(self, role: Role, thaw_id: int) -> Call:
-        return self.build("withdraw", role, thaw_id)
+    def thaw(self, account: Address, role: Role, amount: int) -> Call:
+        """Only its owner, which of most accounts is the account itself."""
+        return self.build("thaw", account, role, amount)
+
+    def withdraw(self, account: Address, role: Role, thaw_id: int) -> Call:
+        """Only its owner, to whom it goes."""
+        return self.build("withdraw", account, role, thaw_id, contract="Stakes")
+
+    # Owners
+
+    def propose_owner(self, account: Address, owner: Address) -> Call:
+        """Only its owner: who shall be the next one; nothing changes before that one accepts."""
+        return self.build("proposeOwner", account, owner)
+
+    def accept_owner(self, account: Address) -> Call:
+        return self.build("acceptOwner", account)
+
+    def set_payee(self, account: Address, payee: Address) -> Call:
+        """Only its owner: where its pay goes. Warning: nobody accepts it."""
+        return self.build("setPayee", account, payee)
 
     # The token
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
 from eth_abi.exceptions import DecodingError
+from eth_utils.address import to_checksum_address
 
 from atoll.chain import answers
 from atoll.chain.abi import Function, registry
@@ -22,6 +23,7 @@ from atoll.chain.logs import LogReader
 from atoll.chain.revert import reason_of
 from atoll.chain.rpc import FailoverProvider, RpcRefused
 from atoll.errors import ChainError, RpcUnavailable, TransactionFailed
+from atoll.law.owners import NOBODY, Ownership
 from atoll.law.words import (
     Address,
     Bitmap,
@@ -246,6 +248,17 @@ class AtollChain:
 
     async def stake(self, account: Address, role: Role) -> Stake:
         return Stake(*await self._read("stakeOf", account, role))
+
+    async def ownership(self, account: Address) -> Ownership:
+        """Who moves the account's stake, and whom its pay is sent to."""
+        names = ("ownerOf", "payeeOf", "proposedOwnerOf")
+        found = [(await self._read(name, account, contract="Jobs"))[0] for name in names]
+        owner, payee, proposed = (Address(to_checksum_address(address)) for address in found)
+        return Ownership(owner, payee, None if proposed == NOBODY else proposed)
+
+    async def kept(self, account: Address) -> int:
+        """Wei that were claimed for the account, and that its payee could not be sent."""
+        return int((await self._read("keptOf", account))[0])
 
     async def token_balance(self, account: Address) -> int:
         return int((await self._read("balanceOf", account, contract="AtollToken"))[0])

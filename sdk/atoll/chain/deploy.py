@@ -184,7 +184,10 @@ class _Deployer:
         params = astuple(config.params)
         self._create("Config", at["AtollToken"], owner, params, *delays, policies)
         self._create("Stakes", at["Config"])
-        self._create("Jobs", at["Config"])
+        self._plan_judge(longest)
+        # The escrow's code names the contracts that it asks, which come after it.
+        asked = [self._address_in(count) for count in (3, 4, 5)]
+        self._create("Jobs", at["Config"], *asked, at["Game"])
         self._create("RoundsSettlement", at["Jobs"])
         self._create("RoundsMembership", at["Jobs"])
         parts = (at["RoundsSettlement"], at["RoundsMembership"])
@@ -192,7 +195,7 @@ class _Deployer:
         self._create("Members", at["Stakes"], at["Jobs"])
         self._create("Audits", at["Rounds"], at["Members"], at["Jobs"])
         self._create("Words", at["Rounds"], at["Members"], at["Audits"])
-        self._plan_judge(longest)
+        self._create("Claims", at["Rounds"], at["Members"], at["Jobs"], at["Audits"])
         self._plan_wires()
 
     def _plan_judge(self, longest: int) -> None:
@@ -201,13 +204,11 @@ class _Deployer:
             self._create(name)
         self._create("Judge", [at[name] for name in FAMILIES])
         self._create("Game", at["AtollToken"], longest, at["Judge"])
-        self._create("Claims", at["Rounds"], at["Members"], at["Jobs"], at["Audits"])
 
     def _plan_wires(self) -> None:
         at = self._addresses
         rounds, members, audits, words = (at[n] for n in ("Rounds", "Members", "Audits", "Words"))
-        self._wire("Stakes", members)
-        self._wire("Jobs", rounds, members, audits, at["Game"])
+        self._wire("Stakes", members, at["Jobs"])
         self._wire("Rounds", members, audits, words)
         self._wire("Members", rounds, audits, words, at["Claims"], at["Game"])
         self._wire("Audits", at["Game"])
@@ -224,7 +225,7 @@ class _Deployer:
         made = code + abi_encode(types, args)
         # 16 a calldata byte, 2 an init code word, 200 a byte of code stored (EIP-2028, 3860, 170).
         gas = CREATE_MARGIN_GAS + len(made) * (16 + 200) + len(made) // 16
-        self._addresses[name] = self._address_at(self._first_nonce + len(self._steps))
+        self._addresses[name] = self._address_in(0)
         self._steps.append(_Step(f"creating {name}", None, made, gas))
 
     def _wire(self, name: str, *args: Address) -> None:
@@ -232,8 +233,12 @@ class _Deployer:
         call = function.selector + abi_encode(function.inputs, args)
         self._steps.append(_Step(f"wiring {name}", self._addresses[name], call, WIRE_GAS))
 
-    def _address_at(self, nonce: int) -> Address:
-        """Where a contract goes that the sender creates under this nonce (Yellow Paper 7)."""
+    def _address_in(self, count: int) -> Address:
+        """Where a contract goes that the sender creates so many steps after the next one.
+
+        It follows from the sender and its nonce (Yellow Paper 7).
+        """
+        nonce = self._first_nonce + len(self._steps) + count
         sender = bytes.fromhex(self._sender.removeprefix("0x"))
         return Address(to_checksum_address(keccak(rlp.encode([sender, nonce]))[12:]))
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from atoll.law.words import Address
     from atoll.service.wallet import Send
 
+Node = Annotated[
+    str | None,
+    typer.Option("--node", metavar="ADDRESS", help="The account it is about; the key its owner's."),
+]
 Config = Annotated[
     Path | None,
     typer.Option("--config", help="A node's or verifier's config file: its account."),
@@ -30,10 +34,11 @@ Config = Annotated[
 
 @dataclass(frozen=True)
 class Whose:
-    """What the options name: a config, or a network with a keystore."""
+    """What the options name: a config, or a network with a keystore; and whose account it is."""
 
     config: Path | None
     network: Network
+    node: str | None = None
 
     @cached_property
     def settings(self) -> Any:
@@ -41,8 +46,16 @@ class Whose:
         return None if self.config is None else services.load(self.config.expanduser())
 
     @cached_property
+    def account(self) -> Address:
+        """What the command is about: another one's with --node. Raises as `address`."""
+        from atoll.cli.deploying import known_address
+
+        named: Address | None = known_address(self.node, "--node")
+        return self.address if named is None else named
+
+    @cached_property
     def address(self) -> Address:
-        """The account. Raises ConfigError where none is named, KeystoreError."""
+        """Whose key it is. Raises ConfigError where none is named, KeystoreError."""
         from atoll.chain.keys import address_of
 
         keystore = self.network.keystore if self.settings is None else self.settings.keystore
@@ -84,6 +97,20 @@ class Whose:
         async with self.network.open(must_sign=True) as client:
             yield sending_with(client.session.queue)
 
+    async def require_owner(self, reader: Reader) -> None:
+        """Refuses before anything is sent what only the account's owner can do.
+
+        Raises:
+            ConfigError: the key is not the owner's.
+        """
+        me, account = self.address, self.account
+        owner = (await reader.chain.ownership(account)).owner
+        if owner != me:
+            raise ConfigError(
+                f"{account} belongs to {owner}, and the key is that of {me}",
+                next_step=f"with the owner's key: --keystore FILE --node {account}",
+            )
+
     @property
     def folder(self) -> Path:
         """Where this machine keeps what it knows of the account."""
@@ -114,7 +141,7 @@ def about_account(*, signs: bool = False) -> Callable[[Command], Command]:
     """
     options = {name: kind for name, kind in SIGNING.items() if signs or name != "password_file"}
 
-    def made(config: Path | None, **given: Any) -> Whose:
-        return Whose(config, Network(**given))
+    def made(config: Path | None, node: str | None, **given: Any) -> Whose:
+        return Whose(config, Network(**given), node)
 
-    return taking("whose", {"config": (Config, None), **options}, made)
+    return taking("whose", {"config": (Config, None), "node": (Node, None), **options}, made)

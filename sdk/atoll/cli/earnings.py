@@ -14,7 +14,7 @@ import typer
 
 from atoll.cli.accounts import Whose, about_account, moment
 from atoll.cli.output import Json, emit
-from atoll.errors import ProtocolError
+from atoll.errors import ConfigError, ProtocolError
 
 if TYPE_CHECKING:
     from atoll.job.account import Known, Reader
@@ -95,7 +95,7 @@ async def _told(
 ) -> tuple[dict[str, Any], list[str]]:
     from atoll.job.narrate import tokens
 
-    me = whose.address
+    me = whose.account
     async with whose.reading() as reader:
         known = await reader.look(me)
         gas = await _gas(whose, reader)
@@ -171,10 +171,13 @@ class Wanted:
 
 
 async def _claimed(whose: Whose, wanted: Wanted) -> tuple[dict[str, Any], list[str]]:
-    from atoll.job.collecting import later
+    from atoll.job.collecting import later, transactions
     from atoll.job.forwarding import forwarding
+    from atoll.job.narrate import tokens
 
-    me, job = whose.address, wanted.job
+    me, job = whose.account, wanted.job
+    if wanted.to is not None and me != whose.address:
+        raise _nothing_to_send_on(me)
     sent: list[Forwarding] = []
     async with whose.reading() as reader, AsyncExitStack() as stack:
         known, due = await _found(reader, whose, wanted)
@@ -184,12 +187,13 @@ async def _claimed(whose: Whose, wanted: Wanted) -> tuple[dict[str, Any], list[s
             if wanted.to is not None:
                 paid = known.paid_to(me)
                 file = stack.enter_context(forwarding(whose.folder, me, wanted.to, paid))
-            for item in due:
-                await send(item.key, item.call)
+            for key, call in transactions(due, reader.chain.calls):
+                await send(key, call)
             if wanted.to is not None:
                 sent = await _sent_on(reader, me, wanted.to, file, send)
             known = await reader.look(me)
         wallet = await reader.chain.token_balance(me)
+        payee = (await reader.chain.ownership(me)).payee
     told = [each for each in known.statements(me) if job is None or each.job == job]
     waits = list(later(told))
     data = {
@@ -199,9 +203,20 @@ async def _claimed(whose: Whose, wanted: Wanted) -> tuple[dict[str, Any], list[s
         "sent": [{"to": one.to, "wei": str(one.sending)} for one in sent],
         "wallet_before_wei": str(before),
         "wallet_wei": str(wallet),
+        "payee": payee,
         "later": [item.to_plain() for item in waits],
     }
-    return data, _claim_lines(due, waits, wallet, sent)
+    lines = _claim_lines(due, waits, sent)
+    if payee != me and due:
+        lines.append(f"all of it went to {payee}, which its owner named")
+    return data, [*lines, f"{tokens(wallet)} tokens are left with the account"]
+
+
+def _nothing_to_send_on(account: Address) -> ConfigError:
+    return ConfigError(
+        f"what {account} has is sent with its own key",
+        next_step="leave --to out: pay goes where `atoll stake owner reward` says",
+    )
 
 
 async def _sent_on(
@@ -224,7 +239,7 @@ async def _found(reader: Reader, whose: Whose, wanted: Wanted) -> tuple[Known, l
     """
     from atoll.job.forwarding import unsent
 
-    me = whose.address
+    me = whose.account
     while True:
         known = await reader.look(me)
         due = await _due(reader, known, me, wanted.job)
@@ -233,9 +248,7 @@ async def _found(reader: Reader, whose: Whose, wanted: Wanted) -> tuple[Known, l
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def _claim_lines(
-    due: list[Collect], waits: list[Later], wallet: int, sent: list[Forwarding]
-) -> list[str]:
+def _claim_lines(due: list[Collect], waits: list[Later], sent: list[Forwarding]) -> list[str]:
     from atoll.job.narrate import tokens
 
     lines = [f"{tokens(item.wei)} tokens: {item.text}" for item in due]
@@ -243,8 +256,15 @@ def _claim_lines(
     for item in waits:
         when = "not before it is settled" if item.at is None else f"from {moment(item.at)}"
         lines.append(f"later, {when}: {tokens(item.wei)}, job {item.job}, {item.text}")
-    lines += [f"{tokens(one.sending)} tokens went on to the wallet {one.to}" for one in sent]
-    return [*lines, f"{tokens(wallet)} tokens are left with the account"]
+    return lines + [f"{tokens(one.sending)} tokens went on to the wallet {one.to}" for one in sent]
+
+
+def _emptied(known: Known, account: Address) -> int:
+    """How often what waited for it was sent: so many tell the next one's key."""
+    from atoll.law.events import BondReturned, Collected
+
+    sent = (e for e in known.events if isinstance(e, BondReturned | Collected))
+    return sum(event.account == account for event in sent)
 
 
 async def _due(reader: Reader, known: Known, account: Address, job: int | None) -> list[Collect]:
@@ -254,9 +274,16 @@ async def _due(reader: Reader, known: Known, account: Address, job: int | None) 
     calls = reader.chain.calls
     views = {n: view for n, view in known.views.items() if job is None or n == job}
     due = list(collectable(views, account, known.head.timestamp, calls))
-    (owed,) = await reader.chain.read("owed", account, contract="Game")
-    if owed and job is None:
-        nonce = await reader.chain.nonce(account)
-        key = f"games:{account}:{nonce}:{owed}"
-        due.append(Collect(key, calls.collect_bond(account), int(owed), "what games owe"))
+    if job is not None:
+        return due
+    payee = (await reader.chain.ownership(account)).payee
+    for who in dict.fromkeys((account, payee)):  # an account's bonds, and its payee's gains
+        (owed,) = await reader.chain.read("owed", who, contract="Game")
+        if owed:
+            key = f"games:{who}:{_emptied(known, who)}:{owed}"
+            due.append(Collect(key, calls.collect_bond(who), int(owed), "what games owe"))
+    kept = await reader.chain.kept(account)
+    if kept:
+        key = f"kept:{account}:{_emptied(known, account)}:{kept}"
+        due.append(Collect(key, calls.collect(account), kept, "what its payee could not be sent"))
     return due

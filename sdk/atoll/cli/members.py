@@ -78,6 +78,16 @@ def member_app(member: RoleCommand) -> typer.Typer:
     return app
 
 
+Owner = Annotated[
+    str | None,
+    typer.Option(
+        "--owner",
+        metavar="ADDRESS",
+        help="Who alone moves the stake and has the pay, once it accepts: a key kept elsewhere.",
+    ),
+]
+
+
 def _add_init(app: typer.Typer, member: RoleCommand) -> None:
     """What makes a member's folder."""
 
@@ -97,6 +107,7 @@ def _add_init(app: typer.Typer, member: RoleCommand) -> None:
             str | None,
             typer.Option("--reward", metavar="ADDRESS", help="A wallet that `atoll claim` pays."),
         ] = None,
+        owner: Owner = None,
         rpc: Rpc = DEFAULT_RPC,
         deployment: DeploymentFile = None,
         json: Json = False,
@@ -106,7 +117,16 @@ def _add_init(app: typer.Typer, member: RoleCommand) -> None:
 
         to = known_address(reward, "--reward")
         choices = services.Choices(
-            member.role, rpc, deployment, password_file, key, host, port, public_url, to
+            member.role,
+            rpc,
+            deployment,
+            password_file,
+            key,
+            host,
+            port,
+            public_url,
+            to,
+            known_address(owner, "--owner"),
         )
         where = folder.expanduser()
         made = services.write_config(where, choices if json else services.asked(choices))

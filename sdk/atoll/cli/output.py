@@ -55,7 +55,10 @@ def configure_logs(level: str = "warning") -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
-            structlog.dev.ConsoleRenderer(colors=is_colourful),
+            # The prettier ones print every local variable, a whole job's view among them.
+            structlog.dev.ConsoleRenderer(
+                colors=is_colourful, exception_formatter=structlog.dev.plain_traceback
+            ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),

@@ -57,6 +57,7 @@ class Choices:
         password_file: opens the key; None asks for a password, and keeps it in the folder.
         port: 0 is any free one, which others cannot reach.
         reward: the wallet that `atoll claim` sends pay on to; None leaves it with the key.
+        owner: who alone moves the stake and has the pay; None leaves both with the key.
     """
 
     role: str
@@ -68,6 +69,7 @@ class Choices:
     port: int = 0
     public_url: str | None = None
     reward: str | None = None
+    owner: str | None = None
 
 
 def asked(choices: Choices) -> Choices:
@@ -109,6 +111,7 @@ def write_config(folder: Path, choices: Choices) -> dict[str, str]:
     known.save(folder / "deployment.json")
     endpoints = ", ".join(json.dumps(url) for url in choices.rpc.split(","))
     reward = f"reward_address = {json.dumps(choices.reward)}\n" if choices.reward else ""
+    reward += f"owner = {json.dumps(choices.owner)}\n" if choices.owner else ""
     public = f"public_url = {json.dumps(choices.public_url)}\n" if choices.public_url else ""
     config.write_text(
         f'role = "{choices.role}"\n'

@@ -1,14 +1,17 @@
-"""`atoll stake`: what an account has staked, where it is, and how it comes back to the wallet."""
+"""`atoll stake`: what an account has staked, where it is, how it comes back, and to whom."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from atoll.cli.accounts import Whose, about_account, moment
 from atoll.cli.output import Json, emit
+from atoll.cli.owner import app as owner_app
+from atoll.cli.owner import ownership_lines, plain_ownership
 from atoll.errors import ConfigError, InsufficientFunds
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Stake: show it, add to it, take it out."
 )
+app.add_typer(owner_app, name="owner")
 As = Annotated[
     str | None,
     typer.Option("--as", metavar="ROLE", help="provider or verifier; a config says it by itself."),
@@ -52,7 +56,8 @@ def add(
     whose: Whose,
     json: Json = False,
 ) -> None:
-    """Move tokens from the wallet into the stake. A service does so by itself when it joins a job.
+    """Move tokens from the wallet into the stake, of --node from its owner's. A service does so by
+    itself when it joins a job.
 
     Each call adds: what was sent and is not in a block yet is waited for, not sent again.
     """
@@ -71,7 +76,7 @@ def withdraw(
     json: Json = False,
 ) -> None:
     """Bring stake back to the wallet: bonds that are over go home, stake thaws, and once the
-    unbonding delay is over it is taken out.
+    unbonding delay is over it is taken out. Only the account's owner can, and has it then.
 
     Run it again, with the same amount, when it says so: while something is under way nothing is
     begun twice.
@@ -93,20 +98,24 @@ async def _shown(whose: Whose) -> tuple[dict[str, Any], str]:
     from atoll.job.narrate import tokens
 
     async with whose.reading() as reader:
-        known = await reader.look(whose.address)
-        stakes = await reader.stakes(whose.address, known)
-        wallet = await reader.chain.token_balance(whose.address)
-        coin = await reader.chain.native_balance(whose.address)
+        me = whose.account
+        known = await reader.look(me)
+        stakes = await reader.stakes(me, known)
+        wallet = await reader.chain.token_balance(me)
+        coin = await reader.chain.native_balance(me)
+        owned = await reader.chain.ownership(me)
     data = {
-        "account": whose.address,
+        "account": me,
         "block": known.head.number,
         "time": known.head.timestamp,
         "wallet_wei": str(wallet),
         "coin_wei": str(coin),
+        **plain_ownership(owned),
         "stakes": [stake.to_plain() for stake in stakes],
     }
     lines = [
-        f"account    {whose.address}, at block {known.head.number}",
+        f"account    {me}, at block {known.head.number}",
+        *ownership_lines(me, owned),
         f"wallet     {tokens(wallet)} tokens, {tokens(coin)} of the chain's coin for gas",
     ]
     for stake in stakes:
@@ -135,20 +144,26 @@ async def _added(whose: Whose, role: Role, amount: str) -> None:
     from atoll.job.client import wei_of
     from atoll.job.narrate import tokens
 
-    wei, me = wei_of(amount), whose.address
+    wei, me, account = wei_of(amount), whose.address, whose.account
     async with whose.reading() as reader:
-        chain, known = reader.chain, await reader.look(me)
+        chain, known = reader.chain, await reader.look(account)
+        if account != me:
+            await whose.require_owner(reader)
         balance, stakes = await chain.token_balance(me), chain.deployment.addresses["Stakes"]
         if not wei or balance < wei:
             raise InsufficientFunds(
                 f"{me} has {tokens(balance)} tokens, and {tokens(wei)} are to be staked",
                 next_step="send the account tokens, or add fewer",
             )
-        name = f"{role.name.lower()}:{_deposits(known, me)}"
+        name = f"{role.name.lower()}:{_deposits(known, account)}"
         async with whose.sending() as send:
             if await chain.allowance(me, stakes) < wei:
-                await send(f"approve:{name}", chain.calls.approve(stakes, wei))
-            await send(f"deposit:{name}", chain.calls.deposit(role, wei))
+                await send(f"approve:{account}:{name}", chain.calls.approve(stakes, wei))
+            if account == me:
+                await send(f"deposit:{name}", chain.calls.deposit(role, wei))
+            else:
+                call = chain.calls.deposit_for(account, role, wei)
+                await send(f"deposit:{account}:{name}", call)
 
 
 def _deposits(known: Known, account: Address) -> int:
@@ -163,23 +178,27 @@ async def _withdrawn(whose: Whose, role: Role, amount: str | None) -> dict[str, 
     from atoll.job.collecting import releasable
     from atoll.job.stake import plan_withdrawal
 
-    me = whose.address
+    me, account = whose.address, whose.account
     wanted = None if amount is None else wei_of(amount)
-    async with whose.reading() as reader, whose.sending() as send:
-        known, stake = await _stake(reader, me, role)
+    async with AsyncExitStack() as stack:
+        reader = await stack.enter_async_context(whose.reading())
+        await whose.require_owner(reader)
+        send = await stack.enter_async_context(whose.sending())
+        known, stake = await _stake(reader, account, role)
         home = list(releasable(list(stake.bonds), known.head.timestamp, reader.chain.calls))
         for bond in home:
             await send(bond.key, bond.call)
         if home:
-            known, stake = await _stake(reader, me, role)
+            known, stake = await _stake(reader, account, role)
         plan = plan_withdrawal(stake, wanted, known.head.timestamp)
         before = await reader.chain.token_balance(me)
-        await _carry_out(plan, (me, role), reader, send, known)
-        known, stake = await _stake(reader, me, role)
+        await _carry_out(plan, (account, role), reader, send, known)
+        known, stake = await _stake(reader, account, role)
         wallet = await reader.chain.token_balance(me)
     again = min((thaw.available_at + 1 for thaw in stake.thaws), default=None)
     return {
-        "account": me,
+        "account": account,
+        "owner": me,
         "released_wei": str(sum(bond.wei for bond in home)),
         "taken_wei": str(wallet - before),
         "thawed_wei": str(plan.thaw),
@@ -204,12 +223,12 @@ async def _carry_out(
     account, role = of
     calls = reader.chain.calls
     for thaw in plan.take:
-        await send(f"withdraw:{thaw.id}:{int(role)}", calls.withdraw(role, thaw.id))
+        await send(f"withdraw:{thaw.id}:{int(role)}", calls.withdraw(account, role, thaw.id))
     if plan.thaw:
         # How many there were tells this one from the last; one that is under way is waited for.
         own = (e for e in known.events if isinstance(e, ThawStarted) and e.account == account)
-        key = f"thaw:{role.name.lower()}:{sum(1 for _ in own)}"
-        await send(key, calls.thaw(role, plan.thaw))
+        key = f"thaw:{account}:{role.name.lower()}:{sum(1 for _ in own)}"
+        await send(key, calls.thaw(account, role, plan.thaw))
 
 
 def _withdrawn_text(done: dict[str, Any]) -> str:

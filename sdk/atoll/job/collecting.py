@@ -1,21 +1,22 @@
 """What an account can have paid out now, in all its jobs, and what not before when.
 
-Rule of this file: pure; one call a holder that has FINAL rounds worth something, one a job's
-credits, one for what games owe: the contracts take no fewer.
+Rule of this file: pure; one transaction for all holders that have FINAL rounds worth something, as
+long as a block can hold it, one a job's credits, one for what games owe: the contracts take no
+fewer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.calls import Call, Calls, Due
 from atoll.job.earnings import State, Statement
 from atoll.job.stake import Bond
-from atoll.law.pay import claim, claimable_to
+from atoll.law.pay import MOST_CLAIMED, claim, claimable_to
 from atoll.law.views import Holder, JobView
-from atoll.law.words import Address, JobId, Role
+from atoll.law.words import Address, JobId, Role, RoundIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Collect:
         key: names its effect.
         wei: what the account gets by it; of a bond, what is free again.
         text: what it is for.
+        due, rounds: of a claim, what goes into one transaction with others, and how many it is of.
     """
 
     key: str
@@ -33,6 +35,8 @@ class Collect:
     wei: int
     text: str
     is_bond: bool = False
+    due: Due | None = None
+    rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +72,41 @@ def collectable(
 
 def _claims(view: JobView, holder: Holder, now: int, calls: Calls) -> Iterator[Collect]:
     job, start, to = view.job_id, holder.claimed_to, claimable_to(view, holder, now)
-    wei = claim(view, holder, to)[0]
-    if to > start and wei:
-        key = f"claim:{job}:{int(holder.role)}:{holder.id}:{start}:{to}"
-        call = calls.claim(job, holder.role, holder.id, to)
-        who = f"{'seat' if holder.role is Role.PROVIDER else 'place'} {holder.index}"
-        yield Collect(key, call, wei, f"job {job}, {who}: rounds {start} to {to - 1}")
+    who = f"{'seat' if holder.role is Role.PROVIDER else 'place'} {holder.index}"
+    before = 0
+    for begin in range(start, to if claim(view, holder, to)[0] else start, MOST_CLAIMED):
+        end = RoundIndex(min(to, begin + MOST_CLAIMED))
+        paid, due = claim(view, holder, end)[0], Due(job, holder.role, holder.id, end)
+        text = f"job {job}, {who}: rounds {begin} to {end - 1}"
+        call = calls.claim(job, holder.role, holder.id, end)
+        yield Collect(_key(due, begin), call, paid - before, text, due=due, rounds=end - begin)
+        before = paid
+
+
+def _key(due: Due, start: int) -> str:
+    return f"claim:{due.job}:{int(due.role)}:{due.id}:{start}:{due.to}"
+
+
+def transactions(items: Iterable[Collect], calls: Calls) -> Iterator[tuple[str, Call]]:
+    """What to send for these, in order, with the keys that name the effects: claims together."""
+    together: list[Collect] = []
+    for item in items:
+        if item.due is None:
+            yield item.key, item.call
+            continue
+        if together and sum(each.rounds for each in together) + item.rounds > MOST_CLAIMED:
+            yield _one(together, calls)
+            together = []
+        together.append(item)
+    if together:
+        yield _one(together, calls)
+
+
+def _one(claims: list[Collect], calls: Calls) -> tuple[str, Call]:
+    if len(claims) == 1:
+        return claims[0].key, claims[0].call
+    dues = [each.due for each in claims if each.due is not None]
+    return "+".join(each.key for each in claims), calls.claim_many(dues)
 
 
 def releasable(bonds: Iterator[Bond] | list[Bond], now: int, calls: Calls) -> Iterator[Collect]:

@@ -1,8 +1,9 @@
 """Pay goes on from the account that earned it to a wallet, whatever dies in between.
 
-The contracts pay the account alone. What was sent on is remembered in a file: the transfer's amount
-is written before the transfer is asked for, under a key that names what had been sent on before, so
-that whoever repeats it asks for the same transaction.
+It is of pay that the contracts sent the account itself; what another payee has is that one's. What
+was sent on is remembered in a file: the transfer's amount is written before the transfer is asked
+for, under a key that names what had been sent on before, so that whoever repeats it asks for the
+same transaction.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from atoll.chain.files import write_beside
 from atoll.errors import StorageError
 from atoll.law import events as ev
+from atoll.law.owners import Ownership, enter, payee_of
 from atoll.law.words import Address
 from atoll.service.lock import hold_folder
 from atoll.service.private import make_private
@@ -118,9 +120,17 @@ def _file(folder: Path, account: Address) -> Path:
 
 
 def paid_to(events: Iterable[ev.ContractEvent], account: Address) -> int:
-    """Wei that jobs have paid an account: claims and credits."""
-    paid = (e for e in events if isinstance(e, ev.Claimed | ev.CreditClaimed))
-    return sum(event.amount for event in paid if event.account == account)
+    """Wei that jobs have paid an account: claims and credits, while it was its own payee."""
+    paid, owners = 0, dict[Address, Ownership]()
+    for event in events:
+        enter(owners, event)
+        if getattr(event, "account", None) != account or payee_of(owners, account) != account:
+            continue
+        if isinstance(event, ev.Claimed | ev.CreditClaimed | ev.Collected):
+            paid += event.amount
+        elif isinstance(event, ev.Kept):
+            paid -= event.amount
+    return paid
 
 
 async def send_on(file: Path, to: Address, purse: Purse, calls: Calls, send: Send) -> Forwarding:

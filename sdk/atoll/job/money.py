@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from atoll.errors import TransactionFailed
-from atoll.law.pay import claim, claimable_to
+from atoll.job.collecting import collectable, transactions
 from atoll.law.views import Holder, JobView
 from atoll.law.words import Address, RoundIndex
 
@@ -18,20 +18,21 @@ if TYPE_CHECKING:
 
 async def pay_out(handle: JobHandle, account: Address) -> int:
     """Pays an account for its FINAL rounds, and its credits; wei that it got of the job, in all."""
-    view, now = await handle.view(), await _now(handle)
-    paid = view.paid.get(
-        account, 0
-    )  # the view is of confirmed blocks: what is paid here comes to it
-    for holder in _holders(view):
-        to = claimable_to(view, holder, now)
-        if holder.account == account and to > holder.claimed_to:
-            await _claim(handle, holder, to)
-            paid += claim(view, holder, to)[0]
+    view, calls = await handle.view(), handle.client.chain.calls
+    # The view is of confirmed blocks: what is paid here comes to it.
+    paid = view.paid.get(account, 0)
+    claims = [
+        item
+        for item in collectable({handle.id: view}, account, await _now(handle), calls)
+        if item.due
+    ]
+    for key, call in transactions(claims, calls):
+        await handle.client.transact(key, call)
+    paid += sum(item.wei for item in claims)
     credit = await handle.client.chain.credit_of(handle.id, account)
     if credit:
         key = f"credit:{handle.id}:{account}:{view.paid.get(account, 0)}:{credit}"
-        call = handle.client.chain.calls.claim_credit(handle.id, account)
-        await handle.client.transact(key, call)
+        await handle.client.transact(key, calls.claim_credit(handle.id, account))
     return paid + credit
 
 
@@ -70,10 +71,6 @@ async def _claim(handle: JobHandle, holder: Holder, to: RoundIndex) -> None:
     key = f"claim:{handle.id}:{holder.role.value}:{holder.id}:{holder.claimed_to}:{to}"
     call = handle.client.chain.calls.claim(handle.id, holder.role, holder.id, to)
     await handle.client.transact(key, call)
-
-
-def _holders(view: JobView) -> tuple[Holder, ...]:
-    return (*view.providers.values(), *view.verifiers.values())
 
 
 async def _now(handle: JobHandle) -> int:

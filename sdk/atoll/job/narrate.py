@@ -17,6 +17,7 @@ from atoll.law.events import ContractEvent
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.leaves import LEAF_BYTES
+from atoll.law.owners import NOBODY
 from atoll.law.safety import unsafe_rounds
 from atoll.law.views import JobView, parties, window_of
 from atoll.law.words import (
@@ -432,6 +433,15 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.Credited: lambda e, n: f"{n(e.account)} is credited {tokens(e.amount)}",
     ev.CreditClaimed: lambda e, n: f"{n(e.account)} is paid its credit of {tokens(e.amount)}",
     ev.Burnt: _burnt,
+    ev.Kept: lambda e, n: f"{tokens(e.amount)} wait: the payee of {n(e.account)} refuses them",
+    ev.Collected: lambda e, n: f"{tokens(e.amount)} that waited go to {n(e.account)}'s payee",
+    ev.OwnerProposed: lambda e, n: (
+        f"{n(e.account)} takes its proposal of an owner back"
+        if e.owner == NOBODY
+        else f"{n(e.owner)} is proposed as owner of {n(e.account)}"
+    ),
+    ev.OwnerAccepted: lambda e, n: f"{n(e.owner)} owns {n(e.account)} now, and has its pay",
+    ev.PayeeSet: lambda e, n: f"the pay of {n(e.account)} goes to {n(e.payee)}",
     ev.Refunded: lambda e, n: f"{tokens(e.amount)} unearned tokens go back to {n(e.to)}",
     ev.Challenged: _challenged,
     ev.Began: lambda e, n: f"game {e.id} begins, about {n(e.holder)}",

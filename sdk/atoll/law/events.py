@@ -387,6 +387,39 @@ class Refunded:
     amount: int
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    account: Address
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    account: Address
+    amount: int
+
+
+# --- owners ---
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerProposed:
+    account: Address
+    owner: Address
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerAccepted:
+    account: Address
+    owner: Address
+
+
+@dataclass(frozen=True, slots=True)
+class PayeeSet:
+    account: Address
+    payee: Address
+
+
 # --- Stakes ---
 
 
@@ -573,6 +606,11 @@ ContractEvent = (
     | CreditClaimed
     | Burnt
     | Refunded
+    | Kept
+    | Collected
+    | OwnerProposed
+    | OwnerAccepted
+    | PayeeSet
     | Deposited
     | ThawStarted
     | Withdrawn

@@ -6,11 +6,16 @@ share of a pot: who loses its pay makes nobody richer but by what was shown agai
 
 from __future__ import annotations
 
+from typing import Final
+
 from atoll.law.lots import COMMITTEE, LAST_AUDITORS, audited_share
 from atoll.law.misses import first_cut
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.views import Holder, JobView, SettledRound
 from atoll.law.words import Params, Role, RoundIndex, SeatIndex, Terms, Wei, bits
+
+MOST_CLAIMED: Final = 4_000
+"""Rounds that one transaction claims: each reads a word at most, and is 2,500 gas of 2^24."""
 
 
 def seat_pay(terms: Terms, past: SettledRound, seat: SeatIndex) -> Wei:

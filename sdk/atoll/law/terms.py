@@ -25,6 +25,8 @@ LONGEST_SECONDS: Final = 60 * 24 * 3600
 """All windows of a round together."""
 MOVES: Final = 40
 """Of a game, at most."""
+MAX_ROUNDS: Final = (1 << 24) - 2
+"""A holder's first and last are numbers of 24 bits, the largest of which is none."""
 _U8, _U16, _U32, _U64, _U128 = (1 << n for n in (8, 16, 32, 64, 128))
 _WIDTHS: Final[dict[str, int]] = {
     "rounds": _U32,
@@ -86,7 +88,7 @@ def check_terms(terms: Terms) -> None:
     for name in (*WINDOWS, *others):
         _require(getattr(terms, name) >= 1, f"{name} is 0")
     for name, low, high in (
-        ("rounds", 1, _U32 - 2),
+        ("rounds", 1, MAX_ROUNDS),
         ("seats", 1, MAX_SEATS),
         ("min_providers", 1, terms.seats),
         ("places", 1, MAX_PLACES),

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from atoll.law.ballots import fine_word
 from atoll.law.leaves import key_hash
 from atoll.law.owes import is_played
-from atoll.law.pay import claimable_to, round_pay, unpaid
+from atoll.law.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
 from atoll.law.views import Holder, JobView, SettledRound
 from atoll.law.words import (
     NO_HOLDER,
@@ -240,7 +240,8 @@ def _money(view: JobView, now: int) -> Iterator[Upkeep]:
         rounds = view.settled[holder.claimed_to : to]
         is_worth = any(round_pay(terms, past, holder) for past in rounds)
         if rounds and (is_worth or holder.has_fallen):
-            yield Upkeep(Call.CLAIM, to, holder.role, holder.id)
+            end = RoundIndex(min(to, holder.claimed_to + MOST_CLAIMED))
+            yield Upkeep(Call.CLAIM, end, holder.role, holder.id)
         if is_releasable(view, holder, now):
             yield Upkeep(Call.RELEASE, view.round, holder.role, holder.id)
     to = burnable_to(view, now)

@@ -219,8 +219,11 @@ class ServiceConfig(_Section):
     schedule: ScheduleSection = ScheduleSection()
     auto_claim: Literal["never", "each", "end"] = "end"
     """Claim pay after each final round, once at the job's end, or by hand."""
+    owner: str | None = None
+    """Who alone moves this account's stake and has its pay. The service proposes it, and stakes
+    nothing before it has accepted."""
     reward_address: str | None = None
-    """The wallet that `atoll claim` sends pay on to; the contracts pay the node's address."""
+    """The wallet that `atoll claim` sends on to what the contracts paid the node's own address."""
     worker_niceness: int = Field(default=10, ge=0, le=19)
     log_file: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -233,7 +236,7 @@ class ServiceConfig(_Section):
             raise ValueError(f"{least} endpoints cannot agree where rpc_urls names {there}")
         return least
 
-    @field_validator("reward_address")
+    @field_validator("owner", "reward_address")
     @classmethod
     def _is_address(cls, address: str | None) -> str | None:
         if address is not None and re.fullmatch("0x[0-9a-fA-F]{40}", address) is None:

@@ -48,6 +48,7 @@ def member_document(
         "block": stakes.block,
         "roles": sorted(words(role) for role in stakes.roles.get(account, ())),
         "gateway": stakes.gateways.get(account, ""),
+        **stakes.owned(account),
         "stake_wei": str(stakes.held.get(account, 0)),
         "bonds_wei": str(sum(bonds.values())),
         "slashed_wei": str(stakes.slashed.get(account, 0)),

@@ -13,6 +13,7 @@ from typing import Any
 from atoll.chain.index import Indexed
 from atoll.job.narrate import JobSnapshot, words
 from atoll.law import events as ev
+from atoll.law.owners import Ownership, enter
 from atoll.law.views import JobView
 from atoll.law.words import Address, JobId, Role
 from atoll.window.document import name_of
@@ -48,6 +49,7 @@ def network_document(
                 "won_wei": str(stakes.won.get(account, 0)),
                 "jobs": sorted(bonds.get(account, {})),
                 "gateway": stakes.gateways.get(account, ""),
+                **stakes.owned(account),
             }
             for account in sorted({*stakes.roles, *stakes.won, *bonds})
         ],
@@ -62,6 +64,7 @@ class Stakes:
         held: wei by account, in both roles, what thaws included.
         slashed, won: what it lost to slashes, and got of those of others.
         gateways: as last announced.
+        owners: of accounts that are not all their own.
         block: the newest that said anything.
     """
 
@@ -70,6 +73,7 @@ class Stakes:
     slashed: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     won: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     gateways: dict[Address, str] = field(default_factory=dict)
+    owners: dict[Address, Ownership] = field(default_factory=dict)
     block: int = 0
 
     @classmethod
@@ -81,7 +85,13 @@ class Stakes:
             found._fold(item.event)
         return found
 
+    def owned(self, account: Address) -> dict[str, str]:
+        """Who alone moves its stake, and who has its pay."""
+        owned = self.owners.get(account, Ownership(account, account))
+        return {"owner": owned.owner, "payee": owned.payee}
+
     def _fold(self, event: ev.ContractEvent) -> None:
+        enter(self.owners, event)
         match event:
             case ev.Deposited():
                 self.roles[event.account].add(event.role)

@@ -551,6 +551,9 @@
         show(["block"]), ", ", show(["now"], "time")),
       data.gateway ? el("p", { class: "note" }, "Serves at ",
         el("span", { class: "mono" }, show(["gateway"], "text"))) : null,
+      el("p", { class: "note" }, "Owner ", el("span", { class: "mono" }, show(["owner"], "text")),
+        data.owner === data.account ? ", the account itself" : null, "; pay goes to ",
+        el("span", { class: "mono" }, show(["payee"], "text"))),
       navigation([["sums", "Pay"], ["jobs", "Jobs"], ["log", "What happened"]]),
       el("dl", { class: "facts" },
         fact("Stake", show(["stake_wei"], "tokens"), small("what thaws included")),
@@ -622,12 +625,15 @@
 
   function networkMembers() {
     const names = [["Who", ""], ["Roles", ""], ["Stake", N], ["In bonds", N], ["Slashed", N], ["Won", N], ["Jobs", ""],
-      ["Gateway", ""]];
+      ["Owner", ""], ["Pay to", ""], ["Gateway", ""]];
     const rows = data.members.map((member, i) => {
       const path = ["members", i];
       return [who(path), member.roles.join(", "),
         ...["stake_wei", "bonds_wei", "slashed_wei", "won_wei"].map((name) => show([...path, name], "tokens")),
-        show([...path, "jobs"], "seats"), el("span", { class: "mono" }, show([...path, "gateway"], "text"))];
+        show([...path, "jobs"], "seats"),
+        ...["owner", "payee"].map((name) => member[name] === member.account ? "itself"
+          : el("span", { class: "mono" }, show([...path, name], "text"))),
+        el("span", { class: "mono" }, show([...path, "gateway"], "text"))];
     });
     return section("members", "Members and stakes", "Tokens in the stakes contract, what thaws included.",
       rows.length ? table("Members", names, rows) : el("p", {}, "Nobody has staked yet."));

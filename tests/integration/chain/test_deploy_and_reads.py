@@ -38,7 +38,7 @@ async def test_a_deployment_can_be_read(chain: AtollChain, accounts: list[LocalA
 
 async def test_wiring_is_done(chain: AtollChain, accounts: list[LocalAccount]) -> None:
     known = chain.deployment.addresses
-    wire = chain.calls.build("wire", known["Members"], contract="Stakes")
+    wire = chain.calls.build("wire", known["Members"], known["Jobs"], contract="Stakes")
     with pytest.raises(TransactionFailed, match="AlreadyWired"):
         await chain.simulate(wire, Address(accounts[0].address))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
+import rlp
 from eth_abi.abi import decode, encode
 from eth_utils.abi import collapse_if_tuple, event_abi_to_log_topic
 from eth_utils.address import to_checksum_address
@@ -94,7 +95,9 @@ class Chain:
         config = self.deploy("Config", token.address, owner, PARAMS, *delays, [policy.address])
         self.token, self.policy = token, policy
         self.stakes = self.deploy("Stakes", config.address)
-        self.jobs = self.deploy("Jobs", config.address)
+        game = self.deploy("Game", token.address, LONGEST_GAME, address("judge"))
+        asked = [self.next_address(count) for count in (3, 4, 5)]
+        self.jobs = self.deploy("Jobs", config.address, *asked, game.address)
         jobs = self.jobs.address
         parts = [self.deploy(f"Rounds{part}", jobs) for part in ("Settlement", "Membership")]
         behind = [part.address for part in parts]
@@ -107,10 +110,8 @@ class Chain:
         self.words = self.deploy("Words", rounds, members, audits)
         words = self.words.address
         claims = self.claims = self.deploy("Claims", rounds, members, jobs, audits)
-        game = self.deploy("Game", token.address, LONGEST_GAME, address("judge"))
         for contract, others in (
-            (self.stakes, (members,)),
-            (self.jobs, (rounds, members, audits, game.address)),
+            (self.stakes, (members, jobs)),
             (self.rounds, (members, audits, words)),
             (self.members, (rounds, audits, words, claims.address, game.address)),
             (self.audits, (game.address,)),
@@ -118,6 +119,12 @@ class Chain:
             (game, (claims.address,)),
         ):
             self.send(owner, contract, "wire", *others)
+
+    def next_address(self, count: int) -> Address:
+        """Where the contract goes that is created so many contracts after the next one."""
+        nonce = int(self.anvil.ask("eth_getTransactionCount", SUBMITTER, "latest"), 16) + count
+        sender = bytes.fromhex(SUBMITTER.removeprefix("0x"))
+        return Address(to_checksum_address(keccak(rlp.encode([sender, nonce]))[12:]))
 
     def rich(self, account: Address) -> None:
         self.anvil.ask("anvil_setBalance", account, hex(10**24))

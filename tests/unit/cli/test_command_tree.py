@@ -192,6 +192,25 @@ def test_no_color_is_obeyed(
     assert ("\x1b[" in terminal.getvalue()) == is_colourful
 
 
+def test_a_logged_exception_does_not_print_what_was_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    before = structlog.get_config()
+    try:
+        configure_logs()
+        view = {"a_whole_view": list(range(1000))}
+        try:
+            _ = view["seat"]
+        except KeyError:
+            structlog.get_logger().exception("an event is passed over", job=1)
+    finally:
+        structlog.configure(**before)
+    assert "KeyError: 'seat'" in said.getvalue()
+    assert "'a_whole_view'" not in said.getvalue()
+
+
 def test_every_exit_code_is_in_the_help() -> None:
     def below(kind: type[AtollError]) -> Iterator[type[AtollError]]:
         yield kind

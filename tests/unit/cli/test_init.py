@@ -134,3 +134,14 @@ def test_a_reward_address_is_written_and_counts_from_the_first_wei(
     assert exposed(settings.data_dir) is None  # a service would refuse it
     with pytest.raises(ConfigError, match="no address"):
         run(verifier, "--folder", tmp_path / "other", "--reward", "me")
+
+
+def test_an_owner_is_written_and_has_to_be_an_address(
+    tmp_path: Path, deployment: Path, password: Path
+) -> None:
+    folder, cold = tmp_path / "me", "0x" + "77" * 20
+    named = ("--deployment", deployment, "--password-file", password)
+    run(node, "--folder", folder, *named, "--owner", cold)
+    assert settings_in(folder).owner == cold
+    with pytest.raises(ConfigError, match="no address"):
+        run(verifier, "--folder", tmp_path / "other", *named, "--owner", "0x" + "77" * 19)

@@ -7,12 +7,13 @@ from tests.unit.job.test_books import claim_all
 from tests.unit.law.factories import make_terms
 from tests.unit.law.script import PROVIDERS, WATCHER, Script
 
-from atoll.chain.calls import Calls
+from atoll.chain.calls import Calls, Due
 from atoll.chain.deployment import REQUIRED, Deployment
-from atoll.job.collecting import Collect, collectable, later, releasable
+from atoll.job import collecting
+from atoll.job.collecting import Collect, collectable, later, releasable, transactions
 from atoll.job.earnings import statement
 from atoll.job.stake import bonds_of
-from atoll.law.words import Address
+from atoll.law.words import Address, HolderId, Role, RoundIndex
 
 CALLS = Calls(Deployment(31337, 0, dict.fromkeys(REQUIRED, WATCHER)))
 
@@ -43,6 +44,33 @@ def test_all_final_rounds_of_a_holder_are_one_call(script: Script) -> None:
     assert both.text == f"job {net.job}, seat 0: rounds 0 to 1"
     claim_all(script)
     assert due(script, me) == []
+
+
+def test_claims_of_several_holders_are_one_transaction(script: Script) -> None:
+    net = script.net
+    net.wait_until(net.settled[1].ends["window"])
+    claims = [*due(script, PROVIDERS[0]), *due(script, PROVIDERS[1])]
+    bond = Collect("release:1:0:1", CALLS.release(net.job, Role.PROVIDER, HolderId(1)), 1, "", True)
+    sent = list(transactions([bond, *claims], CALLS))
+    assert [(key, call.label) for key, call in sent] == [
+        (bond.key, "release"),
+        (f"{claims[0].key}+{claims[1].key}", "claimMany"),
+    ]
+    dues = [Due(net.job, Role.PROVIDER, HolderId(id), RoundIndex(2)) for id in (1, 2)]
+    assert sent[1][1].data == CALLS.claim_many(dues).data
+    assert list(transactions(claims[:1], CALLS)) == [(claims[0].key, claims[0].call)]
+
+
+def test_a_transaction_claims_no_more_rounds_than_a_block_can_hold(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = script.net
+    net.wait_until(net.settled[1].ends["window"])
+    monkeypatch.setattr(collecting, "MOST_CLAIMED", 1)
+    claims = due(script, PROVIDERS[0])
+    assert [claim.text[-13:] for claim in claims] == ["rounds 0 to 0", "rounds 1 to 1"]
+    assert [claim.wei for claim in claims] == [8 * net.terms.segment_pay] * 2
+    assert [call.label for _, call in transactions(claims, CALLS)] == ["claim", "claim"]
 
 
 def test_rounds_that_paid_nothing_cost_no_call() -> None:

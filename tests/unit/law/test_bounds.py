@@ -91,7 +91,7 @@ ROOMY = make_terms(
 )
 """Terms in which one number can be moved without meeting another's bound."""
 TERMS = [
-    ("rounds", 1, 2**32 - 2),
+    ("rounds", 1, 2**24 - 2),
     ("seats", 100, 256),
     ("min_providers", 1, 256),
     ("places", 3, 256),

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from eth_utils.address import to_checksum_address
 from tests.unit.law.factories import JOB, address, digest, make_manifest
 from tests.unit.law.network import Network
 from tests.unit.law.script import Script
@@ -33,9 +34,10 @@ from atoll.errors import (
 from atoll.law.hashing import terms_hash
 from atoll.law.manifest import InitSpec
 from atoll.law.owes import committee_gateways
+from atoll.law.owners import Ownership
 from atoll.law.upkeep import Call as Kind
 from atoll.law.views import JobView
-from atoll.law.words import HolderId, JobId, PlaceIndex, Role, RoundIndex, SeatIndex, bits
+from atoll.law.words import Address, HolderId, JobId, PlaceIndex, Role, RoundIndex, SeatIndex, bits
 from atoll.service.commands import Done, NotYet, Work
 from atoll.service.config import PolicySection
 from atoll.service.context import Context
@@ -125,6 +127,14 @@ class Chain:
     async def head(self) -> Any:
         return SimpleNamespace(number=77)
 
+    owned: Ownership = field(default_factory=lambda: Ownership(ME, ME))
+
+    async def nonce(self, account: str) -> int:
+        return 4
+
+    async def ownership(self, account: str) -> Ownership:
+        return self.owned
+
     async def stake(self, account: str, role: Role) -> Any:
         return SimpleNamespace(active=self.active, locked=self.locked)
 
@@ -181,6 +191,7 @@ def context(tmp_path: Path) -> Any:
             data_dir=tmp_path,
             policy=PolicySection(),
             role="provider",
+            owner=None,
         ),
         follower=SimpleNamespace(views={}, confirmed=0),
         chain=Chain(),
@@ -266,6 +277,46 @@ async def test_joining_deposits_what_the_bond_lacks(
     assert [call[0] for call in context.queue.calls.values()] == sent
     deposits = [c for c in context.queue.calls.values() if c[0] == "deposit"]
     assert all(c == ("deposit", Role.PROVIDER, 100 - chain.active + chain.locked) for c in deposits)
+
+
+OWNER = to_checksum_address("0x" + "c0" * 20)
+
+
+async def test_nothing_is_staked_before_the_owner_has_accepted(context: Any) -> None:
+    """It is proposed by itself, once; the config may write the address in any case."""
+    context.config.owner = OWNER.lower()
+    with pytest.raises(NotOurPolicy, match="has not accepted") as refused:
+        await effects(context).run(view_at(1), join())
+    assert refused.value.next_step is not None
+    assert f"accept --node {ME}" in refused.value.next_step
+    assert list(context.queue.calls.values()) == [("propose_owner", ME, OWNER)]
+    context.chain.owned = Ownership(ME, ME, Address(OWNER))
+    context.queue.calls.clear()
+    with pytest.raises(NotOurPolicy, match="has not accepted"):
+        await effects(context).run(view_at(1), join())
+    assert context.queue.calls == {}
+    context.chain.owned = Ownership(Address(OWNER), Address(OWNER))
+    await effects(context).run(view_at(1), join())
+    assert [call[0] for call in context.queue.calls.values()] == ["approve", "deposit", "sit"]
+
+
+async def test_nothing_is_staked_in_an_account_of_another_owner(context: Any) -> None:
+    context.config.owner = OWNER
+    context.chain.owned = Ownership(Address("0x" + "ab" * 20), ME)
+    with pytest.raises(NotOurPolicy, match="belongs to 0xabab"):
+        await effects(context).run(view_at(1), join())
+    assert context.queue.calls == {}
+
+
+async def test_a_node_without_tokens_is_staked_for_by_its_owner(context: Any) -> None:
+    context.config.owner = OWNER
+    context.chain.owned, context.chain.balance = Ownership(Address(OWNER), Address(OWNER)), 0
+    with pytest.raises(InsufficientFunds) as refused:
+        await effects(context).run(view_at(1), join())
+    assert f"stake add AMOUNT --node {ME}" in str(refused.value.next_step)
+    context.chain.active = 100
+    await effects(context).run(view_at(1), join())
+    assert [call[0] for call in context.queue.calls.values()] == ["sit"]
 
 
 async def test_a_bond_that_is_too_much_of_the_wallet_is_not_staked(context: Any) -> None:

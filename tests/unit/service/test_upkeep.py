@@ -23,6 +23,7 @@ from atoll.service.duties.upkeep import (
     OWN,
     SUDDEN,
     SendClaimCredit,
+    SendClaims,
     SendUpkeep,
     decide_credit,
     decide_pay,
@@ -317,6 +318,31 @@ def test_who_has_left_is_paid_when_its_bond_comes_home() -> None:
     net.release(Role.PROVIDER, 1)
     (late,) = decide_pay(seen(net, PROVIDERS[0]), "end").commands
     assert isinstance(late, SendUpkeep) and late.kind is Kind.CLAIM
+
+
+def test_pay_of_two_holders_is_one_transaction() -> None:
+    """An account that left its seat, and sat down again, holds two."""
+    short = {"audit_seconds": 10, "open_seconds": 5, "key_seconds": 5, "window_seconds": 20}
+    script = Script.ready(make_terms(rounds=3, game_seconds=10, **short))
+    net = script.net
+    net.poke()
+    net.leave_seat(PROVIDERS[0])
+    script.honest_round()
+    net.wait_until(net.settled[0].ends["window"])
+    net.release(Role.PROVIDER, 1)
+    net.sit(PROVIDERS[0], 0)
+    for _ in range(2):
+        script.honest_round()
+    net.wait_until(net.settled[2].ends["window"])
+    found: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "each").commands)
+    (claims,) = [command for command in found if isinstance(command, SendClaims)]
+    assert [due[2] for due in claims.dues] == [1, 3]
+    assert not [c for c in found if isinstance(c, SendUpkeep) and c.kind is Kind.CLAIM]
+    assert claims.call(CALLS, net.view).label == "claimMany"
+    for due in claims.dues:
+        net.claim(*due)
+    left: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "each").commands)
+    assert not [c for c in left if not isinstance(c, SendUpkeep) or c.kind is Kind.CLAIM]
 
 
 def test_credits_are_claimed_with_the_pay() -> None:

@@ -61,6 +61,19 @@ def test_a_stake_is_what_came_in_and_has_not_gone() -> None:
     assert (members[other]["stake_wei"], members[other]["won_wei"]) == (str(3 * wei),) * 2
 
 
+def test_owners_and_payees_are_those_of_the_last_events() -> None:
+    script = Script.ready()
+    who, cold, wallet = PROVIDERS[0], VERIFIERS[0], VERIFIERS[1]
+    script.net.emit(ev.Deposited(who, Role.PROVIDER, TOKEN))
+    script.net.emit(ev.OwnerProposed(who, cold))
+    (member,) = (m for m in document_of(script)["members"] if m["account"] == who)
+    assert (member["owner"], member["payee"]) == (who, who)
+    script.net.emit(ev.OwnerAccepted(who, cold))
+    script.net.emit(ev.PayeeSet(who, wallet))
+    (member,) = (m for m in document_of(script)["members"] if m["account"] == who)
+    assert (member["owner"], member["payee"]) == (cold, wallet)
+
+
 def test_an_empty_network_has_a_document() -> None:
     assert network_document({}, [], 5) == {
         "kind": "network",

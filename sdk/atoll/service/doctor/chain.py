@@ -138,6 +138,7 @@ async def _check_deployment(subject: Subject, deployment: Deployment) -> list[Fi
         account = _account_of(subject.keystore)
         if account is not None and found[0].level is Level.OK:
             found += await _check_money(chain, account, subject.fee_cap)
+            found.append(await _check_owner(chain, account, subject.owner))
         return found
     except ChainError as error:
         return [failure("contracts", str(error), error.next_step or "check the endpoints")]
@@ -180,6 +181,27 @@ async def _check_bond(chain: AtollChain, account: Address) -> list[Finding]:
         step = f"send it at least {least / TOKEN:g} tokens; a job may ask for more"
         return [failure("bond", f"{text}; no bond is below {least / TOKEN:g}", step)]
     return [ok("bond", text)]
+
+
+async def _check_owner(chain: AtollChain, account: Address, wanted: str | None) -> Finding:
+    """Whose the money is: what the key on this machine could take away, if somebody stole it."""
+    owned = await chain.ownership(account)
+    if wanted is not None and owned.owner.lower() != wanted.lower():
+        text = f"{account} belongs to {owned.owner}, and its config names {wanted}"
+        first = f"`atoll stake owner propose {wanted}` by {owned.owner}'s key, then "
+        step = f"`atoll stake owner accept --node {account}` by the key of {wanted}"
+        is_asked = (owned.proposed or "").lower() == wanted.lower()
+        return failure("owner", text, step if is_asked else first + step)
+    if owned.owner != account:
+        text = f"{owned.owner} alone moves the stake of {account}; its pay goes to {owned.payee}"
+        return ok("owner", text)
+    stakes = [await chain.stake(account, role) for role in Role]
+    within_reach = sum(one.active + one.thawing for one in stakes)
+    if not within_reach:
+        return ok("owner", f"{account} owns itself, and nothing is staked")
+    text = f"whoever has this machine's key can take {within_reach / TOKEN:g} staked tokens and pay"
+    step = f"`atoll stake owner propose ADDRESS`, a key kept elsewhere, then accept for {account}"
+    return warning("owner", text, step)
 
 
 def _account_of(keystore: Path | None) -> Address | None:

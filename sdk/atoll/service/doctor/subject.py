@@ -15,6 +15,7 @@ class Subject:
 
     Attributes:
         fee_cap: wei a gas that are never exceeded.
+        owner: who shall own the account; None leaves that open.
         store_dir: where blocks are kept; its quota is `quota_bytes`.
     """
 
@@ -27,6 +28,7 @@ class Subject:
     quota_bytes: int | None = None
     gateway: GatewaySection | None = None
     fee_cap: int = 0
+    owner: str | None = None
 
     @classmethod
     def of(cls, config: ServiceConfig) -> Self:
@@ -41,4 +43,5 @@ class Subject:
             quota_bytes=config.store.quota_bytes,
             gateway=config.gateway,
             fee_cap=config.fees.max_fee_gwei * 10**9,
+            owner=config.owner,
         )

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Never, TypeVar
 
+from eth_utils.address import to_checksum_address
+
 from atoll.chain.calls import Call, Calls
 from atoll.errors import InsufficientFunds
 from atoll.law.views import Holder, JobView
@@ -24,7 +26,7 @@ from atoll.service.commands import ContractCall, Done
 from atoll.service.duties.certification import ensure_key
 from atoll.service.duties.material import has_material
 from atoll.service.machine import Decision, State
-from atoll.service.policy import check_jobs, check_stake
+from atoll.service.policy import NotOurPolicy, check_jobs, check_stake
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -65,6 +67,7 @@ class SendJoin(ContractCall):
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
         async with effects.staking:
             check_jobs(effects.context.config.policy, _other_jobs(effects, view))
+            await _ensure_owner(effects)
             await _ensure_stake(effects, view, self)
             if self.role is Role.VERIFIER:
                 await ensure_key(effects, view)
@@ -97,6 +100,34 @@ def _other_jobs(effects: Effects, view: JobView) -> int:
     )
 
 
+async def _ensure_owner(effects: Effects) -> None:
+    """Nothing is staked for an owner that has not accepted: it would lie with the key that works.
+
+    Raises:
+        NotOurPolicy: it has not, or the account is somebody else's.
+    """
+    context, wanted = effects.context, effects.context.config.owner
+    if wanted is None:
+        return
+    me, found = context.me, await context.chain.ownership(context.me)
+    if found.owner.lower() == wanted.lower():
+        return
+    if found.owner != me:
+        raise NotOurPolicy(
+            f"{me} belongs to {found.owner}, and the config names {wanted} as its owner",
+            next_step="correct `owner` in the config, or have the owner propose that one",
+        )
+    if found.proposed is None or found.proposed.lower() != wanted.lower():
+        owner = Address(to_checksum_address(wanted))
+        key = f"owner:{owner}:{await context.chain.nonce(me)}"
+        await context.queue.submit(key, effects.calls.propose_owner(me, owner), retry_failed=True)
+        await context.queue.wait(key)
+    raise NotOurPolicy(
+        f"{wanted} has not accepted to be the owner of {me}, and nothing is staked before",
+        next_step=f"with that one's key: `atoll stake owner accept --node {me}`",
+    )
+
+
 async def _ensure_stake(effects: Effects, view: JobView, join: SendJoin) -> None:
     """Deposits what the free stake lacks.
 
@@ -110,9 +141,11 @@ async def _ensure_stake(effects: Effects, view: JobView, join: SendJoin) -> None
         return
     balance = await chain.token_balance(me)
     if balance < lacking:
+        step = "send stake tokens to this account, or take a job with a lower bond"
+        if effects.context.config.owner is not None:
+            step = f"with the owner's key: `atoll stake add AMOUNT --node {me}`"
         raise InsufficientFunds(
-            f"{me} has {balance} wei of the stake token, the bond lacks {lacking}",
-            next_step="send stake tokens to this account, or take a job with a lower bond",
+            f"{me} has {balance} wei of the stake token, the bond lacks {lacking}", next_step=step
         )
     check_stake(effects.context.config.policy, lacking, stake.active, balance)
     had = sum(holder.account == me for holder in view.holders(join.role).values())

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.calls import Call, Calls, Due
 from atoll.errors import ProtocolError
 from atoll.law.hashing import sha256
 from atoll.law.upkeep import Call as Kind
@@ -72,6 +72,16 @@ class SendUpkeep(ContractCall):
             Kind.DROPPED: lambda: calls.dropped(past, holder, seat),
         }
         return of_audit[self.kind]()
+
+
+@dataclass(frozen=True, slots=True)
+class SendClaims(ContractCall):
+    """Our pay of several holders, up to a round each: an account that left and came back."""
+
+    dues: tuple[tuple[Role, HolderId, RoundIndex], ...]
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.claim_many([Due(view.job_id, *due) for due in self.dues])
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +208,20 @@ def decide_pay(state: State[S], when: str) -> Decision:
     claims_all = when == "each" or (when == "end" and is_over(view, state.now))
     claims_for = set(own) if claims_all else over if when == "end" else set()
     due = [i for i in mine if i.call is Kind.RELEASE or (i.role, i.holder) in claims_for]
-    commands: list[AnyCommand] = [_command(view, item) for item in due]
+    commands = _together(view, due)
     if claims_all or (own and claims_for == set(own)):
         commands += _credits(state)
     reason = f"{len(due)} of {len(mine)} claims and releases are due now"
     return Decision("pay", reason, tuple(commands))
+
+
+def _together(view: JobView, due: list[Upkeep]) -> list[AnyCommand]:
+    """Commands for these; several claims are one transaction."""
+    claims = [item for item in due if item.call is Kind.CLAIM]
+    if len(claims) < 2:
+        return [_command(view, item) for item in due]
+    others = [_command(view, item) for item in due if item.call is not Kind.CLAIM]
+    return [SendClaims(tuple((i.role, i.holder, i.round) for i in claims)), *others]
 
 
 def decide_credit(state: State[S]) -> Decision:
