@@ -1,9 +1,11 @@
-"""Streaming: seats go on with states of their own within an epoch, and answer for all of it."""
+"""Streaming, feedback: seats go on with states of their own within an epoch, and answer for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from atoll_devnet.run.options import RunOptions
 
@@ -13,16 +15,22 @@ CHEAT = 3
 ROUNDS, EPOCH = 6, 3
 
 
+METHODS: dict[str, dict[str, Any]] = {
+    "streaming": {"method.name": "streaming"},
+    "two bits that are fed back": {"method.codec": "two_bit", "method.feedback": "0.9"},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
 async def test_a_false_round_of_an_epoch_falls_by_it_or_by_a_later_one(
-    options: Callable[..., RunOptions], play: Runner
+    options: Callable[..., RunOptions], play: Runner, method: str
 ) -> None:
-    streaming: dict[str, Any] = {
-        "method.name": "streaming",
+    job = METHODS[method] | {
         "method.epoch": EPOCH,
         "rounds": ROUNDS,
         "audit.share": "0.1",
     }
-    report = await play(options(job=streaming, cheats={CHEAT: "poison-epoch"}))
+    report = await play(options(job=job, cheats={CHEAT: "poison-epoch"}))
     assert report["job"]["status"] == "done"
     (game,) = (game for game in report["games"] if game["outcome"] == "holder-fell")
     assert (game["seat"], game["round"] % EPOCH) == (CHEAT, 0)  # all of its other rounds are honest

@@ -45,6 +45,7 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
         "lora": LORA,
     },
     "sign": {"codec": {"kind": "sign"}},
+    "two_bit, fed back": {"codec": {"kind": "two_bit", "feedback": "0.9"}},
     "fp32": CODECS["fp32"],
 }
 """What a preset's model is trained with, so that every operation occurs."""

@@ -16,6 +16,7 @@ from tests.judge.state_nodes import Given, context, of_bytes, operation
 from torch import Tensor
 
 from atoll.bits.codec.block_steps import SIGN_LEVELS, STEPS, TWO_BIT_LEVELS
+from atoll.bits.codec.packing import pack
 from atoll.bits.tape.opcodes import Op
 
 
@@ -83,6 +84,31 @@ def _codes(rng: Rng, count: int) -> Given:
     return Given(Op.CODES, (count, 2, 1, size(rng, 0, 1)), (x, indices, context(rng)))
 
 
+def _said(rng: Rng, count: int) -> Given:
+    """Codes as they are packed: of the last byte, what is behind the last value is 0."""
+    count = 4 * count + size(rng, 0, 31)
+    levels = size(rng, 0, 2)
+    width = (4, 1, 2)[levels]
+    below = 15 if levels == 0 else 1 << width
+    codes = of_bytes(pack(rng.integers(0, below, count).astype(np.uint8), width))
+    if levels == 0:
+        return Given(Op.SAID, (count, 0, 0, 0), (codes,))
+    indices = _indices(rng, -(-count // 32))
+    if levels == 1:
+        return Given(Op.SAID, (count, 1, 0, 0), (codes, indices))
+    return Given(Op.SAID, (count, 2, 1, size(rng, 0, 1)), (codes, indices, context(rng)))
+
+
+def _left(rng: Rng, count: int) -> Given:
+    """Of values of every size, one in four just what was said, so that zeros are left."""
+    first, exponents = size(rng, 0, 40), _exponents(rng)
+    said = torch.from_numpy(rng.integers(-127, 128, first + count + 7).astype(np.int8))
+    at, w = size(rng, 0, 4), reals(rng, count)
+    exact = said[first : first + count].float() * 2.0 ** int(exponents[at])
+    w = torch.where(torch.from_numpy(rng.integers(0, 4, count)) == 0, exact, w)
+    return Given(Op.LEFT, (at, first), (w, said, exponents))
+
+
 def _update_header(rng: Rng, count: int) -> Given:
     inputs = (_exponents(rng),) if rng.integers(0, 4) else ()
     return Given(Op.UPDATE_HEADER, (), inputs, tail=rng.bytes(40))
@@ -106,5 +132,7 @@ NODES: Final[Mapping[int, Draw]] = {
     Op.CODES: _codes,
     Op.UPDATE_HEADER: _update_header,
     Op.UPDATE: _update,
+    Op.SAID: _said,
+    Op.LEFT: _left,
 }
 OPERATIONS: Final[Mapping[int, Operation]] = {op: operation(Op(op)) for op in NODES}

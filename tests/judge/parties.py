@@ -122,7 +122,7 @@ def _after(job: Small, steps: int) -> SeatState:
     for done in range(steps):
         batch = job.course.batch(job.course.offsets(done))
         key = dropout_key(DATA_SEED, SEAT)
-        state = inner_step(state, batch, done, job.course.recipe, key).state
+        state = job.course.end(inner_step(state, batch, done, job.course.recipe, key).state)
     return state
 
 

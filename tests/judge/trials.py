@@ -35,6 +35,7 @@ STEPS: Final = (
     "lora",
     "long",
     "wide",
+    "fed back",
 )
 LINKS: Final[Mapping[str, Changes]] = {f"link of {kind}": codec for kind, codec in CODECS.items()}
 WARM: Final = frozenset({"link of two_bit", "link of sign"})

@@ -107,7 +107,7 @@ def exponent_of(name: str, exponents: dict[str, int]) -> int:
 
 def is_public(codec: dict[str, Any]) -> bool:
     """Whether a seat carries nothing of its own, so that every round opens from public data."""
-    return codec["feedback"] == "0" and not carries_params(codec)
+    return not carries_params(codec)
 
 
 def epoch_of(manifest: Manifest) -> int:
@@ -130,4 +130,5 @@ def is_sent(name: str, codec: dict[str, Any], round: int) -> bool:
 
 def carries_params(codec: dict[str, Any]) -> bool:
     """Whether a seat keeps its parameters, and takes in during a round what was merged before."""
-    return bool(codec["fragments"] > 1 or codec["overlap"] > 0 or codec["mixing"] != "0")
+    feeds_back, mixes = codec["feedback"] != "0", codec["mixing"] != "0"
+    return bool(feeds_back or codec["fragments"] > 1 or codec["overlap"] > 0 or mixes)

@@ -194,6 +194,8 @@ def segment(
             return None
         work += work_of(done["norm"], done["losses"])
         state = {name: done[name] for name in state}
+    if job.manifest["codec"]["feedback"] != "0":
+        state = state | {"left": encoded(job.manifest, model, state, seat)[1]}
     return state, keccak(work)
 
 
@@ -287,19 +289,26 @@ def duty(account: bytes, found: tuple[list[bytes], int | None, bytes]) -> tuple[
 
 def link(manifest: Manifest, model: State, last: State, seat: codec.Seat) -> tuple[bytes, State]:
     """The update's bytes, and the state that the seat carries on."""
+    update, left = encoded(manifest, model, last, seat)
+    parts = [update, *_moments(manifest, model, last, seat)]
+    return sections.joined(parts), last | {"left": left}
+
+
+def encoded(
+    manifest: Manifest, model: State, last: State, seat: codec.Seat
+) -> tuple[bytes, Params]:
+    """The change of the parameters with what is fed back, and what the bytes lack of it."""
     spec, spoken = manifest["codec"], sections.spoken_of(manifest, model)
     exponents = {name: model["exponents"][name] for name in spoken.delta}
     wanted = {name: model["params"][name] - last["params"][name] for name in spoken.delta}
     if spec["feedback"] == "0":
-        update = codec.encode(spec["kind"], wanted, exponents, seat)
-        return sections.joined([update, *_moments(manifest, model, last, seat)]), last
+        return codec.encode(spec["kind"], wanted, exponents, seat), {}
     decay = np.float32(float(spec["feedback"]))
     wanted = {name: w + last["feedback"][name] * decay for name, w in wanted.items()}
     update = codec.encode(spec["kind"], wanted, exponents, seat)
     shapes = {name: w.shape for name, w in wanted.items()}
     said = codec.decode(spec["kind"], update, shapes, exponents, seat)
-    left = {name: w - said[name] for name, w in wanted.items()}
-    return update, last | {"feedback": last["feedback"] | left}
+    return update, {name: w - said[name] for name, w in wanted.items()}
 
 
 def _moments(manifest: Manifest, model: State, last: State, seat: codec.Seat) -> list[bytes]:

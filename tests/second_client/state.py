@@ -1,10 +1,10 @@
 """The two states of a job, their bytes and their digests: SPEC.md, section 9.
 
 A tensor is a little-endian array, float32, int64 or int8. A *seat state* is a dict of the groups
-`params`, `m`, `v` and `feedback` (each a dict of arrays by parameter), and the counters `count` and
-`batches`. A *global state* is a dict of `round`, `params`, `outer` (slots, each a dict of arrays),
-`exponents`, `moment_exponents`, `moments` (the groups `m`, `rows`, `columns` and `whole`, empty
-where it is cold), `m_exponents` and `count`.
+`params`, `m`, `v`, `feedback` and `left` (each a dict of arrays by parameter), and the counters
+`count` and `batches`. A *global state* is a dict of `round`, `params`, `outer` (slots, each a dict
+of arrays), `exponents`, `moment_exponents`, `moments` (the groups `m`, `rows`, `columns` and
+`whole`, empty where it is cold), `m_exponents` and `count`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ State = dict[str, Any]
 Tensors = Mapping[str, Any]
 MAGIC = b"ATOLLTN1"
 CHUNK = 4096
-GROUPS = ("params", "m", "v", "feedback")
+GROUPS = ("params", "m", "v", "feedback", "left")
 SEAT_KIND = "atoll.seat-state.v1"
 GLOBAL_KIND = "atoll.global-state.v2"
 MOMENTS = ("m", *PARTS)
@@ -222,7 +222,7 @@ def opening_root(model: State) -> bytes:
     """What a judge reads instead of working the opening out."""
     if not model["m_exponents"]:
         return ZERO
-    opened = opened_moments(model) | {"params": {}, "feedback": {}}
+    opened = opened_moments(model) | {"params": {}, "feedback": {}, "left": {}}
     return optimiser_root(opened)
 
 
@@ -251,11 +251,13 @@ def seat_shapes(manifest: Manifest) -> dict[str, dict[str, tuple[int, ...]]]:
     """The tensors of a seat's state by group."""
     shapes = trained_of(manifest)
     first, second = moments_of(shapes, manifest["inner"])
+    fed_back = shapes if manifest["codec"]["feedback"] != "0" else {}
     return {
         "params": shapes,
         "m": first,
         "v": second,
-        "feedback": shapes if manifest["codec"]["feedback"] != "0" else {},
+        "feedback": fed_back,
+        "left": fed_back,
     }
 
 
@@ -283,8 +285,8 @@ def params_root(state: State) -> bytes:
 
 
 def optimiser_root(state: State) -> bytes:
-    """Over moments, feedback and steps counted."""
-    tensors = grouped({"m": state["m"], "v": state["v"], "feedback": state["feedback"]})
+    """Over moments, both feedbacks and steps counted."""
+    tensors = grouped({group: state[group] for group in ("m", "v", "feedback", "left")})
     if state["count"] == 0 and not any(any(tensor.tobytes()) for tensor in tensors.values()):
         return ZERO
     return tree_root(tensors | {"count": np.array(state["count"], np.int64)})
@@ -315,4 +317,4 @@ def take_in(state: State, model: State, codec: dict[str, Any]) -> State:
         for name, p in state["params"].items()
         if is_sent(name, codec, model["round"] - 1)
     }
-    return state | {"params": state["params"] | mixed}
+    return state | {"params": state["params"] | mixed, "feedback": state["left"]}

@@ -67,9 +67,9 @@ JOBS: dict[str, Changes] = {
         "inner": {**SGD, "momentum": "0.9", "dropout": "0.333333333333333333"},
         "codec": {"kind": "two_bit", "feedback": "0.95", "exponents": COARSE},
     },
-    "SGD, signs with feedback, fragments": {
+    "SGD, signs with feedback, mixed": {
         "inner": {**SGD, "momentum": "0"},
-        "codec": {"kind": "sign", "feedback": "1", "fragments": 2, "exponents": COARSE},
+        "codec": {"kind": "sign", "feedback": "1", "mixing": "0.25", "exponents": COARSE},
     },
     "Muon, biases, normalised heads of a size of their own, stretched positions": {
         "model": {

@@ -10,7 +10,7 @@ import {SoftFloat} from "./SoftFloat.sol";
 /// 0601 SCALED       0604 GRID4         0607 CODES
 /// 0602 DIFFERENCE   0605 BLOCK_STEPS   0608 UPDATE_HEADER
 /// 0603 GRID8        0606 PACK_STEPS    0609 UPDATE
-/// 060a FP32
+/// 060a FP32         060b SAID          060c LEFT
 /// An element of what is bytes is a byte, so one of GRID4, PACK_STEPS and CODES has several codes.
 contract LinkSteps is IOneStep {
     error NoSuchOperation(uint256 op);
@@ -25,6 +25,8 @@ contract LinkSteps is IOneStep {
     uint256 private constant UPDATE_HEADER = 0x0608;
     uint256 private constant UPDATE = 0x0609;
     uint256 private constant FP32 = 0x060a;
+    uint256 private constant SAID = 0x060b;
+    uint256 private constant LEFT = 0x060c;
 
     uint256 private constant BLOCK = 32; // values with one step
     uint256 private constant PIECE = 1 << 16; // values with one key of noise
@@ -45,6 +47,8 @@ contract LinkSteps is IOneStep {
         uint256 k = opened.length;
         if (op == SCALED && k == 1) return Need(1, 4 * Operands.word(attributes, 0), 4);
         if (op == DIFFERENCE) return k < 2 ? Need(k, 4 * element, 4) : Need(0, 0, 0);
+        if (op == LEFT) return _leftNeed(attributes, element, k);
+        if (op == SAID) return _saidNeed(attributes, element, k);
         if (op == CODES && k > 0) return _codeNeed(attributes, element, k);
         if (k > 0) return Need(0, 0, 0);
         if (op == SCALED || op == GRID8 || op == FP32) return Need(0, 4 * element, 4);
@@ -73,6 +77,26 @@ contract LinkSteps is IOneStep {
         return k == 2 && isDithered ? Need(2, 0, SEED_AND_SEAT) : Need(0, 0, 0);
     }
 
+    /// The byte that has the value's code; then as of a byte of codes.
+    function _saidNeed(bytes calldata attributes, uint256 element, uint256 k) private pure returns (Need memory) {
+        uint256 levels = Operands.word(attributes, 1);
+        if (k == 0) return Need(0, element / _codesPerByte(levels), 1);
+        if (levels == 0) return Need(0, 0, 0);
+        if (k == 1) return Need(1, element / BLOCK, 1);
+        return k == 2 && Operands.word(attributes, 2) != 0 ? Need(2, 0, SEED_AND_SEAT) : Need(0, 0, 0);
+    }
+
+    function _leftNeed(bytes calldata attributes, uint256 element, uint256 k) private pure returns (Need memory) {
+        if (k == 0) return Need(0, 4 * element, 4);
+        if (k == 1) return Need(1, Operands.word(attributes, 1) + element, 1);
+        return k == 2 ? Need(2, 4 * Operands.word(attributes, 0), 4) : Need(0, 0, 0);
+    }
+
+    function _codesPerByte(uint256 levels) private pure returns (uint256) {
+        if (levels == 0) return 2; // of GRID4
+        return levels == 1 ? 8 : 4;
+    }
+
     /// Of an update's byte the input's; nothing of a zero behind one.
     function _partNeed(bytes calldata attributes, uint256 element) private pure returns (Need memory) {
         for (uint256 input;; ++input) {
@@ -86,7 +110,7 @@ contract LinkSteps is IOneStep {
     }
 
     function _perByte(bytes calldata attributes) private pure returns (uint256) {
-        return Operands.word(attributes, 1) == 1 ? 8 : 4;
+        return _codesPerByte(Operands.word(attributes, 1));
     }
 
     // ---- what it gives --------------------------------------------------------------------------------------------
@@ -109,6 +133,8 @@ contract LinkSteps is IOneStep {
             uint256 second = opened[0].length > 1 ? uint8(opened[0][1]) : 0;
             return Operands.store(uint8(opened[0][0]) | second << 4, 1);
         }
+        if (op == SAID) return Operands.store(uint8(int8(_said(attributes, element, opened))), 1);
+        if (op == LEFT) return Operands.store(_left(opened), 4);
         if (op == CODES) return Operands.store(_codes(attributes, element, opened), 1);
         if (op == UPDATE_HEADER) return Operands.store(_headerByte(attributes, element, opened), 1);
         if (op == UPDATE) return opened.length == 0 ? new bytes(1) : bytes(opened[0]);
@@ -178,6 +204,31 @@ contract LinkSteps is IOneStep {
             }
             codes |= _code(SoftFloat.div32(x, divisor), levels) << (i * levels);
         }
+    }
+
+    /// @return value in steps of the grid, less the dither
+    function _said(bytes calldata attributes, uint256 element, bytes[] calldata opened)
+        private
+        pure
+        returns (int256 value)
+    {
+        uint256 levels = Operands.word(attributes, 1);
+        uint256 perByte = _codesPerByte(levels);
+        uint256 width = 8 / perByte;
+        uint256 code = uint8(opened[0][0]) >> (element % perByte * width) & ((1 << width) - 1);
+        if (levels == 0) return int256(code) - 7;
+        uint256 step = uint8(STEPS[uint8(opened[1][0])]);
+        value = (2 * int256(code) - int256(2 * levels - 1)) * int256(step);
+        if (opened.length == 2) return value;
+        bytes32 noise = _noise(opened[2], uint8(Operands.word(attributes, 3)), element);
+        value -= _dither(uint8(noise[element % BLOCK]), step);
+    }
+
+    /// @return what the codes lack of a value: the exponents are a grid's, −64 to 64
+    function _left(bytes[] calldata opened) private pure returns (uint256) {
+        uint256 told = SoftFloat.fromInt32(int8(uint8(opened[1][0])));
+        int256 e = Operands.int32Of(Operands.load(opened[2]));
+        return SoftFloat.sub32(Operands.load(opened[0]), SoftFloat.mul32(told, uint256(127 + e) << 23));
     }
 
     /// The noise of the 32 values about one, of a section of a seat's update (SPEC-MERGE.md, 2).

@@ -92,7 +92,7 @@ class SeatLayout:
     Attributes:
         params: every parameter.
         m, v: first and second moments, of the parameters whose optimiser has them.
-        feedback: what the codec left out of the updates so far, where it carries that over.
+        feedback: what the codec left out of the updates before, where it carries that over.
     """
 
     params: Shapes
@@ -101,9 +101,14 @@ class SeatLayout:
     feedback: Shapes
 
     @property
+    def left(self) -> Shapes:
+        """What the codec leaves out of this round's update: the next round's feedback."""
+        return self.feedback
+
+    @property
     def elements(self) -> int:
         """Numbers in total."""
-        groups = (self.params, self.m, self.v, self.feedback)
+        groups = (self.params, self.m, self.v, self.feedback, self.left)
         return sum(prod(shape) for group in groups for shape in group.values())
 
 

@@ -21,7 +21,7 @@ def close_round(
     """The link: the update's canonical bytes, and the state that the seat carries on.
 
     The update is the codec's of global − last, plus the decayed feedback where the codec has it;
-    then the carried state's feedback is what the bytes lack of that sum. Where seats carry nothing
+    what the bytes lack of that sum is `left` in the carried state. Where seats carry nothing
     of their own, the first moment in the same codec and the sums of the second come behind it.
     `dither` is the seat's in the round.
 
@@ -30,14 +30,27 @@ def close_round(
     """
     spec = manifest.codec
     change, left = _change(model, last, spec, dither)
-    carried = replace(last, feedback=last.feedback | left)
+    carried = replace(last, left=left)
     return joined([change, *_moments(manifest, model, last, dither)]), carried
+
+
+def with_left(
+    manifest: Manifest, model: GlobalState, state: SeatState, dither: DitherKey
+) -> SeatState:
+    """The state with what an update from here would leave out, where that is fed back.
+
+    Every state that is hashed has it: so the state that the next round opens with is one that the
+    seat has said, and no claim is about more than steps, or an update.
+    """
+    if not manifest.codec.carries_feedback:
+        return state
+    return replace(state, left=_change(model, state, manifest.codec, dither)[1])
 
 
 def _change(
     model: GlobalState, last: SeatState, spec: CodecSpec, dither: DitherKey
 ) -> tuple[bytes, Tensors]:
-    """The first section, and the feedback that is left of it."""
+    """The first section, and what it leaves out where that is fed back."""
     codec, part = seat_codec(spec, dither), model.sent_part(spec)
     delta = {name: p - last.params[name] for name, p in part.params.items()}
     if not spec.carries_feedback:

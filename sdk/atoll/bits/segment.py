@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from atoll.bits.batch import gather_batch
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.link import with_left
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots, take_in
@@ -72,6 +74,14 @@ class Course:
             raise ValueError(f"step {step} takes the merged model in, which is not here")
         return take_in(state, self.model, self.manifest.codec)
 
+    def end(self, state: SeatState) -> SeatState:
+        """What is hashed of a state after a step. Raises ValueError as `begin`."""
+        if not self.manifest.codec.carries_feedback:
+            return state
+        if self.model is None:
+            raise ValueError("what an update would leave out follows from the model")
+        return with_left(self.manifest, self.model, state, DitherKey(self.data_seed, self.seat))
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentRun:
@@ -125,6 +135,8 @@ def run_segment(
             is_finite = False
             break
         state = done.state
+    if is_finite:
+        state = course.end(state)
     seconds = time.perf_counter() - started
     return SegmentRun(
         state=state,

@@ -26,7 +26,7 @@ _GLOBAL = "atoll.global-state.v2"
 _SEAT = "atoll.seat-state.v1"
 _SLOT_NAMES = tuple(sorted({name for slots in OUTER_SLOTS.values() for name in slots}))
 _GLOBAL_FIELDS = {"count", "exponents", "m_exponents", "moment_exponents", "round"}
-_SEAT_GROUPS = ("params", "m", "v", "feedback")
+_SEAT_GROUPS = ("params", "m", "v", "feedback", "left")
 COUNTER_LIMIT = 1 << 48
 """So that no replay of a forged state counts beyond 64 bits."""
 Tensors: TypeAlias = dict[str, Tensor]
@@ -201,10 +201,11 @@ class SeatState:
     """What a seat's next inner step depends on.
 
     Attributes:
-        params, m, v, feedback: fp32, of the names and shapes that `layout.SeatLayout` says.
+        params, m, v, feedback, left: fp32, of the names and shapes that `layout.SeatLayout` says.
         count: steps in the moments (bias correction); persists across rounds with them.
         batches: batches drawn so far in the round, the counter of the round's draw stream; until a
             round's first step that of the round before, where the state is carried over.
+        left: what the update would leave out if the round ended here: the next round's feedback.
     """
 
     params: Tensors
@@ -213,19 +214,20 @@ class SeatState:
     feedback: Tensors
     count: int
     batches: int
+    left: Tensors = field(default_factory=dict)
 
     def params_root(self) -> Digest:
         """Root over the parameters."""
         return tree_root(self.params)
 
     def optimiser_root(self) -> Digest:
-        """Root over moments, feedback and step count; 32 zero bytes for a fresh optimiser."""
+        """Root over moments, both feedbacks and step count; 32 zero bytes for a fresh optimiser."""
         brought = self.under_optimiser_root()
         return tree_root(brought) if brought else ZERO_DIGEST
 
     def under_optimiser_root(self) -> Tensors:
         """The tensors that the optimiser root is over; none for a fresh optimiser."""
-        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback)
+        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback, left=self.left)
         if self.count == 0 and not any(_has_set_bit(t) for t in slots.values()):
             return {}
         return {**slots, "count": torch.tensor(self.count, dtype=torch.int64)}
@@ -268,8 +270,8 @@ class SeatState:
             v = {name: shared.second(name) for name in layout.v}
         else:
             m, v = _zeros(layout.m, like), _zeros(layout.v, like)
-        feedback = _zeros(layout.feedback, like)
-        return cls(model.params, m, v, feedback, shared.count, batches=0)
+        feedback, left = _zeros(layout.feedback, like), _zeros(layout.left, like)
+        return cls(model.params, m, v, feedback, shared.count, batches=0, left=left)
 
 
 def rng_digest(batches: int) -> Digest:

@@ -75,7 +75,8 @@ def inner_step(
 def take_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState:
     """Mixes in the fragment that the round before the model's merged: p ← a·p + (1 − a)·g.
 
-    a is the codec's mixing, g the model's value (Douillard et al. 2025, arXiv:2501.18512).
+    a is the codec's mixing, g the model's value (Douillard et al. 2025, arXiv:2501.18512). What the
+    last update left out is now what is fed back.
     """
     own = torch.tensor(float(codec.mixing), dtype=torch.float32)
     others = 1.0 - own
@@ -85,7 +86,7 @@ def take_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState
         for name, p in state.params.items()
         if codec.is_sent(name, model.round - 1)
     }
-    return replace(state, params=state.params | mixed)
+    return replace(state, params=state.params | mixed, feedback=state.left)
 
 
 def state_roots(state: SeatState) -> StateRoots:

@@ -259,6 +259,10 @@ class MethodChoice(Group):
         default="",
         description=f"of updates; the method's own if empty, or {', '.join(DENSE_CODECS)}",
     )
+    feedback: Share = Field(
+        default="0",
+        description="share of what a dense codec leaves out that is sent a round later, in epochs",
+    )
     epoch: Annotated[int, Field(ge=1, lt=1 << 32)] = Field(
         default=8,
         description="rounds that open from public data once, where seats keep state of their own",

@@ -14,6 +14,7 @@ from typing import Final
 from atoll.errors import ManifestError
 from atoll.law.manifest import (
     CONTRIBUTOR_MEAN,
+    SPARSE_CODECS,
     CodecSpec,
     OuterSpec,
     TensorExponents,
@@ -165,6 +166,22 @@ def with_codec(method: Method, name: str) -> Method:
     own = method.codec.model_dump(include={"fragments", "overlap", "mixing"})
     codec = DENSE_CODECS[name].model_copy(update=own)
     return replace(method, codec=codec, rule="mean" if name == "fp32" else DENSE_RULE)
+
+
+def with_feedback(method: Method, decay: str) -> Method:
+    """The method with seats that send what their codec left out a round later.
+
+    Raises:
+        ManifestError: the codec is sparse or leaves nothing out, or the updates are of fragments.
+    """
+    codec = method.codec
+    if codec.kind in SPARSE_CODECS | {"fp32"} or codec.carries_more or method.overlaps:
+        raise ManifestError(
+            f"what {codec.kind} updates of this method leave out cannot be sent later by choice",
+            next_step="leave method.feedback at 0, or choose a method that sends all of the model "
+            "each round, with one of the codecs grid8, grid4, two_bit and sign",
+        )
+    return replace(method, codec=codec.model_copy(update={"feedback": decay}))
 
 
 def moment_exponents(codec: CodecSpec, trained: int) -> TensorExponents:

@@ -38,6 +38,7 @@ from atoll.job.methods import (
     method_of,
     moment_exponents,
     with_codec,
+    with_feedback,
 )
 from atoll.law.manifest import (
     BEAR_NOBODY,
@@ -198,16 +199,20 @@ class JobSpec(Group):
 def _not_judged(method: str) -> ManifestError:
     judged = ", ".join(name for name, known in METHODS.items() if has_link(known.codec))
     return ManifestError(
-        f"method {method}: the judge has no operations for the largest coordinates of a chunk, nor "
-        "for what a codec feeds back",
+        f"method {method}: the judge has no operations for the largest coordinates of a chunk",
         next_step=f"choose one of the methods {judged}",
     )
 
 
 def method_chosen(choice: MethodChoice) -> Method:
-    """The method, with the codec that takes the place of its own."""
+    """The method, with the codec that takes the place of its own, and what that feeds back.
+
+    Raises:
+        ManifestError: the method's updates feed nothing back, or what they do.
+    """
     method = method_of(choice.name)
-    return with_codec(method, choice.codec) if choice.codec else method
+    method = with_codec(method, choice.codec) if choice.codec else method
+    return with_feedback(method, choice.feedback) if choice.feedback != "0" else method
 
 
 def robust_f(seats: int, rule: str) -> int:

@@ -458,6 +458,8 @@ class CodecSpec(_Spec):
                 raise ValueError("fp32 leaves nothing out: its feedback is 0")
             if {self.min_exponent, self.max_exponent} != {FP32_EXPONENT}:
                 raise ValueError(f"every exponent of fp32 is {FP32_EXPONENT}")
+        if self.carries_feedback and (self.fragments > 1 or self.overlap > 0):
+            raise ValueError("feedback goes with one fragment and no overlap")
         return self
 
     @property
@@ -468,12 +470,12 @@ class CodecSpec(_Spec):
     @property
     def carries_more(self) -> bool:
         """Whether a seat brings to a round what nobody else has, beside moments."""
-        return self.carries_feedback or self.carries_params
+        return self.carries_params
 
     @property
     def carries_params(self) -> bool:
         """Whether a seat keeps its parameters, and takes what a round merged in during the next."""
-        return self.fragments > 1 or self.overlap > 0 or self.mixing != "0"
+        return self.carries_feedback or self.fragments > 1 or self.overlap > 0 or self.mixing != "0"
 
     def fragment_of(self, tensor: str) -> int:
         """The fragment of a tensor named as in Hugging Face's LlamaForCausalLM.
@@ -489,8 +491,8 @@ class CodecSpec(_Spec):
 
 
 def has_link(codec: CodecSpec) -> bool:
-    """Whether a game can work its updates out: dense, and nothing fed back."""
-    return not codec.carries_feedback and codec.kind not in SPARSE_CODECS
+    """Whether a game can work its updates out: those of dense codecs."""
+    return codec.kind not in SPARSE_CODECS
 
 
 def epoch_of(codec: CodecSpec, most: int) -> int:

@@ -179,7 +179,8 @@ class OwnRun:
         course = self._course
         key = dropout_key(course.data_seed, course.seat)
         batch, state = course.batch(course.offsets(step)), course.begin(state, step)
-        return inner_step(state, batch, course.global_step0 + step, course.recipe, key)
+        done = inner_step(state, batch, course.global_step0 + step, course.recipe, key)
+        return done if done.diverged else replace(done, state=course.end(done.state))
 
     @property
     def _first(self) -> int:

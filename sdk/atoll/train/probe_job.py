@@ -2,9 +2,9 @@
 
 Two fragments, a mixture that comes in at a step, dropout, micro-batches, fewer key heads than
 heads, heads of a size of their own, attention biases, normalised heads, stretched positions, an
-output head of its own, Muon beside AdamW, clipping, a dithered two-bit codec with feedback, a
-robust rule with neighbours, and momentum outside. Then the same with seats that keep nothing, so
-that moments are merged; and a step of adapters on a frozen model of the same kind.
+output head of its own, Muon beside AdamW, clipping, a dithered two-bit codec, a robust rule with
+neighbours, and momentum outside. Then the same in one fragment with feedback, and with seats that
+keep nothing, so that moments are merged; and a step of adapters on a frozen model of the same kind.
 """
 
 from __future__ import annotations
@@ -67,10 +67,11 @@ _OUTER: Final = {
 _CODEC: Final = {
     "kind": "two_bit", "exponents": {"embedding": -10, "matrix": -10, "vector": -10},
     "moment_exponents": {"embedding": -10, "matrix": -10, "vector": -10},
-    "min_exponent": -30, "max_exponent": -4, "feedback": "0.9", "fragments": 2, "overlap": 1,
+    "min_exponent": -30, "max_exponent": -4, "feedback": "0", "fragments": 2, "overlap": 1,
     "mixing": "0.5",
 }  # fmt: skip
 _NOTHING_KEPT: Final = {"feedback": "0", "fragments": 1, "overlap": 0, "mixing": "0"}
+_FED_BACK: Final = _NOTHING_KEPT | {"feedback": "0.9"}
 _TERMS: Final = {
     "rounds": 2, "seats": 4, "min_providers": 3, "places": 1, "min_verifiers": 1, "f": 1,
     "share_bps": 5000, "train_seconds": 1, "reveal_seconds": 1, "merge_seconds": 1,
@@ -86,7 +87,7 @@ _TERMS: Final = {
 def probe_digest() -> Digest:
     """SHA-256 over state digest and work word of every segment, update roots and merged digests."""
     parts = sha256()
-    for codec in (_CODEC, _CODEC | _NOTHING_KEPT):
+    for codec in (_CODEC, _CODEC | _FED_BACK, _CODEC | _NOTHING_KEPT):
         for said in _rounds(probe_manifest(codec=codec)):
             parts.update(said)
     parts.update(_adapters())

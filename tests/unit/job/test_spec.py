@@ -243,6 +243,23 @@ def test_a_codec_makes_no_method_private(codec: str) -> None:
     assert job.resolve(DATA, None, NUMERICS, NOW).epoch == 1
 
 
+def test_what_a_dense_codec_leaves_out_is_fed_back_in_epochs() -> None:
+    job = PLAIN.but({"method.name": "muloco", "method.feedback": "0.9", "rounds": 20})
+    manifest = job.resolve(DATA, None, NUMERICS, NOW)
+    assert (manifest.codec.kind, manifest.codec.feedback, manifest.epoch) == ("two_bit", "0.9", 8)
+    assert not manifest.shares_moments
+    assert can_be_judged(manifest)
+    assert Manifest.from_bytes(manifest.to_bytes()) == manifest
+
+
+@pytest.mark.parametrize(
+    "changes", [{"method.name": "streaming"}, {"method.name": "demo"}, {"method.codec": "fp32"}]
+)
+def test_what_feeds_nothing_back_is_not_told_to(changes: dict[str, str]) -> None:
+    with pytest.raises(ManifestError, match="leave out"):
+        PLAIN.but(changes | {"method.feedback": "0.5"}).resolve(DATA, None, NUMERICS, NOW)
+
+
 def test_muon_at_two_bits_carries_nothing() -> None:
     manifest = PLAIN.but({"method.name": "muloco"}).resolve(DATA, None, NUMERICS, NOW)
     assert (manifest.codec.kind, manifest.inner.optimizer) == ("two_bit", "muon")

@@ -50,6 +50,15 @@ def streaming(job: Job) -> Job:
     return job.of(manifest.model_copy(update={"codec": codec, "terms": terms}))
 
 
+def fed_back(job: Job) -> Job:
+    """Two bits, and what they leave out is sent a round later: every first step takes it in."""
+    manifest = bearing_none(with_method(job.manifest, "streaming"))
+    alone = {"kind": "two_bit", "feedback": "0.9", "fragments": 1, "overlap": 0, "mixing": "0"}
+    codec = manifest.codec.model_copy(update=alone)
+    terms = replace(manifest.terms, f=0)
+    return job.of(manifest.model_copy(update={"codec": codec, "terms": terms}))
+
+
 def trained_epoch(job: Job, rounds: int = ROUNDS) -> Epoch:
     tasks, trained, models, model = [], [], [], job.model
     for number in range(rounds):

@@ -55,7 +55,8 @@ def seat_state(seed: int = 0, count: int = 3, layout: SeatLayout = SMALL_LAYOUT)
         return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
 
     slots = (draw(shapes) for shapes in (layout.m, layout.v, layout.feedback))
-    return SeatState(draw(layout.params), *slots, count, batches=2)
+    params = draw(layout.params)
+    return SeatState(params, *slots, count, batches=2, left=draw(layout.left))
 
 
 @dataclass(frozen=True)

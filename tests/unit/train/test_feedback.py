@@ -43,7 +43,7 @@ def test_golden_feedback(job: Job) -> None:
     for _ in range(3):
         last = SeatState({"w": torch.tensor([-1.0, 0.125])}, {}, {}, {"w": left}, 1, 1)
         _, carried = close_round(manifest, model, last, DITHER)
-        left = carried.feedback["w"]
+        left = carried.left["w"]
         found.append([Fraction(value) for value in left.tolist()])
     assert found == [
         [Fraction(1, 2), Fraction(3, 8)],
@@ -75,7 +75,7 @@ def test_golden_sparseloco(job: Job) -> None:
             params = {"w": model.params["w"] - move * (round == 0)}
             last = SeatState(params, {}, {}, left[seat], 1, 1)
             updates[seat], carried = close_round(manifest, model, last, DITHER)
-            left[seat] = carried.feedback
+            left[seat] = carried.left
         facts = all_standing(updates, manifest)
         model = merge(
             model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest
@@ -105,7 +105,7 @@ def test_golden_demo(job: Job) -> None:
     angles = torch.arange(1, 128, 2) * math.pi / 128
     cosines = sum(torch.cos(angles * k) for k in (1, 2, 3))
     left = 0.25 - 0.25 * (6 / 8 + 2 * math.sqrt(2 / 64) * cosines)
-    torch.testing.assert_close(carried.feedback["w"], left, atol=1e-3, rtol=0)
+    torch.testing.assert_close(carried.left["w"], left, atol=1e-3, rtol=0)
     facts = all_standing([0, 1], manifest)
     after = merge(
         model, {0: update, 1: update}, facts=facts, data_seed=DATA_SEED, manifest=manifest

@@ -70,9 +70,9 @@ def test_golden_muloco(job: Job, gradients: dict[str, torch.Tensor]) -> None:
     slots = {"momentum": {"w": torch.zeros(2, 2, dtype=torch.int64)}}
     model, seat, found = GlobalState(0, zero, slots, {"w": -2}), None, []
     for _ in range(2):
-        opening = (
-            replace(seat, params=model.params) if seat else SeatState(zero, zero, {}, zero, 0, 0)
-        )
+        opening = SeatState(zero, zero, {}, zero, 0, 0)
+        if seat is not None:
+            opening = replace(seat, params=model.params, feedback=seat.left)
         last = trained(opening, manifest)
         moved = (model.params["w"] - last.params["w"]).diagonal() / (0.2 * 2**0.5)
         torch.testing.assert_close(moved, torch.tensor([0.7229, 1.1192]), atol=1e-3, rtol=0)

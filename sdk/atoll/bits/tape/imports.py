@@ -103,7 +103,8 @@ def _state(r: Reading) -> Tensor:
     if r.words[2] == 0:
         return state.params[name].flatten()
     group, _, name = name.partition("/")
-    return {"m": state.m, "v": state.v}[group][name].flatten()
+    groups = {"m": state.m, "v": state.v, "feedback": state.feedback, "left": state.left}
+    return groups[group][name].flatten()
 
 
 def _tokens(r: Reading) -> Tensor:

@@ -18,12 +18,13 @@ from atoll.bits.codec.base import PIECE
 from atoll.bits.codec.block_steps import BLOCK, STEP_BITS, Levels, dither_of
 from atoll.bits.codec.dense import LIMIT, LIMIT4
 from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.packing import pack
+from atoll.bits.codec.packing import Codes, pack, unpack
 from atoll.bits.kernels.grid import one_nan, whole
 from atoll.bits.tape.opcodes import Op
 from atoll.law.words import Digest
 
 _Floats = npt.NDArray[np.float32]
+_GRID4_BITS: Final = 4
 _SEED, _SEAT = slice(0, 32), slice(32, 64)
 """Of the context."""
 
@@ -80,6 +81,29 @@ def codes(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor
     return _bytes(pack(of.codes(values, steps, BLOCK), of.width))
 
 
+def said(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """SAID [C levels dithered section]: a byte a value, in grid steps."""
+    count, levels, dithered, section = words
+    if not levels:
+        return torch.from_numpy(
+            _unpacked(inputs[0], count, _GRID4_BITS).view(np.int8) - np.int8(LIMIT4)
+        )
+    of, steps = Levels(levels, 1, 1), inputs[1].numpy()
+    values = of.values(_unpacked(inputs[0], count, of.width), steps, BLOCK)
+    for at in range(0, count if dithered else 0, PIECE):
+        own = steps[at // BLOCK : (at + PIECE) // BLOCK]
+        noise = _dither(inputs[2], section).noise(at // PIECE, min(PIECE, count - at))
+        values[at : at + PIECE] -= dither_of(noise, own)
+    return torch.from_numpy(values)
+
+
+def left(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """LEFT [tensor first]: w less what was said of it."""
+    at, first = words
+    w, told, exponents = inputs
+    return one_nan(w - told[first : first + w.numel()].float() * 2.0 ** int(exponents[at]))
+
+
 def update_header(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     """UPDATE_HEADER []: the tail, and each exponent as a big-endian int16."""
     return _bytes(tail + b"".join(x.numpy().astype(">i2").tobytes() for x in inputs))
@@ -95,6 +119,10 @@ def update(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tenso
 def _dither(context: Tensor, section: int) -> DitherKey:
     data = context.numpy().tobytes()
     return DitherKey(Digest(data[_SEED]), int.from_bytes(data[_SEAT], "big"), section)
+
+
+def _unpacked(codes: Tensor, count: int, width: int) -> Codes:
+    return unpack(codes.numpy().tobytes(), count, width)
 
 
 def _floats(x: Tensor) -> _Floats:
@@ -117,4 +145,6 @@ OPERATIONS: Final = {
     Op.UPDATE_HEADER: update_header,
     Op.UPDATE: update,
     Op.FP32: fp32,
+    Op.SAID: said,
+    Op.LEFT: left,
 }

@@ -267,6 +267,11 @@ class Op(IntEnum):
     update."""
     FP32 = 0x060A
     """[] x f32 → x + 0."""
+    SAID = 0x060B
+    """[C levels dithered section] codes u8 (, indices u8 (, CONTEXT)) → i8 [C]: what the codes of
+    CODES, or of GRID4 where levels are 0, say in grid steps, less the dither of that section."""
+    LEFT = 0x060C
+    """[tensor first] w f32, said i8, EXPONENTS' node e → f32: w − said[first + …] · 2^e[tensor]."""
 
     @property
     def family(self) -> int:

@@ -55,6 +55,7 @@ INNER = {
 SGD = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0"}
 LLAMA3 = {"kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 24}
 LORA = {"rank": 2, "alpha": "3", "targets": ["q", "k", "v", "o", "gate", "up", "down"]}
+COARSE = {"embedding": -10, "matrix": -13, "vector": -9}
 QWEN: Changes = {
     "model": {"head_dim": 6, "qkv_bias": True, "qk_norm": True, "rope_scaling": LLAMA3}
 }
@@ -75,6 +76,7 @@ JOBS: Mapping[str, Changes] = {
     "lora": {**QWEN, "lora": LORA, "inner": {"dropout": "0.1"}},
     "lora of two": {"lora": {**LORA, "targets": ["k", "v"]}, "model": {"mlp": "relu2"}},
     "lora of one": {"lora": {**LORA, "targets": ["down"]}, "model": {"tied": False}},
+    "fed back": {"codec": {"kind": "two_bit", "feedback": "0.9", "exponents": COARSE}},
     # Three tiles of attention, the last one short; wide and tall enough for parts of every sum.
     "long": {
         "model": {"seq": 261, "layers": 1, "heads": 4, "kv_heads": 2, "vocab": 300},
@@ -92,8 +94,6 @@ JOBS: Mapping[str, Changes] = {
     },
 }
 """By what is special about them."""
-MODEL_ROOTS = Digest(b"\x01" * 32), Digest(b"\x02" * 32)
-"""Which a step does not read."""
 SEAT, DATA_SEED = SeatIndex(3), Digest(hashlib.sha256(b"data seed").digest())
 
 
@@ -162,15 +162,18 @@ class Small:
         """What the program of a step of round 0 reads."""
         course, inner = self.course, self.manifest.inner
         total = self.manifest.terms.rounds * inner.steps
-        place = course.global_step0 + step
+        place, model = course.global_step0 + step, course.model
+        assert model is not None
+        exponents = model.exponent_bytes()
+        roots = model.params_root(), Digest(hashlib.sha256(exponents).digest())
         return Sources(
-            Context(DATA_SEED, SEAT, course.round, step, place, state_roots(state), *MODEL_ROOTS),
+            Context(DATA_SEED, SEAT, course.round, step, place, state_roots(state), *roots),
             state,
             course.tokens,
             b"".join(table_parts(self.manifest.model, inner, total)),
             self.base,
-            {},
-            b"",
+            model.params,
+            exponents,
         )
 
 

@@ -94,6 +94,23 @@ def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
         assert job.program.templates[-1].size == len(sent)
 
 
+@pytest.mark.parametrize("kind", ["grid8", "grid4", "two_bit", "sign"])
+def test_a_link_sends_what_was_left_out_before(kind: str) -> None:
+    """At the end of a round and of a part of one alike, whatever the steps said is left now."""
+    plain: Mapping[str, Any] = CODECS[kind]["codec"]
+    job = make_small({"codec": {**plain, "feedback": "0.7"}})
+    model = job.course.model
+    assert model is not None
+    for seed, count in enumerate((2, 4)):
+        last = last_of(job, seed, count)
+        before = last_of(job, seed + 7, count).m
+        fed = {name: before[name] for name in last.feedback}
+        sent = sent_by(job, model, replace(last, feedback=fed))
+        assert update_of(job, model, replace(last, feedback=fed)) == sent
+        assert update_of(job, model, replace(last, feedback=fed, left=fed)) == sent
+        assert sent_by(job, model, last) != sent
+
+
 def test_a_table_of_many_rows_is_summed_in_parts() -> None:
     """Of 133,200 rows and 8 columns: a column is 521 sums of 256, these are two of 512."""
     job = make_small({**JOBS["vast"], **CODECS["grid8"]})

@@ -139,7 +139,6 @@ def test_one_micro_batch_has_no_sums() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"codec": {"feedback": "0.9"}},
         {"codec": {"kind": "sparse"}},
         {"inner": {"batch": MAX_BATCH + 1}},
     ],
@@ -159,7 +158,13 @@ def test_a_job_whose_operations_cannot_be_judged_has_no_program(
 
 
 @pytest.mark.parametrize(
-    ("changes", "fragments"), [({"fragments": 2}, 2), ({"mixing": "0.5"}, 1), ({"overlap": 1}, 1)]
+    ("changes", "fragments"),
+    [
+        ({"fragments": 2}, 2),
+        ({"mixing": "0.5"}, 1),
+        ({"overlap": 1}, 1),
+        ({"feedback": "0.9"}, 1),
+    ],
 )
 def test_where_seats_keep_parameters_each_fragment_has_its_parts(
     changes: dict[str, Any], fragments: int

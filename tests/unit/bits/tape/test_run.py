@@ -32,7 +32,8 @@ def outcome(job: Small, state: SeatState, step: int) -> Outcome:
 def reference(job: Small, state: SeatState, step: int) -> StepResult:
     """The step itself."""
     batch = job.course.batch(job.course.offsets(step))
-    return inner_step(state, batch, step, job.course.recipe, dropout_key(DATA_SEED, SEAT))
+    done = inner_step(state, batch, step, job.course.recipe, dropout_key(DATA_SEED, SEAT))
+    return replace(done, state=job.course.end(done.state))
 
 
 def same_work(found: Outcome, done: StepResult) -> bool:
@@ -143,6 +144,39 @@ def test_the_step_that_takes_in_is_a_part_of_its_own(round: int) -> None:
     assert run_segment(job.opening, 0, job.course).roots.digest() == found.digest
 
 
+FED_BACK = {
+    "two bits": {"kind": "two_bit", "feedback": "0.9"},
+    "signs, mixed": {"kind": "sign", "feedback": "1", "mixing": "0.25"},
+    "int4": {"kind": "grid4", "feedback": "0.5"},
+    "int8": {"kind": "grid8", "feedback": "0.999"},
+}
+
+
+@pytest.mark.parametrize("name", FED_BACK)
+@pytest.mark.parametrize("round", [0, 1])
+def test_a_step_says_what_its_update_would_leave_out(name: str, round: int) -> None:
+    """And the first of a later round feeds back what the round before left out."""
+    first = make_small({"codec": FED_BACK[name], "inner": {"segment": 4}})
+    model = moved(first.course.model, round) if round else first.course.model
+    job = replace(first, course=replace(first.course, round=round, model=model))
+    state, before = job.opening, job.opening
+    if round:
+        left = {n: 2.0**-12 * torch.arange(p.numel()).view(p.shape) for n, p in state.left.items()}
+        state = before = replace(state, left=left, count=4, batches=4)
+    for step in range(4):
+        found = stepped(job, state, step)
+        begun = job.course.begin(state, step)
+        assert all(torch.equal(begun.feedback[n], x) for n, x in before.left.items())
+        batch, key = job.course.batch(job.course.offsets(step)), dropout_key(DATA_SEED, SEAT)
+        place = job.course.global_step0 + step
+        done = inner_step(begun, batch, place, job.course.recipe, key)
+        state = job.course.end(done.state)
+        assert same_work(found, done)
+        assert found.digest == state_roots(state).digest()
+        assert any(x.any() for x in state.left.values())
+    assert run_segment(before, 0, job.course).roots.digest() == found.digest
+
+
 def moved(model: GlobalState | None, round: int) -> GlobalState:
     assert model is not None
     params = {name: p + 0.01 * (1 + p.abs()) for name, p in model.params.items()}
@@ -151,7 +185,7 @@ def moved(model: GlobalState | None, round: int) -> GlobalState:
 
 def stepped(job: Small, state: SeatState, step: int) -> Outcome:
     """What the program's run of a step says, by the part that it is."""
-    sources = replace(job.sources(state, step), model=job.course.model.params)  # type: ignore[union-attr]  # it is given
+    sources = job.sources(state, step)
     part = job.program.header.step_part(job.course.round, step)
     for _, tensor in run(job.program, part, sources):
         last = tensor

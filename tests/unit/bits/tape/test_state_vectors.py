@@ -17,13 +17,20 @@ from tests.vectors.generate_judge_states import NODES, NODES_EACH, OPERATIONS, d
 from atoll.bits.tape.opcodes import Op
 
 VECTORS = Path(__file__).parents[3] / "vectors"
-_TYPES = {"norm": torch.float64, "f32": torch.float32, "i32": torch.int32, "i64": torch.int64}
+_TYPES = {
+    "norm": torch.float64,
+    "f32": torch.float32,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "i8": torch.int8,
+}
 INPUTS = {
     Op.STATE: ["f32"], Op.BASE: ["f32"], Op.MODEL: ["f32"], Op.COUNT: ["i64"], Op.IDS: ["i32"],
     Op.TARGETS: ["i32"], Op.CORRECTIONS: ["", "i64"], Op.CHUNKS: ["f32"],
     Op.RESULT: ["", "norm", "f32", "f32"], Op.SCALED: ["f32", "i32"],
     Op.DIFFERENCE: ["f32", "f32"], Op.FP32: ["f32"], Op.GRID8: ["f32"], Op.GRID4: ["f32"],
     Op.BLOCK_STEPS: ["f32"], Op.CODES: ["f32"], Op.UPDATE_HEADER: ["i32"],
+    Op.SAID: ["", "", ""], Op.LEFT: ["f32", "i8", "i32"],
 }  # fmt: skip
 """Types of inputs that are not bytes."""
 WORDS = {Op.STATE: 3, Op.BASE: 3, Op.MODEL: 3, Op.COUNT: 3, Op.CHUNKS: 2, Op.UPDATE_HEADER: 0}

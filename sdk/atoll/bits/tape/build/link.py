@@ -9,30 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from atoll.bits.codec.block_steps import BLOCK, SIGN_LEVELS, STEP_BITS, TWO_BIT_LEVELS
 from atoll.bits.codec.dither import DELTA_SECTION, MOMENT_SECTION
-from atoll.bits.codec.header import CodecId, fixed_header
+from atoll.bits.codec.header import fixed_header
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.packing import packed_length
 from atoll.bits.codec.sums import SumsLayout
 from atoll.bits.layout import Shapes, moment_layout
 from atoll.bits.pieces import PIECE_BYTES
+from atoll.bits.tape.build.coding import EXPONENT_BYTES, Coder
 from atoll.bits.tape.build.graph import Region, Value
 from atoll.bits.tape.build.grids import joined, power_sums
-from atoll.bits.tape.build.making import CONTEXT, Making
+from atoll.bits.tape.build.making import Making
 from atoll.bits.tape.build.step import optimiser_tree
 from atoll.bits.tape.opcodes import Op
 from atoll.law.manifest import Manifest
-from atoll.law.program import Source, Template
-
-_CODECS = {
-    "fp32": CodecId.FP32,
-    "grid8": CodecId.GRID8,
-    "grid4": CodecId.GRID4,
-    "two_bit": CodecId.TWO_BIT,
-    "sign": CodecId.SIGN,
-}
-_EXPONENT_BYTES = 2
+from atoll.law.program import Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,32 +77,18 @@ def _concatenated(m: Making, sections: Sequence[Sequence[Value]]) -> Value:
     return m.graph.add(Op.UPDATE, parts, size, words, width=1)
 
 
-def _runs(places: Sequence[int]) -> list[list[int]]:
-    """Ascending numbers, cut where one is left out."""
-    found: list[list[int]] = []
-    for place in places:
-        if not found or place != found[-1][-1] + 1:
-            found.append([])
-        found[-1].append(place)
-    return found
-
-
 class _Sent:
     """What a link makes of the last state: nodes of an update's sections."""
 
     def __init__(self, m: Making) -> None:
         self.m = m
-        self.codec = _CODECS[m.manifest.codec.kind]
-        told = moment_layout(m.manifest)
-        self._exponents = len(m.weights.shapes) + len(told.m)
+        self.coder = Coder(m)
 
     # ---- values of the sections ----
 
     def change(self, name: str) -> Value:
-        """What a parameter changed by."""
-        m = self.m
-        model = m.model(name)
-        return m.graph.add(Op.DIFFERENCE, [model, m.state(0, name)], model.elements)
+        """What is to be sent of a parameter."""
+        return self.coder.wanted(name)
 
     def moment(self, name: str) -> Value:
         """A first moment as it is."""
@@ -133,40 +109,16 @@ class _Sent:
 
     def coded(self, section: _Coded) -> list[Value]:
         """A section in the codec's bytes: header and body."""
-        g, tensors = self.m.graph, len(section.shapes)
-        hashed = Value(Source.EXPONENTS, 0, _EXPONENT_BYTES, self._exponents)
-        runs = [
-            g.add(Op.EXPONENTS, [hashed], len(run), [run[0], len(run)])
-            for run in _runs(section.places)
-        ]
-        exponents = joined(g, runs)
-        fixed = fixed_header(self.codec, Layout.of(section.shapes))
-        length = len(fixed) + _EXPONENT_BYTES * tensors
+        g, coder, tensors = self.m.graph, self.coder, len(section.shapes)
+        exponents = coder.exponents(section.places)
+        fixed = fixed_header(coder.codec, Layout.of(section.shapes))
+        length = len(fixed) + EXPONENT_BYTES * tensors
         header = g.add(Op.UPDATE_HEADER, [exponents], length, width=1, tail=fixed)
-        values = []
-        for at, name in enumerate(section.shapes):
-            value = section.value(name)
-            if self.codec is not CodecId.FP32:
-                value = g.add(Op.SCALED, [value, exponents], value.elements, [at])
-            values.append(value)
-        return [header, *self._body(joined(g, values), section.number)]
-
-    def _body(self, x: Value, section: int) -> list[Value]:
-        """The codec's, of all values of a section; but of fp32 they are in grid steps."""
-        g, count = self.m.graph, x.elements
-        if self.codec is CodecId.FP32:
-            return [g.add(Op.FP32, [x], count)]
-        if self.codec is CodecId.GRID8:
-            return [g.add(Op.GRID8, [x], count, width=1)]
-        if self.codec is CodecId.GRID4:
-            return [g.add(Op.GRID4, [x], packed_length(count, 4), [count], width=1)]
-        is_dithered = self.codec is CodecId.TWO_BIT
-        levels, blocks = TWO_BIT_LEVELS if is_dithered else SIGN_LEVELS, -(-count // BLOCK)
-        words = [count, levels.reach, levels.share]
-        steps = g.add(Op.BLOCK_STEPS, [x], blocks, words, width=1)
-        packed = g.add(Op.PACK_STEPS, [steps], packed_length(blocks, STEP_BITS), [blocks], width=1)
-        inputs, words = [x, steps], [count, levels.levels, int(is_dithered), section]
-        if is_dithered:
-            inputs.append(CONTEXT)
-        coded = packed_length(count, levels.width)
-        return [packed, g.add(Op.CODES, inputs, coded, words, width=1)]
+        values = [
+            coder.in_steps(section.value(name), exponents, at)
+            for at, name in enumerate(section.shapes)
+        ]
+        x = joined(g, values)
+        indices = coder.indices(x)
+        packed = [] if indices is None else [coder.packed(indices)]
+        return [header, *packed, coder.codes(x, indices, section.number)]

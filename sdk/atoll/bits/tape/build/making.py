@@ -124,6 +124,8 @@ class Making:
         """A tensor that the step starts from: under the params root (0) or the optimiser's (1)."""
         if root == 0 and self.taken is not None and self._fragment_of(name) == self.taken:
             return self.once(("taken", name), lambda: self._mixed(name))
+        if root == 1 and self.taken is not None and name.startswith("feedback/"):
+            return self._before(root, name.replace("feedback/", "left/", 1))
         return self._before(root, name)
 
     def model(self, name: str) -> Value:

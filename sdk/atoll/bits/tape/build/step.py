@@ -6,8 +6,9 @@ import math
 
 from atoll.bits.kernels.keccak import DIGEST_BYTES
 from atoll.bits.kernels.muon import ITERATIONS
-from atoll.bits.layout import Shapes, optimiser_layout, optimiser_of, trained_shapes
+from atoll.bits.layout import Shapes, optimiser_of, seat_layout
 from atoll.bits.tables import table_sizes
+from atoll.bits.tape.build.coding import left_of
 from atoll.bits.tape.build.graph import Region, Value
 from atoll.bits.tape.build.grids import (
     dot,
@@ -35,10 +36,12 @@ SQUARE_LEVELS = 2**16
 
 def optimiser_tree(manifest: Manifest) -> Tree:
     """The tensors under a seat's optimiser root."""
-    layout = optimiser_layout(trained_shapes(manifest), manifest.inner)
+    layout = seat_layout(manifest)
     shapes: Shapes = {COUNT: ()}
     shapes |= {f"m/{name}": shape for name, shape in layout.m.items()}
     shapes |= {f"v/{name}": shape for name, shape in layout.v.items()}
+    shapes |= {f"feedback/{name}": shape for name, shape in layout.feedback.items()}
+    shapes |= {f"left/{name}": shape for name, shape in layout.left.items()}
     return Tree.of(shapes, {COUNT: "int64"})
 
 
@@ -53,6 +56,7 @@ def make_step(manifest: Manifest, taken: int | None = None) -> tuple[Making, Val
         norm = _norm(m, gradients)
         clip = g.add(Op.CLIP, [norm], 1, [f64(float(m.inner.clip))], width=8)
         params, slots = _optimised(m, gradients, clip)
+        slots |= left_of(m, params)
         roots = [_root(m, m.weights, params, bounded=True)]
         roots.append(_root(m, m.optimiser, slots, bounded=False))
         digest = g.add(Op.STATE_DIGEST, [*roots, CONTEXT], DIGEST_BYTES, width=1)

@@ -24,7 +24,7 @@ MAX_OPENED: Final = 1 << 16
 def can_be_judged(manifest: Manifest) -> bool:
     """Whether the EVM can execute any one of the job's operations.
 
-    It can where the update is dense and leaves nothing for the next one, and where a transaction
+    It can where the update is dense, and where a transaction
     has gas for all draws of a batch, and for what a segment's steps resulted in.
     """
     inner = manifest.inner
@@ -43,7 +43,7 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
     if not can_be_judged(manifest):
         raise ManifestError(
             "manifest: the operations of this job cannot be judged, and every job has a judge",
-            next_step=f"choose a dense codec without feedback, at most {MAX_BATCH} sequences a "
+            next_step=f"choose a dense codec, at most {MAX_BATCH} sequences a "
             "step, or shorter segments",
         )
     m, result = make_step(manifest)
