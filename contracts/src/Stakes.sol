@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {IERC20Permit} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Permit.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {ReentrancyGuard} from "@openzeppelin/contracts/utils/ReentrancyGuard.sol";
 import {IConfig} from "./interfaces/IConfig.sol";
 import {ICustody, Slash} from "./interfaces/ICustody.sol";
@@ -21,7 +22,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         uint128 active; // includes `locked`
         uint128 locked;
         uint128 thawing; // tokens of the current thaw pool
-        uint64 generation; // of the thaw pool: a pool slashed to nothing starts anew
+        uint64 generation; // of the thaw pool: a pool slashed to nothing, or nearly, starts anew
         uint256 thawShares; // shares of the pool; a slash lowers the tokens, not the shares
     }
 
@@ -34,6 +35,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     address public constant BURN = address(0xdead);
     uint16 public constant MAX_SHARE_BPS = 5_000;
     uint256 private constant BPS = 10_000;
+    uint256 private constant MAX_SHARES_PER_TOKEN = 2 ** 127; // tokens are below 2^128, so shares fit a word
 
     IConfig public immutable config;
     IERC20 public immutable token;
@@ -106,7 +108,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         uint256 free = a.active - a.locked;
         if (free < amount) revert InsufficientStake(account, role, free, amount);
         id = _nextThaw++;
-        uint256 sharesDown = a.thawing == 0 ? amount : amount * a.thawShares / a.thawing;
+        uint256 sharesDown = a.thawing == 0 ? amount : Math.mulDiv(amount, a.thawShares, a.thawing);
         uint64 availableAt = uint64(block.timestamp) + unbondingDelay;
         _thaws[_thawKey(account, role, id)] = Thaw(sharesDown, a.generation, availableAt);
         a.active -= uint128(amount);
@@ -202,9 +204,9 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         uint256 fromThawing = _min(order.amount - fromActive, a.thawing);
         if (fromThawing > 0) {
             a.thawing -= uint128(fromThawing);
-            if (a.thawing == 0) {
-                a.generation++;
-                a.thawShares = 0;
+            if (a.thawShares / MAX_SHARES_PER_TOKEN >= a.thawing) {
+                a.active += a.thawing; // nothing, but after several cuts of nearly everything
+                _endPool(a);
             }
         }
         return fromActive + fromThawing;
@@ -213,13 +215,15 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     /// @return amount the entry's part of the pool, rounded down; the last entry takes all that is left
     function _takeFromPoolDown(Account storage a, Thaw memory entry) private returns (uint256 amount) {
         if (entry.generation != a.generation) return 0;
-        amount = entry.shares == a.thawShares ? a.thawing : entry.shares * a.thawing / a.thawShares;
+        amount = entry.shares == a.thawShares ? a.thawing : Math.mulDiv(entry.shares, a.thawing, a.thawShares);
         a.thawing -= uint128(amount);
         a.thawShares -= entry.shares;
-        if (a.thawing == 0) {
-            a.generation++;
-            a.thawShares = 0;
-        }
+        if (a.thawing == 0) _endPool(a);
+    }
+
+    /// Shares of an ended pool are worth nothing.
+    function _endPool(Account storage a) private {
+        (a.generation, a.thawing, a.thawShares) = (a.generation + 1, 0, 0);
     }
 
     function _lockKey(address account, Role role, bytes32 lockId) private pure returns (bytes32) {

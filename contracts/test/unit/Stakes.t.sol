@@ -115,6 +115,33 @@ contract StakesTest is Network {
         same(token.balanceOf(alice), 6 ether, "the second exit is whole");
     }
 
+    function testFuzz_P08_poolThatIsCutToDustAgainAndAgainGoesOn(uint96[8] calldata amounts, uint8 left) public {
+        uint256 paid;
+        for (uint256 i; i < amounts.length; i++) {
+            uint256 amount = within(amounts[i], 1 ether, 2 ** 86);
+            deposit(amount);
+            thaw(amount);
+            (,, uint256 thawing) = held();
+            slash(thawing - 1 - left % 4);
+        }
+        (uint256 active,, uint256 dust) = held();
+        same(token.balanceOf(address(custody)), active + dust + custody.unburnt(), "nothing is lost");
+        if (active > 0) thaw(active);
+        vm.warp(block.timestamp + UNBONDING + 1);
+        for (uint256 id; id < amounts.length; id++) {
+            paid += withdrawn(id);
+        }
+        if (active > 0) paid += withdrawn(amounts.length);
+        same(paid, active + dust, "every exit ends, and all of it comes home");
+        same(token.balanceOf(address(custody)), custody.unburnt(), "and nothing stays");
+    }
+
+    function withdrawn(uint256 id) internal returns (uint256) {
+        uint256 before = token.balanceOf(alice);
+        withdraw(id);
+        return token.balanceOf(alice) - before;
+    }
+
     function testFuzz_P09_lockedNeverExceedsStake(uint96 bond, uint96 out) public {
         deposit(10 ether);
         uint256 locked = within(bond, 1, 10 ether);
