@@ -203,9 +203,10 @@ PUBLIC = {
     "fp32": ROWS["fp32"],
     "muloco": replace(ROWS["muloco"], codec=dense("two_bit", -10)),
     "muloco_int8": ROWS["muloco_int8"],
-    **{f"h{steps}": Row(steps=steps, schedule="cosine") for steps in (10, 20, 50, 100)},
+    **{f"h{steps}": Row(steps=steps, schedule="cosine", lr="0.002") for steps in (10, 20, 50, 100)},
 }
-"""Rows that open from public moments and are held against the same with private ones."""
+"""Rows that open from public moments and are held against the same with private ones. At twice the
+rate each of them ends higher, on either side."""
 PEERS = {name: f"{name}_private" for name in PUBLIC} | {
     "two_bit_public": "two_bit",
     "sign_public": "sign",
