@@ -79,8 +79,6 @@ def run_command(
 
     if chain not in {"anvil", "ganache"}:
         raise ConfigError(f"no chain is called {chain!r}", next_step="use --chain anvil or ganache")
-    if stranger and chain != "anvil":
-        raise ConfigError("the stranger takes Anvil", next_step="leave --stranger or --chain out")
     spec, cheats = chosen_job(job, preset, data, set_), parse_cheats(cheat or [], "--cheat")
     members = spec.members
     lies = parse_cheats(verifier_cheat or [], "--verifier-cheat")

@@ -2,10 +2,8 @@
 
 Rule of this folder: every participant is a process of its own, and a test interferes only from
 outside: by signals, by the chain's own RPC, or by naming a cheat at the start. A hostile stranger
-is beside every network that trains (`atoll_devnet.run.stranger`), and costs nobody anything, but
-for three: it takes a chain that signs for any account, which Ganache does not; the quick start's
-commands are typed as a reader would; and the second client's jobs are told apart by their numbers,
-of which free jobs would take some.
+is beside every network that trains (`atoll_devnet.run.stranger`), and costs nobody anything; that
+each of its deeds happened is checked with the books.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from atoll_devnet.processes.cluster import Cluster, ClusterConfig, prepare_begin
 from atoll_devnet.report.live import Display
 from atoll_devnet.run.options import RunOptions, fitting
 from atoll_devnet.run.runner import Result, run
+from atoll_devnet.run.stranger import check_deeds
 
 E2E = Path(__file__).parent
 LOG_LINES = 40
@@ -116,11 +115,12 @@ def options(tmp_path: Path, beginning: Path) -> Callable[..., RunOptions]:
 
     def make(job: dict[str, Any] | None = None, **network: Any) -> RunOptions:
         network = {"providers": 4, "verifiers": 3, "skip_windows": True, **network}
+        network.setdefault("has_stranger", True)
         cheats = network.get("cheats", {}), network.get("verifier_cheats", {})
         size = network["providers"], network["verifiers"]
         fitted = fitting(TINY, *size, *cheats).but(job or {})
         if network.get("backend", "anvil") == "anvil":
-            network = {"beginning": beginning, "has_stranger": True, **network}
+            network.setdefault("beginning", beginning)
         return RunOptions(folder=tmp_path / "run", job=fitted, **network)
 
     return make
@@ -145,7 +145,10 @@ def play(display: Display) -> Runner:
 
 
 def check_books(report: dict[str, Any]) -> None:
-    """What holds in every run, whoever cheats: money is kept, and no honest party loses any."""
+    """What holds in every run, whoever cheats and whatever a stranger did: money is kept, and no
+    honest party loses any.
+    """
+    check_deeds(report["stranger"])
     escrow = report["escrow"]
     assert escrow["faults"] == []
     amounts = {

@@ -16,7 +16,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.network.members import Who, is_settled_up, submit, submitter_of
+from tests.network.members import Who, everybody, is_settled_up, submit, submitter_of
 from tests.small_job import small_manifest, with_program
 
 from atoll.bits.tables import tables_root
@@ -31,6 +31,7 @@ from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
 from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll_devnet.processes.cluster import Cluster
+from atoll_devnet.run.stranger import hostile_network
 
 ROOT = Path(__file__).parents[2]
 FINE = {"embedding": -40, "matrix": -40, "vector": -40}
@@ -76,13 +77,15 @@ TERMS = {
 
 
 async def test_the_second_client_says_what_the_network_said(tmp_path: Path) -> None:
-    cluster = Cluster(Who().config(tmp_path / "net"))
-    async with cluster, open_session(submitter_of(cluster)) as session:
-        made: dict[JobId, Manifest] = {}
+    async with (
+        hostile_network(Who().config(tmp_path / "net")) as cluster,
+        open_session(submitter_of(cluster)) as session,
+    ):
         now = (await session.chain.head()).timestamp
-        for number, name in enumerate(JOBS, start=1):
-            made[JobId(number)] = _manifest_of(name, session.store, now)
-            await submit(session, made[JobId(number)])
+        manifests = [_manifest_of(name, session.store, now) for name in JOBS]
+        for manifest in manifests:
+            await submit(session, manifest)
+        made = await _jobs_of(session, manifests)
         await _until_paid(cluster, session, set(made))
         for job, manifest in made.items():
             folder = tmp_path / f"job-{job}"
@@ -90,6 +93,20 @@ async def test_the_second_client_says_what_the_network_said(tmp_path: Path) -> N
             events = [event for event in history if getattr(event, "job_id", None) == job]
             _write_public(folder, session, manifest, (job, events))
             assert _work_out(folder) == _said(events)
+
+
+async def _jobs_of(session: Session, manifests: list[Manifest]) -> dict[JobId, Manifest]:
+    """Which job each became; a stranger's have taken some of the numbers."""
+    by_digest = {manifest.digest(): manifest for manifest in manifests}
+    async with asyncio.timeout(60):
+        while True:
+            await session.follower.poll()
+            views = session.follower.views.items()
+            made = {job: by_digest.get(view.spec_digest) for job, view in views}
+            found = {job: manifest for job, manifest in made.items() if manifest is not None}
+            if len(found) == len(manifests):
+                return found
+            await asyncio.sleep(0.5)
 
 
 async def _until_paid(cluster: Cluster, session: Session, jobs: set[JobId]) -> None:
@@ -100,6 +117,8 @@ async def _until_paid(cluster: Cluster, session: Session, jobs: set[JobId]) -> N
             await session.follower.poll()
             now, views = (await session.chain.head()).timestamp, session.follower.views
             if all(job in views and is_settled_up(views[job], now) for job in jobs):
+                held = [holder for job in jobs for holder in everybody(views[job])]
+                assert not any(holder.cuts or holder.has_fallen for holder in held)
                 return
             await asyncio.sleep(0.5)
 

@@ -62,8 +62,8 @@ async def proxies(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[FaultyR
             behind = (cluster.providers[0], cluster.verifiers[0], cluster.providers[1])
             for proxy, member in zip(proxies, behind, strict=True):
                 proxy.target, proxy.rate = cluster.chain.rpc_url, FAULT_RATE
-                point_at(member, [proxy.url])
-            point_at(behind[2], [proxies[2].url, cluster.chain.rpc_url])
+                point_at(member.folder, [proxy.url])
+            point_at(behind[2].folder, [proxies[2].url, cluster.chain.rpc_url])
             data = cluster.providers[2].metrics_file.parent
             data.mkdir(mode=0o700)
             cluster.providers[2].metrics_file.mkdir()

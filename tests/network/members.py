@@ -1,7 +1,8 @@
 """A network of real processes on Anvil, with a small job: a submitter that serves, and members.
 
 Nothing of the job room is needed: the manifest is written down in `tests.small_job`. Member i has
-seat or place i. Windows in which everybody only waits are skipped.
+seat or place i. Windows in which everybody only waits are skipped. A hostile stranger comes with
+the first job, and each of its deeds has to have happened (`atoll_devnet.run.stranger`).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from atoll.train.probe import pin_torch
 from atoll.train.round import TrainTask, read_global_state, train_round
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
 from atoll_devnet.run.skipping import skipping
+from atoll_devnet.run.stranger import hostile_network
 
 POLL_SECONDS = 0.3
 LATE = {Call.SETTLE_CONTEST, Call.CUT_SEAT, Call.CUT_MEMBER}
@@ -158,7 +160,7 @@ async def network(
         lasts: seconds of the chain's clock until the job's expiry.
     """
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(Cluster(who.config(folder / "net")))
+        cluster = await stack.enter_async_context(hostile_network(who.config(folder / "net")))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
         job, manifest = await _create(session, {**TERMS, **terms}, kind, lasts)
         await stack.enter_async_context(skipping(cluster, print))

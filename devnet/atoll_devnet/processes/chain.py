@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
@@ -26,6 +27,9 @@ CHAIN_IDS: dict[Backend, int] = {"anvil": 31337, "ganache": 1337}
 MNEMONIC = "test test test test test test test test test test test junk"
 FAUCET_KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
 """First account of `MNEMONIC`: known to everyone, rich on every development chain, nowhere else."""
+FAUCET = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+"""Its address."""
+ASK_SECONDS = 0.1
 START_SECONDS = 60.0
 STILL_SECONDS = 2.0
 KEPT_STATES = 256
@@ -53,10 +57,17 @@ class ChainConfig:
 class Endpoint:
     """A development chain that answers at `rpc_url`, whoever started it."""
 
-    def __init__(self, rpc_url: str, chain_id: int, patience: float = 10.0) -> None:
+    def __init__(
+        self,
+        rpc_url: str,
+        chain_id: int,
+        patience: float = 10.0,
+        backend: Backend = "anvil",
+    ) -> None:
         self.rpc_url = rpc_url
         self.chain_id = chain_id
         self.patience = patience
+        self.backend = backend
 
     async def rpc(self, method: str, *params: object) -> Any:
         """One JSON-RPC call.
@@ -79,6 +90,48 @@ class Endpoint:
             raise ChainError(f"{method}: {answer['error'].get('message', answer['error'])}")
         return answer["result"]
 
+    async def sign_for(self, address: str, wei: int) -> None:
+        """Has the chain sign what that account sends from now on, and gives it so much coin."""
+        if self.backend == "anvil":
+            await self.rpc("anvil_impersonateAccount", address)
+            await self.rpc("anvil_setBalance", address, hex(wei))
+            return
+        await self.rpc("evm_addAccount", address, "")
+        await self.rpc("personal_unlockAccount", address, "", 0)
+        # A balance that is set while Ganache makes a block is gone with the block.
+        if int(await self.rpc("eth_getBalance", address, "latest"), 16) < wei:
+            await self.send({"from": FAUCET, "to": address, "value": hex(wei)})
+
+    async def send(self, order: Mapping[str, str]) -> None:
+        """Sends from an account that the chain signs for; returns once it is in a block.
+
+        Raises ChainError where it had no effect.
+        """
+        sent = await self.rpc("eth_sendTransaction", dict(order))
+        receipt = None
+        while receipt is None:  # blocks come on the chain's own interval
+            await asyncio.sleep(ASK_SECONDS)
+            receipt = await self.rpc("eth_getTransactionReceipt", sent)
+        if receipt["status"] != "0x1":
+            raise ChainError(f"a transaction had no effect ({sent})")
+
+    async def set_code(self, address: str, code: str) -> None:
+        """Puts other code where a contract is."""
+        if self.backend == "anvil":
+            await self.rpc("anvil_setCode", address, code)
+            return
+        is_there = False
+        while not is_there:  # as with balances, until a block has it
+            await self.rpc("evm_setAccountCode", address, code)
+            before = await self.block_number()
+            while await self.block_number() == before:  # noqa: ASYNC110 (the chain is polled)
+                await asyncio.sleep(ASK_SECONDS)
+            is_there = await self.rpc("eth_getCode", address, "latest") == code
+
+    async def block_number(self) -> int:
+        """Height of the newest block."""
+        return int(await self.rpc("eth_blockNumber"), 16)
+
 
 class LocalChain(Endpoint):
     """One running development chain. The port survives `stop`, so that `start` continues it."""
@@ -86,7 +139,8 @@ class LocalChain(Endpoint):
     def __init__(self, config: ChainConfig) -> None:
         self.config = config
         self.port = config.port or free_port()
-        super().__init__(f"http://127.0.0.1:{self.port}", CHAIN_IDS[config.backend])
+        backend = config.backend
+        super().__init__(f"http://127.0.0.1:{self.port}", CHAIN_IDS[backend], backend=backend)
         config.folder.mkdir(parents=True, exist_ok=True)
         self._process = Process("the chain", self._command(), config.folder / "chain.log")
 
@@ -172,10 +226,6 @@ class LocalChain(Endpoint):
     def check(self) -> None:
         """Raises ProcessFailed if the chain ended by itself."""
         self._process.check()
-
-    async def block_number(self) -> int:
-        """Height of the newest block."""
-        return int(await self.rpc("eth_blockNumber"), 16)
 
     async def reorg(self, depth: int) -> None:
         """Replaces the newest `depth` blocks by as many empty ones. Anvil only."""

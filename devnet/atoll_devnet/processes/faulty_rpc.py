@@ -65,6 +65,7 @@ class FaultyRpc:
         only: the faults that occur; None for all.
         methods: which questions get them; None for all.
         told: how often each fault was told.
+        on_fault: is called for each.
     """
 
     target: str
@@ -75,6 +76,7 @@ class FaultyRpc:
     told: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     url: str = ""
+    on_fault: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._random = Random(self.seed)  # noqa: S311 (repeatable)
@@ -92,6 +94,7 @@ class FaultyRpc:
         if fault is None:
             return web.Response(body=text, content_type="application/json")
         self.told[fault] += 1
+        self.on_fault()
         if fault == BUSY:
             return web.Response(status=503)
         changed = FAULTS[fault](json.loads(text))

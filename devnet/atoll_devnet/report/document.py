@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -47,6 +47,7 @@ class RunResult:
         losses: on held-out text after each round; `observer.INITIAL` before the first.
         blocks: height of the chain at the end.
         parameters, update_bytes: of the model and of one update; 0 where none was revealed.
+        stranger: how often a hostile stranger did what; empty where there was none.
     """
 
     cluster: Cluster
@@ -59,6 +60,7 @@ class RunResult:
     parameters: int
     update_bytes: int
     result_dir: Path | None
+    stranger: Mapping[str, int] = field(default_factory=dict)
 
     def name(self, account: Address) -> str:
         """What the network calls an account."""
@@ -78,6 +80,7 @@ def build_report(result: RunResult) -> dict[str, Any]:
             "status": view.status.name.lower(),
         },
         "outsiders": _outsiders(view),
+        "stranger": dict(sorted(result.stranger.items())),
         "chain": {
             "backend": cluster.config.backend,
             "chain_id": cluster.chain.chain_id,

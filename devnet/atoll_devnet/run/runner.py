@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from atoll_devnet.report.observer import Observer, Watched
 from atoll_devnet.report.page import run_document
 from atoll_devnet.run.options import RunOptions, with_text
 from atoll_devnet.run.skipping import Seen, skip_windows
-from atoll_devnet.run.stranger import before_members, beside_job
+from atoll_devnet.run.stranger import Stranger, near
 
 START_SECONDS = 300.0
 """A job that has not opened by then will not: its members refuse it, and their logs say why."""
@@ -66,6 +66,7 @@ class Running:
     job: JobHandle
     observer: Observer
     worker: Worker
+    stranger: Stranger | None = None
 
 
 async def run(options: RunOptions, display: Display | None = None) -> Result:
@@ -97,18 +98,23 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
             f"{options.folder} exists", next_step="name another folder, or remove that one"
         )
     cluster, worker = Cluster(_cluster_config(options)), Worker(context=warm_context())
+    stranger = None
     try:
         with display:
             display.line(f"starting a local {options.backend} chain; logs are in {options.folder}")
             async with AsyncExitStack() as stack:
                 await cluster.start_chain()
                 if options.has_stranger:
-                    await stack.enter_async_context(before_members(cluster))
+                    stranger = Stranger(near(cluster))
+                    await stack.enter_async_context(stranger.before_members())
                 for member in cluster.members:
                     member.process.start()
                 who = f"{options.providers} providers and {options.verifiers} verifiers"
                 display.line(f"contracts deployed; {who} start, each a process of its own")
-                yield await _submit(options, cluster, worker, display, stack)
+                running = await _submit(options, cluster, worker, display, stack)
+                if stranger is not None:
+                    running = await _attacked(running, stranger, stack)
+                yield running
     finally:
         worker.kill()
         cluster.stop()
@@ -117,7 +123,7 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
 async def _submit(
     options: RunOptions, cluster: Cluster, worker: Worker, display: Display, stack: AsyncExitStack
 ) -> Running:
-    """Submits the job, and looks at it until the stack ends; beside it the stranger, if any."""
+    """Submits the job, and looks at it until the stack ends."""
     client = await stack.enter_async_context(_client(cluster, worker))
     draft = await client.draft(with_text(options.job))
     job, manifest = await client.submit(draft, max_spend=MAX_SPEND), draft.manifest
@@ -127,15 +133,21 @@ async def _submit(
     watched = Watched(session, job.id, manifest.to_bytes(), worker, names, display)
     running = Running(cluster, client, job, Observer(watched), worker)
     seen = _seen(running.observer)
-    if options.has_stranger:
-        stranger = beside_job(cluster, manifest.terms, manifest.cid(), seen.views)
-        await stack.enter_async_context(stranger)
-        display.line("a stranger offers free jobs, holds connections open and damages files")
     work = [_give_up(running)]
     if options.skip_windows:
         work.append(skip_windows(cluster, seen, display.line))
     await stack.enter_async_context(beside(work))
     return running
+
+
+async def _attacked(running: Running, stranger: Stranger, stack: AsyncExitStack) -> Running:
+    """The same, with the stranger beside the job until the stack ends."""
+    watched, views = running.observer.watched, _seen(running.observer).views
+    manifest = Manifest.from_bytes(watched.manifest)
+    beside_it = stranger.beside_job(manifest.terms, manifest.cid(), views)
+    await stack.enter_async_context(beside_it)
+    watched.display.line("a stranger offers free jobs, holds connections open and damages files")
+    return replace(running, stranger=stranger)
 
 
 def _seen(observer: Observer) -> Seen:
@@ -262,6 +274,7 @@ async def _result(running: Running, view: JobView, result_dir: Path | None) -> R
         parameters=parameters,
         update_bytes=update,
         result_dir=result_dir,
+        stranger={} if running.stranger is None else dict(running.stranger.deeds),
     )
 
 

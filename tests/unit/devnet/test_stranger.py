@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
-from typing import cast
 
 import pytest
 
-from atoll.errors import ConfigError
-from atoll_devnet.cli import run_command
-from atoll_devnet.processes.cluster import Member
-from atoll_devnet.run.stranger import DAMAGED, _turn_bits, point_at
+from atoll.errors import ProtocolError
+from atoll_devnet.run.stranger import DAMAGED, Deed, _turn_bits, check_deeds, point_at
 
 
 @pytest.mark.parametrize("files", [0, 3, 40])
@@ -22,25 +19,26 @@ def test_one_bit_each_of_a_few_files_is_turned(tmp_path: Path, files: int) -> No
         path.parent.mkdir(exist_ok=True)
         before[path] = bytes([number]) * (number * 100 + 1)
         path.write_bytes(before[path])
-    _turn_bits(tmp_path, Random(1))
+    counted = _turn_bits(tmp_path, Random(1))
     turned = [
         sum((a ^ b).bit_count() for a, b in zip(path.read_bytes(), content, strict=True))
         for path, content in before.items()
     ]
     assert sorted(set(turned)) == ([0, 1] if files > DAMAGED else [1] if files else [])
-    assert sum(turned) == min(DAMAGED, files)
+    assert sum(turned) == counted == min(DAMAGED, files)
 
 
 def test_a_member_is_pointed_at_other_endpoints_and_keeps_the_rest(tmp_path: Path) -> None:
-    class Pointed:
-        folder = tmp_path
-
     config = tmp_path / "config.toml"
-    config.write_text('rpc_urls = ["http://a"]\nkeystore = "key"\n')
-    point_at(cast(Member, Pointed()), ["http://b", "http://c"])
-    assert config.read_text() == 'rpc_urls = ["http://b", "http://c"]\nkeystore = "key"\n'
+    config.write_text('owner = "0x1"\nrpc_urls = ["http://a"]\nkeystore = "key"\n')
+    point_at(tmp_path, ["http://b", "http://c"])
+    there = 'owner = "0x1"\nrpc_urls = ["http://b", "http://c"]\nkeystore = "key"\n'
+    assert config.read_text() == there
 
 
-def test_it_takes_anvil() -> None:
-    with pytest.raises(ConfigError, match="takes Anvil"):
-        run_command(chain="ganache", stranger=True)
+def test_a_deed_that_was_left_out_is_named() -> None:
+    done = dict.fromkeys(Deed, 1)
+    check_deeds(done)
+    for deed in Deed:
+        with pytest.raises(ProtocolError, match=deed.value):
+            check_deeds(done | {deed: 0})
