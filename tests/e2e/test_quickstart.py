@@ -1,7 +1,12 @@
-"""The commands of docs/quickstart.md, as they stand there, end with tokens in a wallet."""
+"""The commands of docs/quickstart.md, as they stand there, end with tokens in a wallet.
+
+They are typed as a reader would, and a hostile stranger looks on, who does its deeds as soon as
+there is somebody to do them to.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -14,6 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from atoll.chain.deployment import Deployment
+from atoll.service.beside import beside
+from atoll_devnet.processes.chain import CHAIN_IDS, Endpoint
+from atoll_devnet.run.stranger import Near, Stranger, check_deeds
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "quickstart.md"
 MOST = 12
@@ -23,6 +33,8 @@ INSTALLS = "make setup"
 WAIT = ("atoll job watch", "atoll job result")
 """What ends with the job, minutes after the first reward."""
 SECONDS = 780.0
+LOOK_SECONDS = 0.05
+"""Between the looks of the stranger, who has to be there before a member starts."""
 LOG_LINES = 30
 
 
@@ -92,13 +104,38 @@ def run_all(script: str, folder: Path) -> str:
     return told
 
 
-def test_the_page_ends_with_a_reward_in_a_wallet(checkout: Path) -> None:
+async def stranger_of(folder: Path) -> Stranger:
+    """Somebody who knows what the commands have made, once there are folders of all members."""
+    deployment, last = folder / "network.json", folder / "verifier-2"
+    while not (last / "config.toml").exists():  # noqa: ASYNC110 (files are looked for)
+        await asyncio.sleep(LOOK_SECONDS)
+    chain = Endpoint("http://127.0.0.1:8545", CHAIN_IDS["anvil"])
+    honest = (folder / "node-1", folder / "node-2")
+    return Stranger(Near(chain, Deployment.load(deployment), folder / "stranger", (), last, honest))
+
+
+async def run_all_beside_a_stranger(script: str, folder: Path) -> str:
+    """What the commands print while somebody attacks all that they start."""
+
+    async def attack() -> None:
+        stranger.append(await stranger_of(folder / "quick"))
+        async with stranger[0].before_members():
+            await stranger[0].beside_first_job()
+
+    stranger: list[Stranger] = []
+    async with beside([attack()]):
+        told = await asyncio.to_thread(run_all, script, folder)
+    check_deeds(stranger[0].deeds)
+    return told
+
+
+async def test_the_page_ends_with_a_reward_in_a_wallet(checkout: Path) -> None:
     assert is_free(8545), "the page's chain takes port 8545, where somebody else listens"
     typed = "".join(block for block in blocks() if block.strip() != INSTALLS)
     (rest,) = blocks(behind=True)
     seen = [command for command in commands(rest) if not command.startswith(WAIT)]
     assert len(seen) == 4
-    told = run_all("\n".join([typed, *seen]), checkout)
+    told = await run_all_beside_a_stranger("\n".join([typed, *seen]), checkout)
     (paid,) = re.findall(r"^([\d.]+) tokens: job 1, seat [01]: rounds 0 to [01]$", told, re.M)
     # Eight segments of five steps of eight sequences of 64 bytes, a millionth of a token each.
     assert paid == f"{8 * 5 * 8 * 64 / 10**6:g}"

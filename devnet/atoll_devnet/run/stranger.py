@@ -19,6 +19,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Final
+from urllib.parse import urlsplit
 
 from atoll.chain.calls import Call, Calls
 from atoll.chain.deployment import Deployment
@@ -66,7 +67,7 @@ class Near:
 
     Attributes:
         folder: of its own.
-        ports: of the gateways.
+        ports: of gateways that it knows beforehand; others it learns from the chain.
         behind: the folder of the member in front of which the faulty endpoint stands.
         honest: folders of providers, of whose files it damages some.
     """
@@ -169,8 +170,7 @@ class Stranger:
         async with garbage_gateway() as garbage, AsyncExitStack() as stack:
             urls = ["http://[::1]@", garbage, "http://127.0.0.1:9", "javascript:alert(1)"]
             await self._offer_free_jobs(terms, cid, urls)
-            work = [self._besiege(port) for port in self.near.ports]
-            await stack.enter_async_context(beside([*work, self._damage(views)]))
+            await stack.enter_async_context(beside([self._besiege(views), self._damage(views)]))
             yield
 
     async def beside_first_job(self) -> None:
@@ -207,13 +207,19 @@ class Stranger:
 
         await asyncio.gather(*map(offer, ACCOUNTS, urls, cids))
 
-    async def _besiege(self, port: int) -> None:
-        """Keeps connections to a gateway that say nothing, and one that reads nothing."""
+    async def _besiege(self, views: Views) -> None:
+        """Keeps connections to each gateway that say nothing, and one that reads nothing."""
+        request = b"GET /ipfs/ HTTP/1.1\r\nHost: "
+        besieged = set[int]()
         async with asyncio.TaskGroup() as group:
-            for _ in range(SILENT):
-                group.create_task(self._linger(port, b"", Deed.SILENCE))
-            request = b"GET /ipfs/ HTTP/1.1\r\nHost: "
-            group.create_task(self._linger(port, request, Deed.UNREAD))
+            while True:
+                found = {*self.near.ports, *_announced(views())} - besieged
+                for port in found:
+                    for _ in range(SILENT):
+                        group.create_task(self._linger(port, b"", Deed.SILENCE))
+                    group.create_task(self._linger(port, request, Deed.UNREAD))
+                besieged |= found
+                await asyncio.sleep(LOOK_SECONDS)
 
     async def _linger(self, port: int, says: bytes, deed: Deed) -> None:
         """Comes again whenever it was sent away."""
@@ -263,6 +269,13 @@ def check_deeds(deeds: Mapping[str, int]) -> None:
     missing = [deed.value for deed in Deed if not deeds.get(deed)]
     if missing:
         raise ProtocolError(f"the stranger did not get to: {', '.join(missing)}")
+
+
+def _announced(views: Mapping[JobId, JobView]) -> set[int]:
+    """Ports of this machine that others than the stranger have announced as gateways."""
+    told = (one for view in views.values() for one in view.gateways.items())
+    urls = (urlsplit(url) for account, url in told if account not in ACCOUNTS)
+    return {url.port for url in urls if url.hostname == "127.0.0.1" and url.port is not None}
 
 
 def _is_open(views: Mapping[JobId, JobView], round_: int) -> bool:
