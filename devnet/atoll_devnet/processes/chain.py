@@ -183,7 +183,7 @@ class LocalChain(Endpoint):
         self._process.stop(seconds=20)
 
     def _hold_still(self) -> None:
-        """Mines one last block, so that the state that is written next is that of the blocks.
+        """Mines one last block, so that none comes into what is done next.
 
         Anvil writes the blocks first and the accounts then. A block between the two would leave
         what its transactions did without the transactions and their events. A chain that does not
@@ -228,8 +228,14 @@ class LocalChain(Endpoint):
         self._process.check()
 
     async def reorg(self, depth: int) -> None:
-        """Replaces the newest `depth` blocks by as many empty ones. Anvil only."""
-        await self.rpc("anvil_reorg", depth, [])
+        """Replaces the newest `depth` blocks by empty ones, and one more. Anvil only.
+
+        A block that is mined meanwhile would stand on blocks that are not there any more, for ever.
+        The interval goes on in whole seconds, which is all that Anvil can be told.
+        """
+        await asyncio.to_thread(self._hold_still)
+        await self.rpc("anvil_reorg", depth + 1, [])
+        await self.rpc("evm_setIntervalMining", max(1, round(self.config.block_seconds)))
 
     def _command(self) -> list[str]:
         config = self.config

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from atoll_devnet.processes.chain import ChainConfig, LocalChain
 
@@ -51,5 +54,37 @@ async def test_a_chain_holds_still_before_it_writes(tmp_path: Path) -> None:
         await asyncio.sleep(20 * BLOCK_SECONDS)
         assert int(mined, 16) == 1
         assert await chain.block_number() == height
+    finally:
+        chain.kill()
+
+
+async def test_nothing_is_mined_while_blocks_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anvil would leave out the replaced blocks, and go on above them."""
+    chain = LocalChain(ChainConfig(tmp_path, block_seconds=BLOCK_SECONDS))
+    ask, before = chain.rpc, list[int]()
+
+    async def slow(method: str, *params: object) -> Any:
+        if method == "anvil_reorg":
+            for _ in range(2):
+                before.append(int(await ask("eth_blockNumber"), 16))
+                await asyncio.sleep(20 * BLOCK_SECONDS)
+        return await ask(method, *params)
+
+    await chain.start()
+    try:
+        while await chain.block_number() < 20:  # noqa: ASYNC110 (the chain is polled)
+            await asyncio.sleep(BLOCK_SECONDS)
+        old = await chain.rpc("eth_getBlockByNumber", "latest", False)
+        monkeypatch.setattr(chain, "rpc", slow)
+        await chain.reorg(10)
+        assert before[0] == before[1]
+        while await chain.block_number() < before[0] + 2:  # noqa: ASYNC110 (it goes on)
+            await asyncio.sleep(BLOCK_SECONDS)
+        blocks = [await ask("eth_getBlockByNumber", hex(n), False) for n in range(before[0] + 3)]
+        parents = [block["parentHash"] for block in blocks[1:]]
+        assert parents == [block["hash"] for block in blocks[:-1]]
+        assert old["hash"] not in parents
     finally:
         chain.kill()
