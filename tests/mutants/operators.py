@@ -179,6 +179,8 @@ def _is_silent(node: ast.AST, field: str) -> bool:
     """Whether a field changes nothing that a caller could see."""
     if isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom | ast.JoinedStr):
         return True
+    if isinstance(node, ast.keyword) and node.arg in {"repr", "strict"}:
+        return True  # what is printed, and a check of what no caller gets wrong
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return field == "decorator_list" or getattr(node, "name", "") in {"__repr__", "__str__"}
     return _is_for_types(node)

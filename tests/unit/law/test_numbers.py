@@ -12,15 +12,18 @@ from tests.unit.law.factories import DOMAIN, JOB, make_manifest
 from atoll.law import (
     ballots,
     checks,
+    claims,
     clocks,
     leaves,
     lots,
     manifest,
     merge_inputs,
     misses,
+    pay,
     terms,
     views,
 )
+from atoll.law.games import trees
 from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, BlockRef, JobStatus, Phase
 
@@ -41,6 +44,7 @@ SHARED = {
     "Rounds.sol": {"LONGEST_GAMES": clocks.GAMES_BEHIND},
     "Audits.sol": {"DUTY_BYTES": ballots.DUTY_BYTES},
     "Jobs.sol": {"COMMITTEE": lots.COMMITTEE},
+    "judge/GameQueue.sol": {"MAX_WAITING": claims.MAX_WAITING},
 }
 
 
@@ -55,6 +59,7 @@ def test_the_numbers_that_only_the_text_states() -> None:
     """As SPEC has them: changing one changes who is paid or what is merged."""
     assert (checks.NORM_CAP, checks.COPY_SHARE) == (3, 64)
     assert Fraction(3, 4) == checks.ALIGNMENT
+    assert (checks.RIGHT_ANGLE, pay.MOST_CLAIMED, trees.CHUNK) == (1 << 64, 4_000, 4_096)
     assert merge_inputs.PARTIAL == (3, 4)
     assert (misses.MOST, terms.MIN_BOND, terms.LONGEST_SECONDS) == (8, 80, 5_184_000)
     assert (terms.MAX_PLACES, ballots.FINE, lots.LAST_AUDITORS) == (256, 0xFFFF, 2)
