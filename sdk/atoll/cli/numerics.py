@@ -30,18 +30,24 @@ def _group() -> None:
 @app.command()
 def verify(
     *,
-    width: Annotated[int | None, typer.Option(min=32, help="model width")] = None,
-    layers: Annotated[int | None, typer.Option(min=1, help="decoder layers")] = None,
+    width: Annotated[int | None, typer.Option(min=32, max=8192, help="model width")] = None,
+    layers: Annotated[int | None, typer.Option(min=1, max=256, help="decoder layers")] = None,
     seq: Annotated[int | None, typer.Option(min=2, max=4096, help="sequence length")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="training steps")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="of weights and data")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, max=10_000, help="training steps")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**63 - 1, help="of weights and data")
+    ] = None,
     optimizer: Annotated[str | None, typer.Option(help="adamw or muon")] = None,
     route: Annotated[str | None, typer.Option(help="auto, int8, fp32 or fp64")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads")] = None,
     kernels: Annotated[str | None, typer.Option(help="auto, compiled or eager")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda")] = None,
-    slices: Annotated[int | None, typer.Option(min=1, help="of attention, at a time")] = None,
-    inner: Annotated[int | None, typer.Option(min=1, help="columns of an fp32 product")] = None,
+    slices: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="of attention, at a time")
+    ] = None,
+    inner: Annotated[
+        int | None, typer.Option(min=1, max=8192, help="columns of an fp32 product")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Trains a small model exactly and prints its digest; without options, under every setting."""
