@@ -31,7 +31,7 @@ FAUCET = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 """Its address."""
 ASK_SECONDS = 0.1
 START_SECONDS = 60.0
-STILL_SECONDS = 2.0
+STILL_SECONDS = 30.0
 KEPT_STATES = 256
 """Of old blocks, in memory; Anvil would otherwise write every state to disk, gigabytes of them."""
 
@@ -143,6 +143,7 @@ class LocalChain(Endpoint):
         super().__init__(f"http://127.0.0.1:{self.port}", CHAIN_IDS[backend], backend=backend)
         config.folder.mkdir(parents=True, exist_ok=True)
         self._process = Process("the chain", self._command(), config.folder / "chain.log")
+        self._is_paused = False
 
     @property
     def state_file(self) -> Path:
@@ -178,30 +179,40 @@ class LocalChain(Endpoint):
 
     def stop(self) -> None:
         """Ends the chain; Anvil writes its state first."""
-        if self.pid is not None and self.config.backend == "anvil":
-            self._hold_still()
+        if self.pid is not None and self.config.backend == "anvil" and not self._is_paused:
+            with suppress(OSError, HTTPException):  # it is about to end by itself
+                self._hold_still()
         self._process.stop(seconds=20)
 
     def _hold_still(self) -> None:
         """Mines one last block, so that none comes into what is done next.
 
         Anvil writes the blocks first and the accounts then. A block between the two would leave
-        what its transactions did without the transactions and their events. A chain that does not
-        answer, being paused or about to end, is left as it is.
+        what its transactions did without the transactions and their events.
+        Raises OSError or HTTPException where the chain does not answer.
         """
         to = HTTPConnection("127.0.0.1", self.port, timeout=STILL_SECONDS)
-        with closing(to), suppress(OSError, HTTPException):
+        with closing(to):
             for method, params in (("evm_setIntervalMining", [0]), ("evm_mine", [])):
                 body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
                 to.request("POST", "/", json.dumps(body), {"content-type": "application/json"})
                 to.getresponse().read()
 
+    async def _be_still(self) -> None:
+        """`_hold_still` of a chain that has to answer. Raises ChainError."""
+        try:
+            await asyncio.to_thread(self._hold_still)
+        except (OSError, HTTPException) as error:
+            raise ChainError(f"the chain does not stop to make blocks: {error}") from error
+
     def pause(self) -> None:
         """Answers nobody until `resume`."""
+        self._is_paused = True
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Goes on where it paused."""
+        self._is_paused = False
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -213,7 +224,7 @@ class LocalChain(Endpoint):
 
         Anvil only.
         """
-        await asyncio.to_thread(self._hold_still)
+        await self._be_still()
         state = gzip.decompress(bytes.fromhex(str(await self.rpc("anvil_dumpState"))[2:]))
         self._process.kill()
         partial = self.state_file.with_suffix(".partial")
@@ -233,7 +244,7 @@ class LocalChain(Endpoint):
         A block that is mined meanwhile would stand on blocks that are not there any more, for ever.
         The interval goes on in whole seconds, which is all that Anvil can be told.
         """
-        await asyncio.to_thread(self._hold_still)
+        await self._be_still()
         await self.rpc("anvil_reorg", depth + 1, [])
         await self.rpc("evm_setIntervalMining", max(1, round(self.config.block_seconds)))
 

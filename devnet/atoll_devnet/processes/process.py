@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from atoll.errors import AtollError
 
 LEASH = Path(__file__).with_name("leash.py")
 STOP_SECONDS = 8.0
+LOWEST_PORT, FIRST_GIVEN_PORT = 20_000, 32_768
+"""What is left between well-known ports and those that Linux gives to connections."""
 
 
 class ProcessFailed(AtollError):
@@ -109,10 +112,15 @@ def last_line(path: Path) -> str:
 
 
 def free_port() -> int:
-    """A loopback TCP port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback TCP port that nobody listens on now.
+
+    It is below those that the system gives to connections (RFC 6056): one of them, of any process
+    here, could have taken another before whoever asked for it listens, or while it restarts.
+    """
+    while True:
+        port = LOWEST_PORT + secrets.randbelow(FIRST_GIVEN_PORT - LOWEST_PORT)
+        if is_port_free(port):
+            return port
 
 
 def is_port_free(port: int) -> bool:
