@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from atoll.content.blocks import disk_errors
 from atoll.law.words import Digest, Slot
 
 if TYPE_CHECKING:
@@ -31,11 +32,15 @@ def deadline_file(store_dir: str, slot: Slot, data_seed: Digest) -> Path:
 
 
 def tell(file: Path, seconds_left: float) -> None:
-    """Says how long the round's training may take from now on; what was told of others goes."""
+    """Says how long the round's training may take from now on; what was told of others goes.
+
+    Raises StorageError, DiskFull among them, where it cannot be written; tell again.
+    """
     job = file.name.split("-")[1]
-    for old in file.parent.glob(f"ends-{job}-*"):
-        old.unlink(missing_ok=True)
-    file.write_text(repr(time.time() + seconds_left), encoding="ascii")
+    with disk_errors(file):
+        for old in file.parent.glob(f"ends-{job}-*"):
+            old.unlink(missing_ok=True)
+        file.write_text(repr(time.time() + seconds_left), encoding="ascii")
 
 
 class Limit:

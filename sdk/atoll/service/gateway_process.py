@@ -282,8 +282,8 @@ async def _serve() -> None:
     told = json.loads(line)
     spec = GatewaySpec(**{**told, "budget": Budget(**told["budget"])})
     members: set[str] = set()
-    gateway = _gateway_of(spec, members)
     try:
+        gateway = _gateway_of(spec, members)
         await gateway.start()
     except AtollError as error:
         _tell({"error": str(error), "next_step": error.next_step})
@@ -347,8 +347,11 @@ async def _tell_counts(gateway: Gateway) -> None:
 
 
 def _tell(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document) + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(json.dumps(document) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os._exit(0)  # the parent is gone, and nothing here has to be kept
 
 
 def _main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from tests.unit.law.network import Network
 from tests.unit.law.script import PROVIDERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
+from atoll.errors import DiskFull, StorageError
 from atoll.service.effects import Effects
 from atoll.service.machine import State
 from atoll_node.behaviour import ProviderBehaviour
@@ -57,6 +59,20 @@ def test_nothing_ends_before_a_time_is_told(tmp_path: Path, text: str | None) ->
     if text is not None:
         (tmp_path / "ends").write_text(text)
     assert not after(Run().limit(tmp_path / "ends"), 3)
+
+
+def test_where_nothing_can_be_written_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StorageError, match="cannot use"):
+        tell(tmp_path / "no folder" / "ends-1-0-00", 5.0)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(DiskFull, match="no room left"):
+        tell(tmp_path / "ends-1-0-00", 5.0)
 
 
 def test_what_was_told_of_other_rounds_goes(tmp_path: Path) -> None:

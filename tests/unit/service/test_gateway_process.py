@@ -174,6 +174,26 @@ async def test_it_ends_with_its_parent(spec: GatewaySpec) -> None:
     await gateway.stop()
 
 
+async def test_it_ends_without_a_word_where_nobody_listens(spec: GatewaySpec) -> None:
+    """Its parent was killed while it started."""
+    command = (sys.executable, "-m", "atoll.service.gateway_process")
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    assert child.stdin is not None and child.stderr is not None
+    child._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+    child.stdin.write(json.dumps(asdict(spec)).encode() + b"\n")
+    assert await child.stderr.read() == b""
+    assert await child.wait() == 0
+
+
+async def test_a_store_that_cannot_be_used_is_one_clear_error(
+    spec: GatewaySpec, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot use"):
+        await GatewayProcess(replace(spec, store=str(tmp_path / "file"))).start()
+
+
 async def test_members_are_who_it_is_told(gateway: GatewayProcess) -> None:
     greeter = Greeter(Address(ACCOUNT.address), CHAIN, partial(sign_digest, ACCOUNT))
     assert not await outlives_strangers(gateway, greeter(gateway.url))
