@@ -106,41 +106,41 @@ class Submitter:
 async def test_a_file_is_one_job_paid_once_whatever_kills_its_submitter(
     network: Cluster, tmp_path: Path
 ) -> None:
-    job, chain = write_job(tmp_path, {}), network.chain
-    await chain.rpc("evm_setIntervalMining", 0)
-    assert atoll_json(network, "list") == []
+    job = write_job(tmp_path, {})
+    async with network.chain.still():
+        assert atoll_json(network, "list") == []
 
-    paying = Submitter(network, job)
-    await paying.until(ANNOUNCE)  # what waits now is the allowance
-    assert await paying.waiting() == APPROVE
-    await paying.kill()
+        paying = Submitter(network, job)
+        await paying.until(ANNOUNCE)  # what waits now is the allowance
+        assert await paying.waiting() == APPROVE
+        await paying.kill()
 
-    creating = Submitter(network, job)
-    await creating.until(ANNOUNCE, APPROVE)  # what waits now is the job
-    await creating.kill()
+        creating = Submitter(network, job)
+        await creating.until(ANNOUNCE, APPROVE)  # what waits now is the job
+        await creating.kill()
 
-    serving = Submitter(network, job)
-    assert await serving.number() == 1
-    # Somebody else may look, and sign, while it serves.
-    (row,) = atoll_json(network, "list")
-    assert (row["job"], row["status"], row["rounds"]) == (1, "open", "0/4")
-    budget = int(row["funded_wei"])
-    words = serving.stop()
-    assert "atoll job serve 1" in words
-    assert "Traceback" not in words
+        serving = Submitter(network, job)
+        assert await serving.number() == 1
+        # Somebody else may look, and sign, while it serves.
+        (row,) = atoll_json(network, "list")
+        assert (row["job"], row["status"], row["rounds"]) == (1, "open", "0/4")
+        budget = int(row["funded_wei"])
+        words = serving.stop()
+        assert "atoll job serve 1" in words
+        assert "Traceback" not in words
 
-    again = Submitter(network, job)
-    assert await again.number() == 1
-    cancelled = cancel_while_mining(network)
-    assert (await cancelled)["status"] == "cancelled"
-    again.process.communicate(timeout=PATIENCE)  # the job has ended, and so does serving
-    assert again.process.returncode == 0
+        again = Submitter(network, job)
+        assert await again.number() == 1
+        cancelled = cancel_while_mining(network)
+        assert (await cancelled)["status"] == "cancelled"
+        again.process.communicate(timeout=PATIENCE)  # the job has ended, and so does serving
+        assert again.process.returncode == 0
 
-    another = Submitter(network, job, "--again")
-    assert await another.number() == 2
-    another.stop()
-    rows = atoll_json(network, "list")
-    assert [(r["job"], r["funded_wei"]) for r in rows] == [(1, str(budget)), (2, str(budget))]
+        another = Submitter(network, job, "--again")
+        assert await another.number() == 2
+        another.stop()
+        rows = atoll_json(network, "list")
+        assert [(r["job"], r["funded_wei"]) for r in rows] == [(1, str(budget)), (2, str(budget))]
 
 
 def atoll_json(cluster: Cluster, *command: str) -> Any:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
 import os
 import signal
 import time
-from collections.abc import Mapping
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Literal
 
 import aiohttp
 
 from atoll.errors import ChainError, ConfigError
+from atoll_devnet.processes.miner import Miner, ask
 from atoll_devnet.processes.process import Process, free_port, is_port_free
 from atoll_devnet.processes.tools import find_anvil, find_ganache, find_node
 
@@ -31,7 +31,7 @@ FAUCET = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 """Its address."""
 ASK_SECONDS = 0.1
 START_SECONDS = 60.0
-STILL_SECONDS = 30.0
+SAVE_SECONDS = 60.0
 KEPT_STATES = 256
 """Of old blocks, in memory; Anvil would otherwise write every state to disk, gigabytes of them."""
 
@@ -143,6 +143,7 @@ class LocalChain(Endpoint):
         super().__init__(f"http://127.0.0.1:{self.port}", CHAIN_IDS[backend], backend=backend)
         config.folder.mkdir(parents=True, exist_ok=True)
         self._process = Process("the chain", self._command(), config.folder / "chain.log")
+        self._miner: Miner | None = None
         self._is_paused = False
 
     @property
@@ -165,7 +166,14 @@ class LocalChain(Endpoint):
                 f"port {self.port} on 127.0.0.1 is in use",
                 next_step="end the program that holds it, or choose another with --port",
             )
+        self._process.command = self._command()
         self._process.start()
+        await self._until_it_answers()
+        if self.config.backend == "anvil":
+            self._miner = Miner(self.port, self.config.block_seconds)
+            self._miner.start()
+
+    async def _until_it_answers(self) -> None:
         until = time.monotonic() + START_SECONDS
         while True:
             self._process.check()
@@ -178,42 +186,55 @@ class LocalChain(Endpoint):
             await asyncio.sleep(0.1)
 
     def stop(self) -> None:
-        """Ends the chain; Anvil writes its state first."""
-        if self.pid is not None and self.config.backend == "anvil" and not self._is_paused:
-            with suppress(OSError, HTTPException):  # it is about to end by itself
-                self._hold_still()
-        self._process.stop(seconds=20)
+        """Ends the chain; Anvil's state is written first, if it still answers."""
+        if self._miner is not None and not self._is_paused:
+            with suppress(ChainError, OSError, HTTPException):  # it is about to end by itself
+                self._miner.halt()
+                ask(self.port, "evm_mine", seconds=SAVE_SECONDS)  # what waits would be gone
+                self._save()
+        self._end()
+        self._process.stop()
 
-    def _hold_still(self) -> None:
-        """Mines one last block, so that none comes into what is done next.
+    def _save(self) -> None:
+        """Writes Anvil's blocks and accounts; nothing may be mined meanwhile.
 
-        Anvil writes the blocks first and the accounts then. A block between the two would leave
-        what its transactions did without the transactions and their events.
-        Raises OSError or HTTPException where the chain does not answer.
+        Raises OSError, HTTPException, ChainError.
         """
-        to = HTTPConnection("127.0.0.1", self.port, timeout=STILL_SECONDS)
-        with closing(to):
-            for method, params in (("evm_setIntervalMining", [0]), ("evm_mine", [])):
-                body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-                to.request("POST", "/", json.dumps(body), {"content-type": "application/json"})
-                to.getresponse().read()
+        told = str(ask(self.port, "anvil_dumpState", seconds=SAVE_SECONDS))
+        partial = self.state_file.with_suffix(".partial")
+        partial.write_bytes(gzip.decompress(bytes.fromhex(told[2:])))
+        partial.replace(self.state_file)
 
-    async def _be_still(self) -> None:
-        """`_hold_still` of a chain that has to answer. Raises ChainError."""
-        try:
-            await asyncio.to_thread(self._hold_still)
-        except (OSError, HTTPException) as error:
-            raise ChainError(f"the chain does not stop to make blocks: {error}") from error
+    def _end(self) -> None:
+        if self._miner is not None:
+            self._miner.end()
+        self._miner, self._is_paused = None, False
+
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """Inside, no block is made but those that are asked for. Anvil only.
+
+        Raises:
+            ChainError: it does not run, or does not finish a block.
+        """
+        if self._miner is None:
+            raise ChainError("there is no Anvil here that makes blocks")
+        async with self._miner.halted():
+            yield
 
     def pause(self) -> None:
-        """Answers nobody until `resume`."""
+        """Answers nobody until `resume`. Raises ChainError where a block is not finished."""
+        if self._miner is not None:
+            self._miner.halt()  # what was asked of it would be done whenever it resumes
         self._is_paused = True
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Goes on where it paused."""
-        self._is_paused = False
         self._signal(signal.SIGCONT)
+        self._is_paused = False
+        if self._miner is not None:
+            self._miner.go_on()
 
     def _signal(self, number: signal.Signals) -> None:
         if self.pid is not None:
@@ -222,16 +243,17 @@ class LocalChain(Endpoint):
     async def crash(self) -> None:
         """SIGKILL; what was in blocks just before is on disk, as a node's is, the pool is not.
 
-        Anvil only.
+        Anvil only. Raises ChainError where it does not answer.
         """
-        await self._be_still()
-        state = gzip.decompress(bytes.fromhex(str(await self.rpc("anvil_dumpState"))[2:]))
-        self._process.kill()
-        partial = self.state_file.with_suffix(".partial")
-        partial.write_bytes(state)
-        partial.replace(self.state_file)
+        async with self.still():
+            try:
+                await asyncio.to_thread(self._save)
+            except (OSError, HTTPException) as error:
+                raise ChainError(f"the chain does not tell its state: {error}") from error
+            self.kill()
 
     def kill(self) -> None:
+        self._end()
         self._process.kill()
 
     def check(self) -> None:
@@ -239,24 +261,19 @@ class LocalChain(Endpoint):
         self._process.check()
 
     async def reorg(self, depth: int) -> None:
-        """Replaces the newest `depth` blocks by empty ones, and one more. Anvil only.
-
-        A block that is mined meanwhile would stand on blocks that are not there any more, for ever.
-        The interval goes on in whole seconds, which is all that Anvil can be told.
-        """
-        await self._be_still()
-        await self.rpc("anvil_reorg", depth + 1, [])
-        await self.rpc("evm_setIntervalMining", max(1, round(self.config.block_seconds)))
+        """Replaces the newest `depth` blocks by empty ones. Anvil only."""
+        async with self.still():
+            await self.rpc("anvil_reorg", depth, [])
 
     def _command(self) -> list[str]:
         config = self.config
         if config.backend == "anvil":
             return [
                 *(str(find_anvil()), "--host", "127.0.0.1", "--port", str(self.port)),
-                *("--chain-id", str(self.chain_id), "--block-time", str(config.block_seconds)),
+                *("--chain-id", str(self.chain_id), "--no-mining"),
                 *("--accounts", "1", "--balance", "1000000000", "--mnemonic", MNEMONIC),
-                *("--state", str(self.state_file), "--hardfork", "prague"),
-                *("--order", "fifo", "--prune-history", str(KEPT_STATES)),
+                *("--hardfork", "prague", "--order", "fifo", "--prune-history", str(KEPT_STATES)),
+                *(("--load-state", str(self.state_file)) if self.state_file.exists() else ()),
                 *config.options,
             ]
         # Ganache's interval is whole seconds.
