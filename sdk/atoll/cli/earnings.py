@@ -5,24 +5,19 @@ calls that have it paid.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from atoll.cli.accounts import Whose, about_account, moment
 from atoll.cli.output import Json, emit
-from atoll.errors import ConfigError, ProtocolError
+from atoll.errors import ProtocolError
 
 if TYPE_CHECKING:
     from atoll.job.account import Known, Reader
     from atoll.job.collecting import Collect, Later
     from atoll.job.earnings import Line, Statement
-    from atoll.job.forwarding import Forwarding
     from atoll.law.words import Address
-    from atoll.service.wallet import Send
 
 app = typer.Typer(add_completion=False, help="Show every wei that an account earned, and why not.")
 claim_app = typer.Typer(
@@ -61,12 +56,6 @@ def earnings(
 @about_account(signs=True)
 def claim(
     job: OnlyJob = None,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="ADDRESS", help="Send it on to a wallet: the config's, if left out."
-        ),
-    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until there is something to claim.")
     ] = False,
@@ -77,16 +66,11 @@ def claim(
     """Have everything paid that the account has earned in FINAL rounds: pay, credits, what games
     owe; and say what cannot be claimed yet, and from when. Bonds come home by `atoll stake`.
 
-    It may be run at any time, also beside the account's service, which claims by itself as its
-    `auto_claim` says. With a wallet to send on to, everything that jobs paid the account since the
-    first such call goes there: also what the service claimed, and what a call that was cut short
-    claimed and did not send.
+    It goes where `atoll stake owner show` says. The command may be run at any time, also beside the
+    account's service, which claims by itself as its `auto_claim` says; `--wait` ends, too, where
+    that one has claimed everything.
     """
-    from atoll.cli.deploying import known_address
-
-    set_to = None if whose.settings is None else whose.settings.reward_address
-    wanted = Wanted(job, known_address(to or set_to, "--to"), wait)
-    data, lines = asyncio.run(_claimed(whose, wanted))
+    data, lines = asyncio.run(_claimed(whose, job, is_patient=wait))
     emit(data, "\n".join(lines), as_json=json)
 
 
@@ -161,94 +145,57 @@ def _text(line: Line) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What `claim` is told: which job's, where it goes, whether to wait for it."""
-
-    job: int | None
-    to: Address | None
-    wait: bool
-
-
-async def _claimed(whose: Whose, wanted: Wanted) -> tuple[dict[str, Any], list[str]]:
+async def _claimed(
+    whose: Whose, job: int | None, *, is_patient: bool
+) -> tuple[dict[str, Any], list[str]]:
     from atoll.job.collecting import later, transactions
-    from atoll.job.forwarding import forwarding
     from atoll.job.narrate import tokens
 
-    me, job = whose.account, wanted.job
-    if wanted.to is not None and me != whose.address:
-        raise _nothing_to_send_on(me)
-    sent: list[Forwarding] = []
-    async with whose.reading() as reader, AsyncExitStack() as stack:
-        known, due = await _found(reader, whose, wanted)
-        before = await reader.chain.token_balance(me)
-        if due or wanted.to is not None:
-            send = await stack.enter_async_context(whose.sending())
-            if wanted.to is not None:
-                paid = known.paid_to(me)
-                file = stack.enter_context(forwarding(whose.folder, me, wanted.to, paid))
-            for key, call in transactions(due, reader.chain.calls):
-                await send(key, call)
-            if wanted.to is not None:
-                sent = await _sent_on(reader, me, wanted.to, file, send)
+    me = whose.account
+    async with whose.reading() as reader:
+        known, due = await _found(reader, me, job, is_patient=is_patient)
+        if due:
+            async with whose.sending() as send:
+                for key, call in transactions(due, reader.chain.calls):
+                    await send(key, call)
             known = await reader.look(me)
-        wallet = await reader.chain.token_balance(me)
         payee = (await reader.chain.ownership(me)).payee
-    told = [each for each in known.statements(me) if job is None or each.job == job]
-    waits = list(later(told))
+        wallet = await reader.chain.token_balance(payee)
+    waits = list(later(_of_job(known, me, job)))
     data = {
         "account": me,
         "claimed": [{"text": item.text, "wei": str(item.wei)} for item in due],
         "claimed_wei": str(sum(item.wei for item in due)),
-        "sent": [{"to": one.to, "wei": str(one.sending)} for one in sent],
-        "wallet_before_wei": str(before),
-        "wallet_wei": str(wallet),
         "payee": payee,
+        "wallet_wei": str(wallet),
         "later": [item.to_plain() for item in waits],
     }
-    lines = _claim_lines(due, waits, sent)
-    if payee != me and due:
-        lines.append(f"all of it went to {payee}, which its owner named")
-    return data, [*lines, f"{tokens(wallet)} tokens are left with the account"]
+    whom = "the account" if payee == me else f"{payee}, which is paid for it,"
+    return data, [*_claim_lines(due, waits), f"{whom} has {tokens(wallet)} tokens"]
 
 
-def _nothing_to_send_on(account: Address) -> ConfigError:
-    return ConfigError(
-        f"what {account} has is sent with its own key",
-        next_step="leave --to out: pay goes where `atoll stake owner reward` says",
-    )
+def _of_job(known: Known, account: Address, job: int | None) -> list[Statement]:
+    return [told for told in known.statements(account) if job is None or told.job == job]
 
 
-async def _sent_on(
-    reader: Reader, me: Address, to: Address, file: Path, send: Send
-) -> list[Forwarding]:
-    """What went on: what a call before began to send, then what the account was paid since."""
-    from atoll.job.forwarding import Purse, send_on
+async def _found(
+    reader: Reader, me: Address, job: int | None, *, is_patient: bool
+) -> tuple[Known, list[Collect]]:
+    """What can be claimed; the patient wait for it, unless all was, and nothing is to come."""
+    from atoll.job.collecting import later
+    from atoll.job.earnings import State
 
-    sent = []
-    for _ in range(2):
-        known = await reader.look(me)
-        purse = Purse(known.paid_to(me), await reader.chain.token_balance(me))
-        sent.append(await send_on(file, to, purse, reader.chain.calls, send))
-    return [one for one in sent if one.sending]
-
-
-async def _found(reader: Reader, whose: Whose, wanted: Wanted) -> tuple[Known, list[Collect]]:
-    """What can be claimed; where that is waited for, as soon as it, or what is to be sent on, is
-    something.
-    """
-    from atoll.job.forwarding import unsent
-
-    me = whose.account
     while True:
         known = await reader.look(me)
-        due = await _due(reader, known, me, wanted.job)
-        if due or not wanted.wait or (wanted.to and unsent(whose.folder, me, known.paid_to(me))):
+        due = await _due(reader, known, me, job)
+        told = _of_job(known, me, job)
+        is_all_paid = any(one.total(State.PAID) for one in told) and not any(later(told))
+        if due or is_all_paid or not is_patient:
             return known, due
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def _claim_lines(due: list[Collect], waits: list[Later], sent: list[Forwarding]) -> list[str]:
+def _claim_lines(due: list[Collect], waits: list[Later]) -> list[str]:
     from atoll.job.narrate import tokens
 
     lines = [f"{tokens(item.wei)} tokens: {item.text}" for item in due]
@@ -256,7 +203,7 @@ def _claim_lines(due: list[Collect], waits: list[Later], sent: list[Forwarding])
     for item in waits:
         when = "not before it is settled" if item.at is None else f"from {moment(item.at)}"
         lines.append(f"later, {when}: {tokens(item.wei)}, job {item.job}, {item.text}")
-    return lines + [f"{tokens(one.sending)} tokens went on to the wallet {one.to}" for one in sent]
+    return lines
 
 
 def _emptied(known: Known, account: Address) -> int:

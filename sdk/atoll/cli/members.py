@@ -105,7 +105,7 @@ def _add_init(app: typer.Typer, member: RoleCommand) -> None:
         ] = None,
         reward: Annotated[
             str | None,
-            typer.Option("--reward", metavar="ADDRESS", help="A wallet that `atoll claim` pays."),
+            typer.Option("--reward", metavar="ADDRESS", help="Another address that has the pay."),
         ] = None,
         owner: Owner = None,
         rpc: Rpc = DEFAULT_RPC,

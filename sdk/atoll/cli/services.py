@@ -56,7 +56,7 @@ class Choices:
         key: a keystore that is there; None makes a new key.
         password_file: opens the key; None asks for a password, and keeps it in the folder.
         port: 0 is any free one, which others cannot reach.
-        reward: the wallet that `atoll claim` sends pay on to; None leaves it with the key.
+        reward: the wallet that has the pay; None leaves it with the account.
         owner: who alone moves the stake and has the pay; None leaves both with the key.
     """
 
@@ -125,18 +125,7 @@ def write_config(folder: Path, choices: Choices) -> dict[str, str]:
         f"port = {choices.port}\n{public}" + (POLICY if choices.role != "player" else ""),
         encoding="utf-8",
     )
-    if choices.reward and choices.key is None:
-        begin_forwarding(folder / "data", address, choices.reward)
     return {"config": str(config), "address": address, "keystore": str(folder / keystore)}
-
-
-def begin_forwarding(data_dir: Path, address: str, reward: str) -> None:
-    """Has all that a new account is ever paid counted, whoever claims it."""
-    from atoll.job.forwarding import forwarding
-    from atoll.law.words import Address
-
-    with forwarding(data_dir, Address(address), Address(reward), 0):
-        pass
 
 
 def _key(folder: Path, choices: Choices) -> tuple[str, Path, Path]:

@@ -19,7 +19,6 @@ from atoll.chain.follower import Fold
 from atoll.chain.index import EventIndex
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.job.earnings import Statement, jobs_of, statement
-from atoll.job.forwarding import paid_to
 from atoll.job.stake import Bond, Stake, Sums, bonds_of, stake_of
 from atoll.law.events import ContractEvent
 from atoll.law.views import JobView
@@ -49,10 +48,6 @@ class Known:
     def statements(self, account: Address) -> list[Statement]:
         """What the account has of each of its jobs, by number."""
         return statements(self.views, self.events, account, self.head.timestamp)
-
-    def paid_to(self, account: Address) -> int:
-        """Wei that jobs have paid an account."""
-        return paid_to(self.events, account)
 
 
 def statements(

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from atoll.content.backend import parse_backend
 from atoll.content.door import Budget
@@ -223,7 +231,8 @@ class ServiceConfig(_Section):
     """Who alone moves this account's stake and has its pay. The service proposes it, and stakes
     nothing before it has accepted."""
     reward_address: str | None = None
-    """The wallet that `atoll claim` sends on to what the contracts paid the node's own address."""
+    """Who has this account's pay, if not the account. The service says so to the contracts before
+    it stakes. An owner says it by itself, so that only one of the two can be named here."""
     worker_niceness: int = Field(default=10, ge=0, le=19)
     log_file: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -242,6 +251,15 @@ class ServiceConfig(_Section):
         if address is not None and re.fullmatch("0x[0-9a-fA-F]{40}", address) is None:
             raise ValueError(f"{address!r} is no address")
         return address
+
+    @model_validator(mode="after")
+    def _is_paid_once(self) -> Self:
+        if self.owner is not None and self.reward_address is not None:
+            raise ValueError(
+                "owner and reward_address: an owner names who is paid by itself, with "
+                "`atoll stake owner reward`; leave one of them out"
+            )
+        return self
 
     @property
     def store_dir(self) -> Path:

@@ -17,7 +17,6 @@ from atoll.chain.keys import import_key
 from atoll.cli.main import app
 from atoll.cli.services import Choices, write_config
 from atoll.errors import ConfigError, InsufficientFunds
-from atoll.job import forwarding
 from atoll.law.words import Address
 
 __all__ = ["submitted"]
@@ -132,7 +131,7 @@ def test_accounts_are_brought_up_to_an_amount_once(submitted: Submitted) -> None
         told("network", "fund", "nobody")
 
 
-WALLET, OTHER = "0x00000000000000000000000000000000000A7011", "0x" + "77" * 20
+WALLET = "0x00000000000000000000000000000000000A7011"
 
 
 def has(account: str, submitted: Submitted) -> int:
@@ -157,54 +156,16 @@ def earning(submitted: Submitted) -> tuple[Path, int]:
     return config_of(submitted, 1, "provider"), terms.segments * terms.segment_pay
 
 
-def test_what_is_claimed_goes_on_to_a_wallet(
+def test_what_is_claimed_goes_to_the_wallet_that_was_named(
     submitted: Submitted, earning: tuple[Path, int]
 ) -> None:
     config, earned = earning
-    paid = told("claim", "--config", config, "--to", WALLET, "--wait")
-    assert (paid["claimed_wei"], paid["wallet_wei"]) == (str(earned), "0")
-    assert paid["sent"] == [{"to": WALLET, "wei": str(earned)}]
+    assert told("stake", "owner", "reward", WALLET, "--config", config)["payee"] == WALLET
+    paid = told("claim", "--config", config, "--wait")
+    assert (paid["claimed_wei"], paid["payee"], paid["wallet_wei"]) == (
+        *(str(earned), WALLET),
+        str(earned),
+    )
     assert has(WALLET, submitted) == earned
-    assert told("claim", "--config", config, "--to", WALLET)["sent"] == []
-
-
-class DiedError(Exception):
-    """What a test ends a command with."""
-
-
-@pytest.mark.parametrize("step", ["send_on", "ended"])
-def test_a_claim_that_dies_on_the_way_to_the_wallet_goes_on_and_sends_once(
-    submitted: Submitted, earning: tuple[Path, int], step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between claim and transfer, and between transfer and the note that it was done."""
-    config, earned = earning
-    config.write_text(f'reward_address = "{WALLET}"\n{config.read_text()}')
-
-    def die(*_: object) -> None:
-        raise DiedError
-
-    with monkeypatch.context() as patch, pytest.raises(DiedError):
-        patch.setattr(forwarding if step == "send_on" else forwarding.Forwarding, step, die)
-        told("claim", "--config", config)
-    sent_before = has(WALLET, submitted)
-    assert sent_before == (0 if step == "send_on" else earned)
-    again = told("claim", "--config", config, "--wait")
-    assert again["claimed"] == []
-    assert [one["wei"] for one in again["sent"]] == [str(earned)]
-    assert has(WALLET, submitted) == earned
-    assert told("claim", "--config", config, "--to", OTHER)["sent"] == []
-    assert has(OTHER, submitted) == 0
-
-
-def test_what_the_service_claimed_goes_on_with_the_next_call(
-    submitted: Submitted, earning: tuple[Path, int]
-) -> None:
-    config, earned = earning
-    folder = config.parent / "data"
-    account = told("stake", "show", "--config", config)["account"]
-    forwarding.Forwarding(Address(WALLET), 0).write(folder / "forwarding" / f"{account}.json")
-    told("claim", "--config", config)
-    assert has(account, submitted) == earned
-    moved = told("claim", "--config", config, "--to", OTHER)
-    assert moved["sent"] == [{"to": OTHER, "wei": str(earned)}]
-    assert (has(WALLET, submitted), has(OTHER, submitted)) == (0, earned)
+    again = told("claim", "--config", config, "--wait")  # there is nothing to wait for
+    assert (again["claimed"], again["wallet_wei"]) == ([], str(earned))

@@ -1,10 +1,9 @@
-"""Whose an account is, folded from events, and what of its pay it was paid itself."""
+"""Whose an account is, folded from events."""
 
 from __future__ import annotations
 
 from tests.unit.law.factories import address
 
-from atoll.job.forwarding import paid_to
 from atoll.law import events as ev
 from atoll.law.owners import Ownership, owners_of, ownership_of, payee_of
 from atoll.law.words import Address, HolderId, JobId, Role, RoundIndex
@@ -36,20 +35,3 @@ def test_the_payee_of_an_owner_before_is_not_the_next_ones() -> None:
 def test_where_pay_goes() -> None:
     owners = owners_of([ev.PayeeSet(ME, WALLET), claimed(3)])
     assert (payee_of(owners, ME), payee_of(owners, COLD)) == (WALLET, COLD)
-
-
-def test_only_what_came_to_the_account_itself_was_paid_to_it() -> None:
-    """What its payee had, what could not be sent, and what came later."""
-    events = [
-        claimed(5),
-        claimed(7),
-        ev.Kept(ME, 7),
-        ev.Kept(COLD, 100),
-        ev.OwnerAccepted(ME, COLD),
-        claimed(11),
-        ev.CreditClaimed(JobId(1), ME, 13),
-        ev.OwnerAccepted(ME, ME),
-        ev.CreditClaimed(JobId(1), ME, 17),
-        ev.Collected(ME, 7),
-    ]
-    assert paid_to(events, ME) == 5 + 17 + 7

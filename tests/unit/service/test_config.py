@@ -44,6 +44,11 @@ def test_relative_paths_are_beside_the_file(tmp_path: Path) -> None:
     ("find", "put", "message"),
     [
         ("4040", "70000", "gateway.port"),
+        (
+            "[gateway]",
+            f'owner = "0x{"77" * 20}"\nreward_address = "0x{"77" * 20}"\n[gateway]',
+            "an owner names who is paid by itself",
+        ),
         ("[1, 2]", '"some"', "jobs"),
         ('data_dir = "data"', "", "data_dir"),
         ("[gateway]", "[gatway]", "there is no gatway: did you mean gateway?"),

@@ -192,6 +192,7 @@ def context(tmp_path: Path) -> Any:
             policy=PolicySection(),
             role="provider",
             owner=None,
+            reward_address=None,
         ),
         follower=SimpleNamespace(views={}, confirmed=0),
         chain=Chain(),
@@ -298,6 +299,27 @@ async def test_nothing_is_staked_before_the_owner_has_accepted(context: Any) -> 
     context.chain.owned = Ownership(Address(OWNER), Address(OWNER))
     await effects(context).run(view_at(1), join())
     assert [call[0] for call in context.queue.calls.values()] == ["approve", "deposit", "sit"]
+
+
+async def test_who_is_paid_is_named_once_before_anything_is_staked(context: Any) -> None:
+    context.config.reward_address = OWNER.lower()
+    await effects(context).run(view_at(1), join())
+    sent = [call[0] for call in context.queue.calls.values()]
+    assert sent == ["set_payee", "approve", "deposit", "sit"]
+    assert next(iter(context.queue.calls.values())) == ("set_payee", ME, OWNER)
+    context.queue.calls.clear()
+    context.chain.owned = Ownership(ME, Address(OWNER))
+    await effects(context).run(view_at(1), join())
+    assert "set_payee" not in [call[0] for call in context.queue.calls.values()]
+
+
+async def test_nothing_is_staked_where_an_owner_has_somebody_else_paid(context: Any) -> None:
+    context.config.reward_address = OWNER
+    other = Address("0x" + "ab" * 20)
+    context.chain.owned = Ownership(other, other)
+    with pytest.raises(NotOurPolicy, match="has its pay go to 0xabab"):
+        await effects(context).run(view_at(1), join())
+    assert context.queue.calls == {}
 
 
 async def test_nothing_is_staked_in_an_account_of_another_owner(context: Any) -> None:

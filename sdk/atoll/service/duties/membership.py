@@ -68,6 +68,7 @@ class SendJoin(ContractCall):
         async with effects.staking:
             check_jobs(effects.context.config.policy, _other_jobs(effects, view))
             await _ensure_owner(effects)
+            await _ensure_payee(effects)
             await _ensure_stake(effects, view, self)
             if self.role is Role.VERIFIER:
                 await ensure_key(effects, view)
@@ -126,6 +127,29 @@ async def _ensure_owner(effects: Effects) -> None:
         f"{wanted} has not accepted to be the owner of {me}, and nothing is staked before",
         next_step=f"with that one's key: `atoll stake owner accept --node {me}`",
     )
+
+
+async def _ensure_payee(effects: Effects) -> None:
+    """Who has the pay is named before anything is earned.
+
+    Raises:
+        NotOurPolicy: the account is somebody else's, who names another one.
+    """
+    context, wanted = effects.context, effects.context.config.reward_address
+    if wanted is None:
+        return
+    me, found = context.me, await context.chain.ownership(context.me)
+    if found.payee.lower() == wanted.lower():
+        return
+    if found.owner != me:
+        raise NotOurPolicy(
+            f"{found.owner} owns {me} and has its pay go to {found.payee}, the config to {wanted}",
+            next_step="leave `reward_address` out, or have the owner name that one",
+        )
+    payee = Address(to_checksum_address(wanted))
+    key = f"payee:{payee}:{await context.chain.nonce(me)}"
+    await context.queue.submit(key, effects.calls.set_payee(me, payee), retry_failed=True)
+    await context.queue.wait(key)
 
 
 async def _ensure_stake(effects: Effects, view: JobView, join: SendJoin) -> None:
