@@ -10,10 +10,10 @@ interface IAudits {
     event Opened(uint256 indexed jobId, address indexed account, uint32 indexed id, uint32 round, bytes body);
     event KeyShown(uint256 indexed jobId, address indexed account, uint32 indexed round, bytes32 key);
     event Leaked(uint256 indexed jobId, address indexed by, uint16 indexed seat, uint32 round, bytes32 key);
-    event Contested(uint256 indexed jobId, address indexed by, uint32 indexed id, uint32 round, uint16 seat);
-    event ContestSettled(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 seat, bool wrong);
+    event Contested(uint256 indexed jobId, address indexed by, uint32 id, uint32 round, uint16 indexed seat);
+    event ContestSettled(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat, bool wrong);
     event Struck(uint256 indexed jobId, uint32 indexed round, uint16 indexed seat);
-    event Dropped(uint256 indexed jobId, uint32 indexed id, uint32 indexed round, uint16 seat);
+    event Dropped(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat);
 
     /// @notice A member's sealed ballot of a round's duties. The last one before auditEnd counts, so one that was made for
     /// another seed can be replaced. Warning: one that is sealed later replaces it, too, and cannot be opened.

@@ -35,17 +35,23 @@ interface IJobs is IOwners {
         address policy,
         uint256 funded
     );
-    event JobFunded(uint256 indexed jobId, address funder, uint256 amount);
+    event JobFunded(uint256 indexed jobId, address indexed funder, uint256 amount);
     event CancelRequested(uint256 indexed jobId);
     event Claimed(
-        uint256 indexed jobId, address indexed account, Role role, uint32 id, uint32 to, uint256 amount, uint256 burnt
+        uint256 indexed jobId,
+        address indexed account,
+        Role role,
+        uint32 indexed id,
+        uint32 to,
+        uint256 amount,
+        uint256 burnt
     );
     event Credited(uint256 indexed jobId, address indexed account, uint256 amount);
     event CreditClaimed(uint256 indexed jobId, address indexed account, uint256 amount);
     event Kept(address indexed account, uint256 amount); // its payee could not be sent it
     event Collected(address indexed account, uint256 amount);
     event Burnt(uint256 indexed jobId, uint32 to, uint256 amount);
-    event Refunded(uint256 indexed jobId, address to, uint256 amount);
+    event Refunded(uint256 indexed jobId, address indexed to, uint256 amount);
 
     /// @notice Opens a job and takes its funding. The parameters of this moment hold for all of the job's life.
     /// @param specDigest SHA-256 digest in the manifest's CID

@@ -19,7 +19,13 @@ interface IMembers {
     event Ready(uint256 indexed jobId, address indexed account, uint16 indexed place, uint32 id);
     event PlaceLeaving(uint256 indexed jobId, address indexed account, uint16 indexed place, uint32 id, uint32 to);
     event Missed(
-        uint256 indexed jobId, address indexed account, Role role, uint32 id, uint32 round, Miss kind, uint256 cut
+        uint256 indexed jobId,
+        address indexed account,
+        Role role,
+        uint32 indexed id,
+        uint32 round,
+        Miss kind,
+        uint256 cut
     );
     event Fell(
         uint256 indexed jobId,
@@ -30,7 +36,7 @@ interface IMembers {
         uint32 lostFrom,
         uint256 slashed
     );
-    event Released(uint256 indexed jobId, address indexed account, Role role, uint32 id);
+    event Released(uint256 indexed jobId, address indexed account, Role role, uint32 indexed id);
     event GatewayAnnounced(address indexed account, string url);
 
     /// @notice Takes a free seat from the next opening on; locks Terms.providerBond.

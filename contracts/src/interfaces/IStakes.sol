@@ -16,7 +16,7 @@ interface IStakes {
         Role role,
         bytes32 faultId,
         uint256 amount,
-        address beneficiary,
+        address indexed beneficiary,
         uint256 beneficiaryAmount,
         uint256 burned
     );

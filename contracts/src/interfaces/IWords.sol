@@ -15,7 +15,7 @@ struct Having {
 
 /// @title What is said about a committee's words after they settled. SPEC-ROUNDS.md, 7 and 8.
 interface IWords {
-    event LateWord(uint256 indexed jobId, address indexed account, uint32 indexed round, uint32 id, uint256 has);
+    event LateWord(uint256 indexed jobId, address indexed account, uint32 round, uint32 indexed id, uint256 has);
 
     /// @notice A member of the round's pool, or of the next one's: "I have these updates now", for their pay. Before auditEnd.
     function lateWord(uint256 jobId, uint32 round, uint32 id, uint256 has) external;

@@ -47,10 +47,11 @@ contract EventFold is Check {
 
     function takeMember(Vm.Log calldata log) private {
         bytes32 name = log.topics[0];
-        if (log.topics.length < 4) {
-            if (name != IMembers.Missed.selector) return;
-            (Role role, uint32 id,, Miss kind,) = abi.decode(log.data, (Role, uint32, uint32, Miss, uint256));
-            if (role == Role.PROVIDER && kind == Miss.SEAT) s.owing &= ~Bits.bit(seatOf[id]);
+        if (log.topics.length < 4) return;
+        if (name == IMembers.Missed.selector) {
+            (Role role,, Miss kind,) = abi.decode(log.data, (Role, uint32, Miss, uint256));
+            uint32 missing = uint32(uint256(log.topics[3]));
+            if (role == Role.PROVIDER && kind == Miss.SEAT) s.owing &= ~Bits.bit(seatOf[missing]);
             return;
         }
         uint256 mark = Bits.bit(uint256(log.topics[3]));

@@ -53,7 +53,25 @@ def snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
+GAMES = ("ThawStarted", "Withdrawn")
+"""Whose id is of neither a seat nor a place."""
 ENTRY = ("Rounds", "Members", "Audits", "Words", "Jobs", "Stakes", "Claims", "Game")
+
+
+PLACES = ("seat", "place", "id")
+
+
+@pytest.mark.parametrize("name", sorted(EVENT_TYPES))
+def test_every_event_is_found_by_its_job_its_accounts_and_its_seat(name: str) -> None:
+    """contracts/EVENTS.md; a log has three topics beside the event's own."""
+    abi = abi_of(name)
+    found = dict(zip((snake(field) for field in abi.fields), abi.indexed, strict=True))
+    kinds = dict(zip(found, abi.types, strict=True))
+    for field, is_indexed in found.items():
+        if field == "job_id" or (kinds[field] == "address" and field != "policy"):
+            assert is_indexed, field
+    places = [found[field] for field in PLACES if field in found and name not in GAMES]
+    assert not places or any(places) or sum(found.values()) == 3
 
 
 @pytest.mark.parametrize("name", sorted(EVENT_TYPES))
