@@ -45,6 +45,8 @@ most_of_window = 0.8
 # hours = ["22:00-06:30"]
 # Whether it takes part while the machine is on its battery.
 # on_battery = false
+# What share of all cores' time others may take before it sits out.
+# most_by_others = 0.25
 """
 
 

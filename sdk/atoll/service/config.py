@@ -166,10 +166,13 @@ class ScheduleSection(_Section):
 
     Attributes:
         on_battery: whether it takes part while the machine is on its battery, too.
+        most_by_others: the share of all cores' time, over five minutes, that programs of the usual
+            priority may take before it sits out, until they take half of it; None is any.
     """
 
     hours: tuple[str, ...] = ()
     on_battery: bool = True
+    most_by_others: float | None = Field(default=None, gt=0, lt=1)
 
     @field_validator("hours")
     @classmethod
@@ -251,6 +254,15 @@ class ServiceConfig(_Section):
         if address is not None and re.fullmatch("0x[0-9a-fA-F]{40}", address) is None:
             raise ValueError(f"{address!r} is no address")
         return address
+
+    @model_validator(mode="after")
+    def _are_others_told_apart(self) -> Self:
+        if self.schedule.most_by_others is not None and self.worker_niceness == 0:
+            raise ValueError(
+                "schedule.most_by_others tells other programs from this one's work by their "
+                "priority: have worker_niceness be 1 or more"
+            )
+        return self
 
     @model_validator(mode="after")
     def _is_paid_once(self) -> Self:

@@ -47,6 +47,7 @@ from atoll.service.machine import (
     ViewChanged,
 )
 from atoll.service.metrics import NO_ROUND, write_metrics
+from atoll.service.occupied import Occupied
 from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders, off_hours
 from atoll.service.outside import answers_of, metrics_of
 from atoll.service.power import Mains
@@ -90,6 +91,7 @@ class Service(Generic[S]):
     _bytes_seen: dict[str, int] = field(default_factory=dict)
     _orders: Orders = NO_ORDERS
     _mains: Mains = field(default_factory=lambda: Mains(is_wanted=False))
+    _others: Occupied = field(default_factory=lambda: Occupied(None))
     _twin: Twin | None = None
     _twin_text: str = ""
     _is_alone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -107,6 +109,7 @@ class Service(Generic[S]):
         context = self.effects.context
         self._orders = (*context.journal.read(OF_SERVICE).all_of(Orders), NO_ORDERS)[0]
         self._mains = Mains(is_wanted=not context.config.schedule.on_battery)
+        self._others = Occupied(context.config.schedule.most_by_others)
         self._look_for_twin(context)
         log.info("started", role=self.role, account=context.me, gateway=context.url)
         try:
@@ -171,14 +174,17 @@ class Service(Generic[S]):
             self._events.put_nowait((job, Ordered(self._why_out(job))))
 
     def _why_out(self, job: JobId) -> str:
-        return self._orders.why_out(job) or self._mains.why_out
+        return self._orders.why_out(job) or self._machine_is_not_ours()
+
+    def _machine_is_not_ours(self) -> str:
+        return self._mains.why_out or self._others.why_out
 
     def sits_out(self) -> str:
         """Why it takes no part in anything now; empty where it does."""
         ordered = Orders(self._orders.pauses, self._orders.drains).why_out(JobId(0))
         now = self._head.time if self._head is not None else int(time.time())
         schedule = self.effects.context.config.schedule
-        return ordered or self._mains.why_out or off_hours(schedule, now)
+        return ordered or self._machine_is_not_ours() or off_hours(schedule, now)
 
     def _look_for_twin(self, context: Context) -> None:
         """From now on; nothing is done before it is known that nobody else acts with the key."""
@@ -474,8 +480,9 @@ class Service(Generic[S]):
             await asyncio.sleep(WATCH_SECONDS)
 
     async def _look(self, section: WatchdogSection, watchdog: Watchdog) -> None:
-        if self._mains.look(time.monotonic()):
-            log.info("power", sits_out=self._mains.why_out)
+        now = time.monotonic()
+        if any([self._mains.look(now), self._others.look(now)]):
+            log.info("machine", sits_out=self._machine_is_not_ours())
             self._tell_orders()
         found = self.condition()
         if self.is_alive():

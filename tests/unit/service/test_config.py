@@ -46,6 +46,11 @@ def test_relative_paths_are_beside_the_file(tmp_path: Path) -> None:
         ("4040", "70000", "gateway.port"),
         (
             "[gateway]",
+            "worker_niceness = 0\n[schedule]\nmost_by_others = 0.5\n[gateway]",
+            "have worker_niceness be 1 or more",
+        ),
+        (
+            "[gateway]",
             f'owner = "0x{"77" * 20}"\nreward_address = "0x{"77" * 20}"\n[gateway]',
             "an owner names who is paid by itself",
         ),

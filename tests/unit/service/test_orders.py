@@ -15,14 +15,16 @@ from tests.unit.service.held import state_of
 from tests.unit.service.test_power import DISCHARGING, plugged
 from tests.unit.service.test_service import Running, start, training_job
 
+from atoll.chain.files import write_beside
 from atoll.errors import ConfigError
 from atoll.law.words import JobId, Role
-from atoll.service import power
+from atoll.service import occupied, power
 from atoll.service import service as service_module
 from atoll.service.config import ScheduleSection, ServiceConfig, read_config
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.machine import Ordered, State
+from atoll.service.occupied import Occupied
 from atoll.service.orders import DAY, Orders, off_hours, why_out
 from atoll.service.outside import answers_of
 from atoll.service.power import Mains
@@ -244,6 +246,31 @@ async def test_on_battery_it_leaves_and_on_mains_it_comes_back(
     plugged(supplies, BAT0={"status": "Charging"})
     while running.service.status()["sits_out"]:  # noqa: ASYNC110 (a file is looked at)
         await asyncio.sleep(0.01)
+    await running.stop()
+
+
+async def test_while_others_use_the_machine_it_is_out(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = tmp_path / "stat"
+    monkeypatch.setattr(occupied, "AWHILE_SECONDS", 0.05)
+    monkeypatch.setattr(service_module, "Occupied", partial(Occupied, stat=stat))
+    running = start(tmp_path, training_job())
+    running.service.effects.context.config.schedule = ScheduleSection(most_by_others=0.25)
+
+    async def until(is_out: bool) -> None:
+        """They take all of the machine, or nothing of it, from look to look."""
+        usual, idle = 10**9, 10**9
+        while bool(running.service.status()["sits_out"]) is not is_out:
+            usual, idle = (usual + 10**6, idle) if is_out else (usual, idle + 10**6)
+            write_beside(stat, f"cpu {usual} 0 0 {idle} 0 0 0 0 0 0\ncpu0\n".encode()).replace(stat)
+            await asyncio.sleep(0.01)
+
+    await running.effects.committed.wait()
+    await until(True)
+    await running.effects.did[SendLeave].wait()
+    assert "in use by others" in running.service.status()["sits_out"]
+    await until(False)
     await running.stop()
 
 
