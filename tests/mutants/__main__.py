@@ -47,9 +47,9 @@ TESTS = (
 )
 """What is asked to kill them; whole networks would too, but not in this time."""
 COUNT = 200
-LEAST_SCORE = 81.0
-"""Percent. 700 had 86 before bounds were tested from both sides, and the first 200 since then 90;
-four of such a sample's standard deviations, 2.2, below that."""
+LEAST_SCORE = 85.0
+"""Percent. The tests notice 90.5 of 100 (of 400 drawn in November 2026), and a sample of 200 is off
+by 2.1 as a rule."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ from atoll.law.checks import (
     distance_scores,
     lower_median,
     name_odd,
+    other_directions,
 )
 from atoll.law.words import SeatIndex
 
@@ -220,3 +221,11 @@ def test_moments_name_the_distant_and_the_loud_after_the_updates():
     }
     cut = name_odd(seats, [alike, moments], done, kappa="2", f=1)
     assert {one.seat for one in cut if one.check is Check.DISTANT} == {6}
+
+
+def test_where_nothing_is_in_common_nobody_is_told_apart() -> None:
+    """Whoever has less than nothing, too: there is no direction that they left."""
+    opposed = {0: np.array([5, 0]), 1: np.array([-5, 0]), 2: np.array([0, 5]), 3: np.array([0, -6])}
+    assert other_directions(list(opposed), gram_of(opposed)) == []
+    alike = {seat: np.array([4, seat]) for seat in range(4)} | {4: np.array([-4, 0])}
+    assert other_directions(list(alike), gram_of(alike)) == [4]

@@ -365,3 +365,12 @@ def test_a_submitter_serves_data_tokeniser_and_weights() -> None:
 def test_what_is_wrong_with_bytes_is_said_in_a_line(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"\Anot DAG-CBOR: \S[^\n]*\Z"):
         canonical.decode(data, 100)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "masked", "tokens"),
+    [("uint8", False, 256), ("uint8", True, 128), ("uint16", True, 32_768)],
+)
+def test_a_mask_takes_a_bit_of_every_word(dtype: str, masked: bool, tokens: int) -> None:
+    data = make_manifest().data.model_copy(update={"dtype": dtype, "masked": masked})
+    assert data.most_tokens == tokens
