@@ -38,7 +38,7 @@ START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 5.0
 TOLD_SECONDS: Final = 1.0
 RESTART_SECONDS: Final = 1.0
-PORT_TRIES: Final = 3
+PORT_TRIES: Final = 8
 _LONGEST_LINE: Final = 1 << 22
 log = structlog.get_logger("atoll.gateway")
 _ahead: list[_Forked] = []
@@ -101,10 +101,12 @@ class GatewayProcess:
             try:
                 await self._spawn()
                 break
-            except ConfigError:
-                # The child of a service that was killed a moment ago may have the port still.
+            except ConfigError as error:
+                # The child of a service that was killed a moment ago may have the port still, on a
+                # busy machine for seconds.
                 if not left:
                     raise
+                log.info("the gateway is tried again", cause=str(error), tries_left=left)
                 await asyncio.sleep(RESTART_SECONDS)
         self._follows = asyncio.create_task(self._follow())
 

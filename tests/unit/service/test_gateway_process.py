@@ -243,7 +243,10 @@ async def test_what_is_not_given_out_is_not_there(spec: GatewaySpec, store: Loca
         await gateway.stop()
 
 
-async def test_a_port_in_use_is_one_clear_error(gateway: GatewayProcess, spec: GatewaySpec) -> None:
+async def test_a_port_in_use_is_one_clear_error(
+    gateway: GatewayProcess, spec: GatewaySpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_process, "PORT_TRIES", 2)
     port = int(gateway.url.rpartition(":")[2])
     with pytest.raises(ConfigError, match=f"{port} is in use") as caught:
         await GatewayProcess(replace(spec, port=port)).start()
