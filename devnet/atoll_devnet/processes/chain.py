@@ -170,6 +170,7 @@ class LocalChain(Endpoint):
         self._process.start()
         await self._until_it_answers()
         if self.config.backend == "anvil":
+            await self._set_clock()
             self._miner = Miner(self.port, self.config.block_seconds)
             self._miner.start()
 
@@ -184,6 +185,15 @@ class LocalChain(Endpoint):
                 if time.monotonic() > until:
                     raise
             await asyncio.sleep(0.1)
+
+    async def _set_clock(self) -> None:
+        """Goes on from the newest block's time: Anvil forgets what its clock was moved by.
+
+        Blocks that are older than those below them would open windows that are over.
+        """
+        newest = int((await self.rpc("eth_getBlockByNumber", "latest", False))["timestamp"], 16)
+        if newest > time.time():
+            await self.rpc("evm_setTime", newest)
 
     def stop(self) -> None:
         """Ends the chain; Anvil's state is written first, if it still answers."""

@@ -85,3 +85,29 @@ async def test_nothing_is_mined_while_blocks_are_replaced(
         assert old["hash"] not in parents
     finally:
         chain.kill()
+
+
+async def test_time_goes_on_from_where_it_was(tmp_path: Path) -> None:
+    """Older blocks above newer ones would open windows that are over, and what is paid could go."""
+    chain = LocalChain(ChainConfig(tmp_path, block_seconds=BLOCK_SECONDS))
+
+    async def times() -> list[int]:
+        height = await chain.block_number()
+        blocks = [await chain.rpc("eth_getBlockByNumber", hex(n), False) for n in range(height + 1)]
+        return [int(block["timestamp"], 16) for block in blocks]
+
+    await chain.start()
+    try:
+        moved = (await times())[-1] + 5_000
+        await chain.rpc("evm_setNextBlockTimestamp", moved)
+        await asyncio.to_thread(chain.stop)
+        await chain.start()
+        await chain.crash()
+        await chain.start()
+        found = len(await times())
+        while len(await times()) < found + 3:  # noqa: ASYNC110 (the chain is polled)
+            await asyncio.sleep(BLOCK_SECONDS)
+        assert max(await times()) >= moved
+        assert await times() == sorted(await times())
+    finally:
+        chain.kill()
