@@ -75,6 +75,11 @@ def parts(commit: str) -> tuple[Part, ...]:
         Part("gas", ("contracts/tools/gas",)),
         Part("computing", computing),
         Part("mutants", (PYTHON, "-m", "tests.mutants", "--seed", commit), after="computing"),
+        Part(
+            "contracts-mutants",
+            (PYTHON, "-m", "tests.mutants.contracts", "--seed", commit),
+            after="contracts",
+        ),
     )
 
 
@@ -129,7 +134,7 @@ class Run:
 
 def outcome(name: str, code: int, text: str) -> Outcome:
     """Counts from the last line that has any; a part that failed without one failed once."""
-    if name == "mutants":
+    if name.endswith("mutants"):
         return Outcome(code, int(code == 0), int(code != 0))
     counted = next(
         (found for line in reversed(text.splitlines()) if (found := COUNTS.findall(line))), []

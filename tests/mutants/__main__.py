@@ -93,14 +93,16 @@ def main(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("tests.mutants", description=__doc__)
     parser.add_argument("--count", type=int, default=COUNT, help="0 takes every mutant")
-    parser.add_argument("--seed", default=_commit(), help="any text; default: the newest commit")
+    parser.add_argument(
+        "--seed", default=newest_commit(), help="any text; default: the newest commit"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="only files with this in their path")
     parser.add_argument("tests", nargs="*", default=TESTS, help="which tests may kill")
     return parser.parse_args(arguments)
 
 
-def _commit() -> str:
+def newest_commit() -> str:
     git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     done = subprocess.run(git, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "no commit"

@@ -5,6 +5,7 @@ import {Stakes} from "../../src/Stakes.sol";
 import {Slash} from "../../src/interfaces/ICustody.sol";
 import "../../src/types/Types.sol";
 import {Check} from "../support/Check.sol";
+import {deployed} from "../support/Deployed.sol";
 import {Network} from "../support/Network.sol";
 
 /// @title Three nodes whose keys a thief has, and their owners; the handler plays the members contract, too.
@@ -24,7 +25,7 @@ contract OwnerHandler is Network {
 
     constructor() {
         setUp();
-        custody = new Stakes(address(config));
+        custody = Stakes(deployed("Stakes", abi.encode(config)));
         custody.wire(address(this), address(jobs));
         for (uint256 i = 0; i < NODES; i++) {
             hand(i);

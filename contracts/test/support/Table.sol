@@ -7,6 +7,7 @@ import {Game, Part} from "../../src/judge/Game.sol";
 import {GameQueue, Outcome, Phase} from "../../src/judge/GameQueue.sol";
 import {Judge, Opening, Proof} from "../../src/judge/Judge.sol";
 import {Check} from "./Check.sol";
+import {deployed} from "./Deployed.sol";
 import {ToyClaims} from "./ToyClaims.sol";
 import {ToySteps} from "./ToySteps.sol";
 
@@ -33,7 +34,7 @@ abstract contract Table is Check {
     }
 
     function fresh() internal {
-        game = new Game(address(token), LONGEST, address(judge));
+        game = Game(deployed("Game", abi.encode(token, LONGEST, judge)));
         claims = new ToyClaims();
         game.wire(address(claims));
     }

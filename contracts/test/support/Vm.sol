@@ -32,6 +32,7 @@ interface Vm {
     function parseJsonAddress(string calldata json, string calldata key) external pure returns (address);
     function parseJsonBool(string calldata json, string calldata key) external pure returns (bool);
     function keyExistsJson(string calldata json, string calldata key) external view returns (bool);
+    function getCode(string calldata artifact) external view returns (bytes memory creation);
     function etch(address target, bytes calldata code) external;
     function recordLogs() external;
     function toString(uint256 value) external pure returns (string memory);

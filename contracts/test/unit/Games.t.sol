@@ -7,6 +7,7 @@ import {GameQueue, Outcome, Phase} from "../../src/judge/GameQueue.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {Wired} from "../../src/libraries/Wired.sol";
 import {Pull} from "../../src/libraries/Pull.sol";
+import {deployed} from "../support/Deployed.sol";
 import {BlacklistToken, FeeToken, RefusingToken, ReentrantToken} from "../support/HostileTokens.sol";
 import {Table} from "../support/Table.sol";
 import {ToyClaims} from "../support/ToyClaims.sol";
@@ -450,7 +451,7 @@ contract GamesTest is Table {
     // --- hostile tokens ---
 
     function gameWith(address coin) internal returns (Game table) {
-        table = new Game(coin, LONGEST, address(judge));
+        table = Game(deployed("Game", abi.encode(coin, LONGEST, judge)));
         table.wire(address(claims));
     }
 

@@ -5,6 +5,7 @@ import {AtollToken} from "../../src/AtollToken.sol";
 import {Stakes} from "../../src/Stakes.sol";
 import {Slash} from "../../src/interfaces/ICustody.sol";
 import "../../src/types/Types.sol";
+import {deployed} from "../support/Deployed.sol";
 import {Network} from "../support/Network.sol";
 
 /// @title Custody alone; the test plays the members contract.
@@ -18,7 +19,7 @@ contract StakesTest is Network {
 
     function setUp() public override {
         super.setUp();
-        custody = new Stakes(address(config));
+        custody = Stakes(deployed("Stakes", abi.encode(config)));
         custody.wire(address(this), address(jobs));
     }
 

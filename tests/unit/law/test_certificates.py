@@ -57,6 +57,9 @@ def test_of_the_two_values_of_s_the_larger_is_nobodys() -> None:
     recoverable = twin[:64] + bytes([twin[64] - 27])
     assert type(key).from_signature_and_message(recoverable, HASH, hasher=None) == key
     assert signer_of(HASH, twin) is None
+    # Half of an odd order, rounded down, is the largest that is anybody's.
+    halves = [good[:32] + (ORDER // 2 + more).to_bytes(32, "big") + good[64:] for more in (0, 1)]
+    assert [signer_of(HASH, signature) is None for signature in halves] == [False, True]
 
 
 @pytest.mark.parametrize("who", [0b1111, 0b1011, 0b0100, 0])

@@ -58,6 +58,9 @@ def test_segments_follow_from_each_other_and_the_first_from_the_model() -> None:
     assert link.update_root == said.told.reveal.update_root
     holder = HolderId(SEAT + 1)
     assert parties(link) == (script.net.job, Role.PROVIDER, holder)
+    verifiers = replace(link, set=bond_set(script.net.job, Role.VERIFIER, holder))
+    assert parties(verifiers) == (script.net.job, Role.VERIFIER, holder)
+    assert parties(replace(link, set=digest("no name"))) is None
     assert link.place == pay_place(script.net.job, Role.PROVIDER, holder, RoundIndex(0))
     assert (link.holder, link.lowest_bond) == (PROVIDERS[SEAT], TERMS.provider_bond // 10)
     assert link.window_end == script.net.settled[0].ends["window"]

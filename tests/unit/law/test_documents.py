@@ -10,7 +10,7 @@ from multiformats import CID
 from tests.unit.law.factories import make_manifest
 
 from atoll.errors import ManifestError
-from atoll.law.canonical import decode
+from atoll.law.canonical import decode, encode
 from atoll.law.manifest import Manifest
 from atoll.law.merkle import merkle_proof
 
@@ -81,6 +81,12 @@ def test_feedback_goes_with_one_fragment_and_no_overlap() -> None:
     assert refused(manifest, ("codec", "overlap"), 1)
 
 
+def test_an_overlap_ends_within_its_round() -> None:
+    manifest = make_manifest({"codec.mixing": "0.5", "epoch": 4})
+    assert not refused(manifest, ("codec", "overlap"), manifest.inner.steps - 1)
+    assert refused(manifest, ("codec", "overlap"), manifest.inner.steps)
+
+
 def test_a_delayed_outer_step_has_a_period_of_two_rounds_or_more() -> None:
     outer: dict[str, object] = {"kind": "delayed_nesterov", "beta2": "0", "eps": "0"}
     manifest = make_manifest()
@@ -94,3 +100,9 @@ def test_heads_are_of_an_even_size() -> None:
     model = manifest.model.model_dump() | {"width": 24, "kv_heads": 1}
     assert not refused(manifest, ("model",), model | {"head_dim": 4})
     assert refused(manifest, ("model",), model | {"head_dim": 3})
+
+
+def test_the_smallest_numbers_are_in_their_heads() -> None:
+    for number, data in ((0, b"\x00"), (23, b"\x17"), (24, b"\x18\x18"), (255, b"\x18\xff")):
+        assert encode(number) == data
+        assert decode(data) == number

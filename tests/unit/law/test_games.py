@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.games import (
@@ -323,3 +326,50 @@ def test_of_whole_pieces_and_chunks_only_what_is_needed_is_read(source: Source) 
     assert _part(b"", Input(source, 0, 0, len(data)), need) == bytes(
         7
     )  # moments that nobody has moved yet
+
+
+# --- what a move says, one thing changed ---
+
+
+def variants(value: object) -> Iterator[tuple[str, object]]:
+    """A value with one thing in it changed, and which."""
+    if isinstance(value, bytes):
+        if value:
+            yield "", type(value)(value[:-1] + bytes([value[-1] ^ 1]))
+    elif isinstance(value, int):
+        yield "", value + 1
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            for where, other in variants(getattr(value, field.name)):
+                yield f".{field.name}{where}", replace(value, **{field.name: other})
+    elif isinstance(value, tuple):
+        make = getattr(type(value), "_make", tuple)
+        for index, item in enumerate(value):
+            for where, other in variants(item):
+                yield f"[]{where}", make((*value[:index], other, *value[index + 1 :]))
+
+
+def whole_games() -> Iterator[tuple[Party | LargeParty, Party | LargeParty, Claim]]:
+    holder, challenger = wrong_at(9, 20)
+    yield holder, challenger, holder.claim
+    base = JOB.claim(is_link=True)
+    tampers = {0: {2: flipped(5), JOB.header.link_nodes - 1: flipped(-1)}}
+    claim = Party(JOB, base, tampers).claimed
+    yield Party(JOB, claim, tampers), Party(JOB, claim), claim
+    large = LargeParty((LARGE_NODES - 2, (1 << 19) - 1))
+    yield large, LargeParty(), large.claim()
+
+
+def test_nothing_in_a_move_can_be_otherwise() -> None:
+    """But what is said for the first time: states between steps, and where the header stands."""
+    taken = set[str]()
+    for holder, challenger, claim in whole_games():
+        game = Game.begin(claim, 1000)
+        for now, (by_holder, move, after) in enumerate(played(holder, challenger, claim), 1001):
+            for where, other in variants(move):
+                with suppress(IllegalMove):
+                    game.play(cast("Move", other), by_holder, now, TOY)
+                    taken.add(f"{type(move).__name__}{where}")
+            game = after
+    said = {"OpenSteps.states[]", "OpenSteps.header.index", "PostLink.header.index"}
+    assert taken == said | {"Prove.proof.element"}  # another element, which shows another outcome

@@ -266,6 +266,9 @@ def test_terms_that_differ_from_the_chains_are_refused() -> None:
 
 def test_derived_numbers_follow_the_manifest() -> None:
     manifest = make_manifest()
+    data, held_out = manifest.data, cid("held out")
+    assert data.cids == (data.cid, data.nodes_cid, data.tokenizer_cid)
+    assert data.model_copy(update={"eval_cid": held_out}).cids == (*data.cids, held_out)
     assert manifest.segments == 8
     assert manifest.tokens_per_step == 8 * 64
 
@@ -283,6 +286,8 @@ def test_derived_numbers_follow_the_manifest() -> None:
         ("nnm_multi_krum", 1, 4, "at least 5"),
         ("minimum_diameter", 5, 25, None),
         ("minimum_diameter", 8, 32, "too many subsets"),
+        ("minimum_diameter", 6, 26, "too many subsets"),
+        ("minimum_diameter", 6, 25, None),
         ("contributor_mean", 0, 1, None),
     ],
 )

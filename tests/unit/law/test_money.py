@@ -12,7 +12,7 @@ from atoll.law import events as ev
 from atoll.law import pay
 from atoll.law.misses import Record, cut, first_cut
 from atoll.law.rounds import apply
-from atoll.law.words import RoundIndex, Wei
+from atoll.law.words import RoundIndex, SeatIndex, Wei
 
 R = RoundIndex
 
@@ -83,3 +83,23 @@ def test_the_streak_of_empty_rounds_begins_anew_with_a_merge() -> None:
         net.wait(1)
         script.settle(merged=merged)
         assert net.view.empty_streak == streak
+
+
+def test_what_was_revealed_and_nobody_is_paid_for_is_burnt() -> None:
+    script = Script.ready()
+    net = script.net
+    net.poke()
+    for seat in range(3):
+        script.commit(seat)
+    net.wait_until(net.deadline)
+    net.poke()
+    for seat in range(3):
+        script.reveal(seat)
+    script.say(has=0b011)
+    net.wait(1)
+    script.settle()
+    past, whole = net.view.settled[0], net.terms.segments * net.terms.segment_pay
+    assert (past.facts.revealed, past.pay) == (0b111, 0b011)
+    assert pay.unpaid(net.terms, past) == whole
+    paid = [pay.seat_pay(net.terms, past, SeatIndex(seat)) for seat in range(4)]
+    assert paid == [whole, whole, 0, 0]

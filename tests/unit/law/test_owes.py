@@ -17,7 +17,7 @@ from atoll.law import pay
 from atoll.law.claims import shown
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
-from atoll.law.owes import Duty, Owed, committee_gateways, owed_by
+from atoll.law.owes import WHENEVER, Duty, Owed, committee_gateways, owed_by
 from atoll.law.rounds import apply
 from atoll.law.views import GameRecord, JobView, bond_set, pay_place
 from atoll.law.words import (
@@ -70,9 +70,11 @@ def test_a_move_is_owed_by_whose_turn_it_is_once_a_game_has_begun() -> None:
 # --- challenges ---
 
 
-def accusing(at: int) -> tuple[Script, Address, SeatIndex]:
-    """An opened *differs* of a segment, by whom, and of which seat."""
+def accusing(at: int, settled: int = 0) -> tuple[Script, Address, SeatIndex]:
+    """An opened *differs* of a segment, by whom, and of which seat, after so many rounds."""
     script = Script.ready()
+    for _ in range(settled):
+        script.honest_round()
     net, round = script.net, script.honest_round()
     auditor = script.auditors(round)[0]
     seat = SeatIndex(min(net.duties(round, auditor)))
@@ -82,16 +84,18 @@ def accusing(at: int) -> tuple[Script, Address, SeatIndex]:
     return script, net.member(Role.VERIFIER, auditor).account, seat
 
 
-def claim_about(view: JobView, seat: SeatIndex, segment: int, *, is_link: bool) -> Claim:
-    about = view.settled[0].seats[seat]
+def claim_about(
+    view: JobView, seat: SeatIndex, segment: int, *, is_link: bool, window: int = 0
+) -> Claim:
+    about = view.settled[window].seats[seat]
     return Claim(
         holder=view.providers[about].account,
         set=bond_set(view.job_id, Role.PROVIDER, about),
-        place=pay_place(view.job_id, Role.PROVIDER, about, RoundIndex(0)),
+        place=pay_place(view.job_id, Role.PROVIDER, about, RoundIndex(window)),
         program=ZERO_DIGEST,
         is_link=is_link,
         seat=seat,
-        round=0,
+        round=window,
         segment=segment,
         data_seed=ZERO_DIGEST,
         opening=ZERO_DIGEST,
@@ -256,3 +260,72 @@ def test_evidence_of_a_link_needs_no_key_but_an_auditors_does() -> None:
     ]
     auditors = evidence_of(script, 0, is_link=True, member=auditor)
     assert auditors[3:6] == (key, auditor, body)
+
+
+def test_a_challenge_about_an_earlier_round_of_the_epoch_answers_a_differs_at_its_beginning() -> (
+    None
+):
+    script, author, seat = accusing(0, settled=1)
+    claim = replace(claim_about(script.net.view, seat, 5, is_link=True, window=1), round=0)
+    game = GameRecord(1, author, 1, claim, b"")
+    before = owed(script, author, Duty.CHALLENGE)
+    assert len(before) == 1
+    script.net.view = replace(script.net.view, games={1: game})
+    assert owed(script, author, Duty.CHALLENGE) == []
+    game = replace(game, claim=replace(claim, round=1))
+    script.net.view = replace(script.net.view, games={1: game})
+    assert owed(script, author, Duty.CHALLENGE) == before
+
+
+# --- signatures and ballots ---
+
+
+def test_a_certificate_is_signed_until_the_lots_deadline_and_then_whenever() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    script.say()
+    net.wait(1)
+    (sign,) = owed(script, VERIFIERS[0], Duty.SIGN)
+    assert sign.until == net.deadline
+    net.wait_until(net.deadline - 1)
+    assert owed(script, VERIFIERS[0], Duty.SIGN) == [sign]
+    net.wait(1)
+    assert [one.until for one in owed(script, VERIFIERS[0], Duty.SIGN)] == [WHENEVER]
+
+
+def test_a_late_signature_is_owed_until_the_next_settlement_however_long_that_takes() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    script.say()
+    net.wait(1)
+    net.settle({0, 1, 2})
+    net.wait_until(net.settled[0].ends["window"])
+    late = [one for one in owed(script, VERIFIERS[3], Duty.SIGN) if one.round == 0]
+    assert [one.until for one in late] == [WHENEVER]
+
+
+def test_a_ballot_is_opened_between_its_sealing_and_the_end_of_open() -> None:
+    script = Script.ready()
+    net, round = script.net, script.honest_round()
+    auditor, other = script.auditors(round)[:2]
+    who = net.member(Role.VERIFIER, auditor).account
+    script.ballot(round, auditor)
+    assert owed(script, who, Duty.OPEN) == []
+    net.wait_until(net.settled[round].ends["audit"])
+    assert owed(script, net.member(Role.VERIFIER, other).account, Duty.OPEN) == []
+    assert len(owed(script, who, Duty.OPEN)) == 1
+    net.wait_until(net.settled[round].ends["open"] - 1)
+    assert len(owed(script, who, Duty.OPEN)) == 1
+    net.wait(1)
+    assert owed(script, who, Duty.OPEN) == []
+
+
+def test_who_does_not_count_in_a_round_owes_it_nothing() -> None:
+    script = Script.ready(seats=3)
+    script.net.poke()
+    late = PROVIDERS[3]
+    script.net.sit(late, 3)
+    assert owed(script, late, Duty.COMMIT) == []
+    assert len(owed(script, PROVIDERS[0], Duty.COMMIT)) == 1

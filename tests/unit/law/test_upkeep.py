@@ -201,6 +201,10 @@ def test_a_key_that_is_shown_early_is_a_leak() -> None:
     assert list(leaked_keys(past, net.settled[0].ends["audit"], [heard])) == []
     net.leak(0, 2, key, WATCHER)
     assert due(script, Call.LEAK) == []
+    net.wait_until(net.settled[0].ends["audit"])
+    net.show_key(0, 1, heard)
+    shown = net.view.settled[0]
+    assert shown.known_key(SeatIndex(1)) == shown.key_of(SeatIndex(1)) == heard
     half = pay.unpaid(net.terms, net.view.settled[0]) // 2
     assert net.view.credits == {} and due(script, Call.SETTLE_CONTEST) == []
     net.wait_until(net.settled[0].ends["window"])

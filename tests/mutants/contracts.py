@@ -1,0 +1,190 @@
+"""Samples mutants of the contracts; fails where forge's tests kill too few of them.
+
+    python -m tests.mutants.contracts                       some, chosen by the newest commit
+    python -m tests.mutants.contracts --seed 7 --count 50   the same ones again
+    python -m tests.mutants.contracts --only Jobs           of files with this in their path
+
+Survivors are printed with their change. The last line is JSON. Only contracts that hold a mutant
+are compiled; the tests create them from artifacts (`contracts/test/support/Deployed.sol`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tests.mutants.__main__ import newest_commit
+from tests.mutants.solidity import Mutant, difference, mutants_of
+
+CONTRACTS: Final = Path(__file__).resolve().parents[2] / "contracts"
+ROUNDS: Final = ("Rounds", "RoundsSettlement", "RoundsMembership")
+HELD_BY: Final = {
+    "src/Rounds.sol": ("Rounds",),
+    "src/rounds/RoundsBase.sol": ROUNDS,
+    "src/rounds/RoundsMembership.sol": ("RoundsMembership",),
+    "src/rounds/RoundsSettlement.sol": ("RoundsSettlement",),
+    "src/Audits.sol": ("Audits",),
+    "src/Words.sol": ("Words",),
+    "src/Members.sol": ("Members",),
+    "src/Jobs.sol": ("Jobs",),
+    "src/Owners.sol": ("Jobs",),
+    "src/Stakes.sol": ("Stakes",),
+    "src/judge/Claims.sol": ("Claims",),
+    "src/judge/Game.sol": ("Game",),
+    "src/judge/GameQueue.sol": ("Game",),
+    "src/libraries/Draws.sol": (*ROUNDS, "Audits"),
+    "src/libraries/Rows.sol": ROUNDS,
+    "src/libraries/Tally.sol": ("RoundsSettlement",),
+}
+"""The game's rules, and who has their code. What steps compute is compared with a reference
+instead, a million times an operation."""
+LEFT_OUT: Final = "Gas|Steps|Vectors|SoftFloat"
+"""Tests that count gas, and those of steps."""
+BRIEF: Final = {
+    "FOUNDRY_FUZZ_RUNS": "8",
+    "FOUNDRY_INVARIANT_RUNS": "1",
+    "FOUNDRY_INVARIANT_DEPTH": "60",
+    "FOUNDRY_FUZZ_SEED": "0x1",
+}
+COUNT: Final = 10
+LEAST_SCORE: Final = 40.0
+
+
+class Bench:
+    """A copy of the built contracts, in which some are replaced."""
+
+    def __init__(self, folder: Path) -> None:
+        self._at = folder / "contracts"
+        self._at.mkdir()
+        for name in ("src", "test", "cache", "out"):
+            shutil.copytree(CONTRACTS / name, self._at / name)
+        for name in ("foundry.toml", "tools", "node_modules"):
+            (self._at / name).symlink_to(CONTRACTS / name)
+        (folder / "tests").symlink_to(CONTRACTS.parent / "tests")
+        self._forge = next((CONTRACTS / "node_modules/@foundry-rs").glob("forge-*/bin/forge"))
+
+    def artifact(self, contract: str) -> Path:
+        """What forge keeps of a contract that it compiled."""
+        return self._at / "out" / f"{contract}.sol" / f"{contract}.json"
+
+    def population(self, only: str) -> list[Mutant]:
+        """Every mutant of the files with that in their path."""
+        found: list[Mutant] = []
+        for file in HELD_BY:
+            if only in file:
+                tree = json.loads(self.artifact(Path(file).stem).read_bytes())["ast"]
+                found += mutants_of(file, tree, (CONTRACTS / file).read_bytes())
+        return found
+
+    def fate(self, mutant: Mutant) -> str:
+        """What became of it: `killed`, `survived` or, where the compiler refuses it, `refused`."""
+        codes = {name: self._compile(name, mutant) for name in HELD_BY[mutant.file]}
+        if not all(codes.values()):
+            return "refused"
+        before = {name: self.artifact(name).read_bytes() for name in codes}
+        for name, code in codes.items():
+            changed = json.loads(before[name])
+            changed["bytecode"]["object"] = f"0x{code}"
+            self.artifact(name).write_text(json.dumps(changed))
+        try:
+            return "survived" if self.passes() else "killed"
+        finally:
+            for name, data in before.items():
+                self.artifact(name).write_bytes(data)
+
+    def _compile(self, contract: str, mutant: Mutant) -> str:
+        """Its code with the mutant, in hexadecimal; empty where there is none."""
+        about = json.loads(self.artifact(contract).read_bytes())["metadata"]
+        settings: dict[str, Any] = dict(about["settings"])
+        ((file, name),) = settings.pop("compilationTarget").items()
+        texts = {source: self._read(source) for source in about["sources"]}
+        texts[mutant.file] = mutant.of(texts[mutant.file])
+        settings["outputSelection"] = {file: {name: ["evm.bytecode.object"]}}
+        asked = {
+            "language": "Solidity",
+            "sources": {source: {"content": text.decode()} for source, text in texts.items()},
+            "settings": settings,
+        }
+        solc = [str(CONTRACTS / "tools/solc"), "--standard-json"]
+        done = subprocess.run(
+            solc, input=json.dumps(asked), capture_output=True, text=True, check=True
+        )
+        made = json.loads(done.stdout).get("contracts", {}).get(file, {}).get(name, {})
+        return str(made.get("evm", {}).get("bytecode", {}).get("object", ""))
+
+    def _read(self, source: str) -> bytes:
+        return (CONTRACTS / source).read_bytes()
+
+    def passes(self) -> bool:
+        """Whether all tests pass."""
+        command = [str(self._forge), "test", "--fail-fast", "--no-match-contract", LEFT_OUT]
+        environment = {**os.environ, **BRIEF}
+        done = subprocess.run(
+            command, cwd=self._at, env=environment, capture_output=True, text=True, check=False
+        )
+        if "No files changed, compilation skipped" not in done.stdout:
+            raise RuntimeError(f"forge compiles anew: {done.stdout[:500]} {done.stderr[:500]}")
+        return done.returncode == 0
+
+
+def judge(bench: Bench, population: Sequence[Mutant], count: int) -> Counter[str]:
+    """How many of each fate, until so many were put to the tests; prints who survived."""
+    fates = Counter[str]()
+    for mutant in population:
+        if fates["killed"] + fates["survived"] == count:
+            break
+        fate = bench.fate(mutant)
+        fates[fate] += 1
+        if fate == "survived":
+            print(difference(mutant, (CONTRACTS / mutant.file).read_bytes()), flush=True)
+    return fates
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _parse(arguments)
+    started = time.monotonic()
+    subprocess.run([str(CONTRACTS / "tools/forge"), "build"], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder))
+        population = bench.population(options.only)
+        print(f"mutants: {options.count} of {len(population)}, --seed {options.seed}", flush=True)
+        if not bench.passes():
+            print("mutants: the tests do not pass without any")
+            return 2
+        random.Random(options.seed).shuffle(population)
+        fates = judge(bench, population, options.count)
+    count = fates["killed"] + fates["survived"]
+    summary = {
+        "bench": "mutants of contracts",
+        "seed": options.seed,
+        "population": len(population),
+        "count": count,
+        **{fate: fates[fate] for fate in ("killed", "survived", "refused")},
+        "score": round(100 * fates["killed"] / max(count, 1), 1),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    print(json.dumps(summary))
+    return int(100 * fates["killed"] < LEAST_SCORE * count)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("tests.mutants.contracts", description=__doc__)
+    parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument("--seed", default=newest_commit(), help="any text; default: the commit")
+    parser.add_argument("--only", default="", help="only files with this in their path")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
