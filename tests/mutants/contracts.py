@@ -49,7 +49,7 @@ HELD_BY: Final = {
 }
 """The game's rules, and who has their code. What steps compute is compared with a reference
 instead, a million times an operation."""
-LEFT_OUT: Final = "Gas|Steps|Vectors|SoftFloat"
+LEFT_OUT: Final = "Gas|Steps|SoftFloat"
 """Tests that count gas, and those of steps."""
 BRIEF: Final = {
     "FOUNDRY_FUZZ_RUNS": "8",
