@@ -72,6 +72,32 @@ contract EscrowTest is Network {
         same(jobs.escrowOf(jobId).balance, 0, "whole");
     }
 
+    function test_P01_whoeverFundsAJobAddsToItsEscrow() public allHome {
+        uint256 jobId = create(defaultTerms());
+        uint256 before = jobs.escrowOf(jobId).funded;
+        token.approve(address(jobs), 7 ether);
+        jobs.fund(jobId, 7 ether);
+        same(jobs.escrowOf(jobId).funded, before + 7 ether, "funded");
+        same(jobs.escrowOf(jobId).balance, before + 7 ether, "balance");
+        vm.expectPartialRevert(Jobs.TooMuch.selector);
+        jobs.fund(jobId, type(uint128).max - before - 7 ether + 1);
+        vm.expectPartialRevert(Jobs.UnknownJob.selector);
+        jobs.fund(jobId + 1, 1);
+        vm.prank(SUBMITTER);
+        jobs.cancel(jobId);
+        vm.expectPartialRevert(Jobs.WrongStatus.selector);
+        jobs.fund(jobId, 1);
+        jobs.refund(jobId);
+    }
+
+    function test_readyIsSaidOnce() public allHome {
+        uint256 jobId = create(defaultTerms());
+        uint32 id = enrol(jobId, 0, 0);
+        vm.prank(verifier(0));
+        vm.expectRevert(abi.encodeWithSelector(Members.AlreadyReady.selector, jobId, id));
+        members.ready(jobId);
+    }
+
     function test_P04_feeOnTransferIsRefused() public allHome {
         FeeToken fee = new FeeToken(address(this), 1e9 ether);
         deploy(address(fee));

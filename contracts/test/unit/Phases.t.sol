@@ -435,6 +435,43 @@ contract PhasesTest is Network {
         same(signed, 7, "and paid");
     }
 
+    function test_aSignatureOfTheLastRoundIsMissedOnceItsAuditIsOver() public allHome {
+        play(jobId);
+        toWords(jobId);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes memory two = certificate(jobId, digestFor(jobId, v), rounds.state(jobId).committee, 3);
+        noteFacts(jobId, v);
+        rounds.settle(jobId, said[jobId][1].places, said[jobId][1].has, v, two);
+        hasStatus(jobId, JobStatus.DONE);
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd - 1);
+        same(rounds.absentOf(jobId, 1), 0, "it may sign still");
+        vm.warp(block.timestamp + 1);
+        same(rounds.absentOf(jobId, 1), 4, "the third");
+        same(rounds.absentOf(jobId, 0), 0, "and nobody of the round before");
+        members.cutMember(jobId, 1, 3);
+        same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
+    }
+
+    function test_theLastAuditHasAWindowForEverySeatThatAnAuditorMayHaveAndOneMore() public allHome {
+        play(jobId);
+        Times memory first = rounds.timesOf(jobId, 0);
+        same(first.auditEnd - first.settledAt, 700, "any other has one");
+        play(jobId);
+        Times memory last = rounds.timesOf(jobId, 1);
+        same(last.auditEnd - last.settledAt, 4 * 700, "eight audits by three auditors are three each");
+    }
+
+    function test_aVerdictsCidIsNoLongerThanItMayBe() public allHome {
+        toWords(jobId);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, 15);
+        v.cid = new bytes(129);
+        refuses(v, "", RoundsSettlement.CidTooLong.selector);
+        v.cid = new bytes(128);
+        settle(jobId, v);
+    }
+
     function test_threeRoundsThatMergeNothingCloseTheJob() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 5;

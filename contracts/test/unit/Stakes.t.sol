@@ -193,6 +193,10 @@ contract StakesTest is Network {
         withdraw(dust);
         vm.expectRevert(Stakes.ZeroAmount.selector);
         thaw(0);
+        vm.expectRevert(Stakes.ZeroAmount.selector);
+        custody.deposit(Role.PROVIDER, 0);
+        vm.expectRevert(Stakes.ZeroAmount.selector);
+        custody.deposit(Role.PROVIDER, 1 << 128);
         vm.prank(finder);
         vm.expectPartialRevert(Stakes.NotItsOwner.selector);
         custody.withdraw(alice, Role.PROVIDER, dust);
