@@ -237,6 +237,19 @@ contract GamesTest is Table {
         same(uint256(game.gameOf(second).since), began, "its clock begins with its turn");
     }
 
+    function test_P35_payWaitsForTheLowestPlaceThatIsPlayedAboutOrWaits() public {
+        (Claim memory played_, Claim memory waiting) = (sameBond(1), sameBond(2));
+        (played_.place, waiting.place) = (bytes32(uint256(20)), bytes32(uint256(10)));
+        same(uint256(game.lowestOpen(played_.set)), type(uint256).max, "none");
+        uint256 id = challengeBy(CHALLENGER, played_, BOND);
+        same(uint256(game.lowestOpen(played_.set)), 20, "the one that is played");
+        challengeBy(CHALLENGER, waiting, BOND);
+        same(uint256(game.lowestOpen(played_.set)), 10, "the one that waits");
+        same(uint256(game.lowestOpen(claimOf(OTHER, 1).set)), type(uint256).max, "of this bond only");
+        stall(id);
+        same(uint256(game.lowestOpen(played_.set)), type(uint256).max, "a fall ends both");
+    }
+
     function test_P64_theLargestIsNextAndTiesGoByOrder() public {
         uint256 first = begun(1);
         uint256 small = challengeBy(CHALLENGER, sameBond(2), BOND);

@@ -462,6 +462,12 @@ contract PhasesTest is Network {
         same(last.auditEnd - last.settledAt, 4 * 700, "eight audits by three auditors are three each");
     }
 
+    function test_theAbsoluteEndIsAfterTheLongestOfEverything() public view {
+        uint256 lastRound = jobs.termsOf(jobId).expiry + 600 + 100 + 2 * 100;
+        uint256 itsWindows = 16 * 700 + 100 + 100 + 2_000;
+        same(rounds.absoluteEnd(jobId), lastRound + itsWindows + 6 * LONGEST, "from SPEC-ROUNDS");
+    }
+
     function test_aVerdictsCidIsNoLongerThanItMayBe() public allHome {
         toWords(jobId);
         nextBlock();
