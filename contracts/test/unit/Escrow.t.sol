@@ -90,6 +90,31 @@ contract EscrowTest is Network {
         jobs.refund(jobId);
     }
 
+    function test_P01_whatIsBurntLeavesOnceAndTakesNobodysTokens() public allHome {
+        uint256 jobId = start();
+        commitAll(jobId, 15);
+        nextBlock();
+        revealAll(jobId, 15);
+        nextBlock();
+        sayAll(jobId, 13);
+        nextBlock();
+        settle(jobId, verdictFor(jobId, 13));
+        vm.expectPartialRevert(Rounds.WindowOpen.selector);
+        jobs.burn(jobId, 1);
+        vm.warp(rounds.timesOf(jobId, 0).windowEnd);
+        jobs.burn(jobId, 1);
+        vm.expectPartialRevert(Jobs.NoSuchRounds.selector);
+        jobs.burn(jobId, 1);
+        uint256 held = token.balanceOf(address(jobs));
+        for (uint256 i = 0; i < 2; i++) {
+            jobs.sink();
+            same(jobs.unburnt(), 0, "nothing waits any more");
+            same(token.balanceOf(jobs.BURN()), 8 * segmentPay(), "a seat's round, once");
+            same(token.balanceOf(address(jobs)), held - 8 * segmentPay(), "and no more");
+        }
+        identity(jobId);
+    }
+
     function test_readyIsSaidOnce() public allHome {
         uint256 jobId = create(defaultTerms());
         uint32 id = enrol(jobId, 0, 0);

@@ -260,6 +260,32 @@ contract PhasesTest is Network {
         inPhase(jobId, Phase.TRAIN);
     }
 
+    function test_aWordIsSaidOnceInTimeByTheMemberItself() public allHome {
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        bytes32 seed = rounds.state(jobId).seed;
+        vm.expectPartialRevert(RoundsBase.NotYourPlace.selector);
+        rounds.word(jobId, 0, seed, 15);
+        vm.startPrank(verifier(0));
+        vm.expectPartialRevert(Rounds.NotInCommittee.selector);
+        rounds.word(jobId, 3, seed, 15);
+        vm.expectPartialRevert(Rounds.NotInCommittee.selector);
+        rounds.word(jobId, 256, seed, 15);
+        vm.expectPartialRevert(RoundsBase.WrongSeed.selector);
+        rounds.word(jobId, 0, "x", 15);
+        vm.stopPrank();
+        sayWord(jobId, 0, 15);
+        vm.prank(verifier(0));
+        vm.expectRevert(abi.encodeWithSelector(Rounds.AlreadySaid.selector, 0));
+        rounds.word(jobId, 0, seed, 7);
+        sayWord(jobId, 1, 15);
+        vm.warp(rounds.state(jobId).deadline - 1); // time to sign
+        vm.prank(verifier(2));
+        vm.expectPartialRevert(RoundsBase.DeadlinePassed.selector);
+        rounds.word(jobId, 2, seed, 15);
+        settle(jobId);
+    }
+
     function test_wordsOfOthersOrInAnotherOrderAreRefused() public allHome {
         toWords(jobId);
         Verdict memory v = verdictFor(jobId, 15);
