@@ -44,8 +44,11 @@ HELD_BY: Final = {
     "src/judge/Game.sol": ("Game",),
     "src/judge/GameQueue.sol": ("Game",),
     "src/libraries/Draws.sol": (*ROUNDS, "Audits"),
+    "src/libraries/Reveals.sol": ("Audits", "Words", "Claims"),
     "src/libraries/Rows.sol": ROUNDS,
     "src/libraries/Tally.sol": ("RoundsSettlement",),
+    "src/libraries/TermsCheck.sol": ("Jobs",),
+    "src/rounds/Packed.sol": ROUNDS,
 }
 """The game's rules, and who has their code. What steps compute is compared with a reference
 instead, a million times an operation."""

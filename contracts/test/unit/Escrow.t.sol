@@ -269,6 +269,19 @@ contract EscrowTest is Network {
         jobs.create("spec", "cid", good, address(policy), funding);
     }
 
+    function test_createRefusesWhatNobodyAllowedOrCouldHold() public allHome {
+        Terms memory t = defaultTerms();
+        vm.startPrank(SUBMITTER);
+        vm.expectRevert(abi.encodeWithSelector(Jobs.PolicyNotAllowed.selector, address(jobs)));
+        jobs.create("spec", "cid", t, address(jobs), 1e24);
+        vm.expectRevert(abi.encodeWithSelector(Jobs.CidTooLong.selector, 129, 128));
+        jobs.create("spec", new bytes(129), t, address(policy), 1e24);
+        vm.expectPartialRevert(Jobs.TooMuch.selector);
+        jobs.create("spec", "cid", t, address(policy), 1 << 128);
+        vm.stopPrank();
+        same(jobs.jobCount(), 0, "none");
+    }
+
     // --- members ---
 
     function test_P09_bondsAreHeldUntilTheLastRoundsWindowAndNoLonger() public allHome {
