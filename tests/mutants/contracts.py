@@ -43,15 +43,11 @@ HELD_BY: Final = {
     "src/judge/Claims.sol": ("Claims",),
     "src/judge/Game.sol": ("Game",),
     "src/judge/GameQueue.sol": ("Game",),
-    "src/libraries/Draws.sol": (*ROUNDS, "Audits"),
     "src/libraries/Reveals.sol": ("Audits", "Words", "Claims"),
-    "src/libraries/Rows.sol": ROUNDS,
-    "src/libraries/Tally.sol": ("RoundsSettlement",),
     "src/libraries/TermsCheck.sol": ("Jobs",),
-    "src/rounds/Packed.sol": ROUNDS,
 }
-"""The game's rules, and who has their code. What steps compute is compared with a reference
-instead, a million times an operation."""
+"""The game's rules, and who has their code. Libraries whose own tests have their code in them are
+left out, and so is what steps compute, which is compared with a reference."""
 LEFT_OUT: Final = "Gas|Steps|SoftFloat"
 """Tests that count gas, and those of steps."""
 BRIEF: Final = {

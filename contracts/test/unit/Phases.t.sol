@@ -494,6 +494,23 @@ contract PhasesTest is Network {
         same(rounds.absoluteEnd(jobId), lastRound + itsWindows + 6 * LONGEST, "from SPEC-ROUNDS");
     }
 
+    function test_whereAllOfThePoolLeaveTheNextLotIsOfThoseWhoCame() public allHome {
+        Terms memory t = defaultTerms();
+        t.places = 6;
+        jobId = start(t, 4, 3);
+        for (uint16 place = 3; place < 6; place++) {
+            enrol(jobId, place, place);
+        }
+        for (uint256 i = 0; i < 3; i++) {
+            vm.prank(verifier(i));
+            members.leavePool(jobId);
+        }
+        play(jobId);
+        same(rounds.state(jobId).committee, 0x38, "the three who came");
+        play(jobId);
+        hasStatus(jobId, JobStatus.DONE);
+    }
+
     function test_aVerdictsCidIsNoLongerThanItMayBe() public allHome {
         toWords(jobId);
         nextBlock();
