@@ -44,6 +44,8 @@ HELD_BY: Final = {
     "src/judge/Game.sol": ("Game",),
     "src/judge/GameQueue.sol": ("Game",),
     "src/libraries/Reveals.sol": ("Audits", "Words", "Claims"),
+    "src/libraries/Rows.sol": ROUNDS,
+    "src/libraries/Tally.sol": ("RoundsSettlement",),
     "src/libraries/TermsCheck.sol": ("Jobs",),
 }
 """The game's rules, and who has their code. Libraries whose own tests have their code in them are
