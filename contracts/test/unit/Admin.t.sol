@@ -140,6 +140,8 @@ contract AdminTest is Network {
         rounds.unplace(jobId, 0);
         vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
         rounds.setPay(jobId, 0, 0, true);
+        vm.expectPartialRevert(Jobs.NotAllowed.selector);
+        jobs.keepSegments(jobId, 1);
         vm.expectPartialRevert(Members.NotAllowed.selector);
         members.miss(jobId, Role.PROVIDER, 1, 0, Miss.KEY);
         vm.expectPartialRevert(Members.NotAllowed.selector);

@@ -165,6 +165,7 @@ contract AuditsTest is Network {
         vm.expectPartialRevert(Audits.NotContested.selector);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
         jobs.claimCredit(jobId, OUTSIDER);
+        same(jobs.creditOf(jobId, OUTSIDER), 0, "once");
         same(token.balanceOf(OUTSIDER), 0.5 ether, "paid: less than guessing and showing it oneself costs");
     }
 

@@ -87,6 +87,9 @@ contract EscrowTest is Network {
         jobs.cancel(jobId);
         vm.expectPartialRevert(Jobs.WrongStatus.selector);
         jobs.fund(jobId, 1);
+        vm.prank(SUBMITTER);
+        vm.expectPartialRevert(Jobs.WrongStatus.selector);
+        jobs.cancel(jobId);
         jobs.refund(jobId);
     }
 

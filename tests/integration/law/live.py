@@ -7,10 +7,8 @@ same events, field by field.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, cast
 
 import rlp
@@ -23,6 +21,7 @@ from tests.unit.law.factories import address, cid, digest, make_terms
 from tests.unit.law.network import Network, Refused, numbers
 from tests.unit.law.script import PROVIDERS, SECRETS, VERIFIERS, WATCHER
 
+from atoll.chain.abi import load_artifact
 from atoll.chain.decode import from_abi, to_abi
 from atoll.law.certificates import certificate_bytes
 from atoll.law.claims import shown
@@ -44,7 +43,6 @@ from atoll.law.words import (
     Terms,
 )
 
-OUT = Path(__file__).parents[3] / "contracts" / "out"
 LONGEST_GAME = 20_000
 SUBMITTER = address("submitter")
 PARAMS = Params(100, 3_000, 1, TOKEN, TOKEN)
@@ -71,12 +69,6 @@ class Contract:
         types = [collapse_if_tuple(i) for i in item["inputs"]]
         selector = keccak(f"{name}({','.join(types)})".encode())[:4]
         return selector + encode(types, [to_abi(value) for value in arguments])
-
-
-def artifact(name: str) -> tuple[list[dict[str, Any]], str]:
-    """ABI and bytecode, as `contracts/tools/forge build` leaves them."""
-    built = json.loads((OUT / f"{name}.sol" / f"{name}.json").read_text())
-    return built["abi"], built["bytecode"]["object"]
 
 
 class Chain:
@@ -130,7 +122,8 @@ class Chain:
         self.anvil.ask("anvil_setBalance", account, hex(10**24))
 
     def deploy(self, name: str, *arguments: Any) -> Contract:
-        abi, bytecode = artifact(name)
+        built = load_artifact(name)
+        abi, bytecode = built["abi"], built["bytecode"]
         made = next((i for i in abi if i["type"] == "constructor"), {"inputs": []})
         types = [collapse_if_tuple(i) for i in made["inputs"]]
         data = bytecode + encode(types, [to_abi(value) for value in arguments]).hex()
