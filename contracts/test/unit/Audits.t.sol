@@ -326,12 +326,7 @@ contract AuditsTest is Network {
         settle(jobId, verdictFor(jobId, 14));
         (uint256 pay,,) = rounds.rowsOf(jobId, 2);
         same(pay, 14, "unpaid");
-        Facts memory f = said[jobId][2].facts;
-        bytes memory places = said[jobId][2].places;
-        uint256[] memory has = said[jobId][2].has;
-        Facts memory none;
-        Having memory h = Having(f, none, f.seed, places, has, new uint32[](2));
-        (h.late[0], h.late[1]) = (1, 2);
+        Having memory h = havingOf(2);
         vm.prank(verifier(0));
         words.lateWord(jobId, 2, 1, 1);
         vm.expectPartialRevert(Words.NotHad.selector);
@@ -345,6 +340,57 @@ contract AuditsTest is Network {
         vm.prank(verifier(2));
         vm.expectPartialRevert(Words.TooLate.selector);
         words.lateWord(jobId, 2, 3, 1);
+    }
+
+    function test_lateWordsAreAddedToThoseThatWereSaidAndToNoOthers() public allHome {
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        sayWord(jobId, 0, 15); // it alone has seat 0
+        sayWord(jobId, 1, 14);
+        sayWord(jobId, 2, 14);
+        nextBlock();
+        settle(jobId, verdictFor(jobId, 14));
+        Having memory h = havingOf(2);
+        vm.expectPartialRevert(Words.NotHad.selector);
+        words.grant(jobId, 2, 0, h);
+        vm.expectPartialRevert(Words.NotYours.selector);
+        words.lateWord(jobId, 2, 2, 1);
+        vm.prank(verifier(1));
+        words.lateWord(jobId, 2, 2, 1);
+        h.facts.available = 15;
+        vm.expectPartialRevert(Reveals.WrongFacts.selector);
+        words.grant(jobId, 2, 0, h);
+        h.facts.available = 14;
+        h.has[2] = 15;
+        vm.expectPartialRevert(Words.WrongWords.selector);
+        words.grant(jobId, 2, 0, h);
+        h.has[2] = 14;
+        uint256 settled = vm.snapshotState();
+        words.grant(jobId, 2, 0, h);
+        (uint256 pay,,) = rounds.rowsOf(jobId, 2);
+        same(pay, 15, "two of three have it");
+        vm.revertToState(settled);
+        vm.warp(rounds.timesOf(jobId, 2).auditEnd);
+        vm.expectPartialRevert(Words.TooLate.selector);
+        words.grant(jobId, 2, 0, h);
+    }
+
+    function test_lateWordsGiveNoPayBackThatALeakTook() public allHome {
+        Shown memory s = shownFor(jobId, 1, seat);
+        bytes32 told = key();
+        vm.prank(OUTSIDER);
+        audits.leak(s, told);
+        Having memory h = havingOf(1);
+        vm.expectPartialRevert(Words.WasLeaked.selector);
+        words.grant(jobId, 1, seat, h);
+    }
+
+    /// @return h what the settled round's words were, and the late ones of members 1 and 2
+    function havingOf(uint32 round) internal view returns (Having memory h) {
+        Said storage told = said[jobId][round];
+        Facts memory none;
+        h = Having(told.facts, none, told.facts.seed, told.places, told.has, new uint32[](2));
+        (h.late[0], h.late[1]) = (1, 2);
     }
 
     // --- claims and falls ---
