@@ -234,8 +234,10 @@ class Cluster:
         self.chain.stop()
 
     def check(self) -> None:
-        """Raises ProcessFailed if the chain ended by itself."""
+        """Raises ProcessFailed if the chain, or a member, ended by itself with an error."""
         self.chain.check()
+        for member in self.members:
+            member.process.check()
 
     def add(self, role: Role, cheat: str | None = None) -> Member:
         """One more member, not funded and not started."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import secrets
+import random
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from atoll.errors import AtollError
 
@@ -18,6 +19,8 @@ LEASH = Path(__file__).with_name("leash.py")
 STOP_SECONDS = 8.0
 LOWEST_PORT, FIRST_GIVEN_PORT = 20_000, 32_768
 """What is left between well-known ports and those that Linux gives to connections."""
+BLOCK = 64
+"""Ports that a process takes at a time."""
 
 
 class ProcessFailed(AtollError):
@@ -112,15 +115,47 @@ def last_line(path: Path) -> str:
 
 
 def free_port() -> int:
-    """A loopback TCP port that nobody listens on now.
+    """A loopback TCP port that nobody listens on now, and that no other process is given.
 
     It is below those that the system gives to connections (RFC 6056): one of them, of any process
     here, could have taken another before whoever asked for it listens, or while it restarts.
+
+    Raises:
+        ProcessFailed: other processes have them all.
     """
-    while True:
-        port = LOWEST_PORT + secrets.randbelow(FIRST_GIVEN_PORT - LOWEST_PORT)
-        if is_port_free(port):
-            return port
+    port = next((port for port in _PORTS if is_port_free(port)), None)
+    if port is None:
+        raise ProcessFailed(
+            f"every port from {LOWEST_PORT} to {FIRST_GIVEN_PORT} is of another local network",
+            next_step="end one of them",
+        )
+    return port
+
+
+def _ports() -> Iterator[int]:
+    """This process's, blocks at a time; once no block is left they come again from the first.
+
+    Two networks that start at once would find the same port free. Whoever has the first port of a
+    block has all of it: it is bound, and never listened on, as long as this process lives.
+    """
+    blocks = list(range(LOWEST_PORT, FIRST_GIVEN_PORT - BLOCK, BLOCK))
+    guards: list[socket.socket] = []
+    for first in random.sample(blocks, len(blocks)):
+        guard = socket.socket()
+        try:
+            guard.bind(("127.0.0.1", first))
+        except OSError:
+            guard.close()
+            continue
+        guards.append(guard)
+        yield from range(first + 1, first + BLOCK)
+    while guards:
+        for guard in guards:
+            first = guard.getsockname()[1]
+            yield from range(first + 1, first + BLOCK)
+
+
+_PORTS: Final = _ports()
 
 
 def is_port_free(port: int) -> bool:

@@ -25,6 +25,7 @@ from atoll.service import gateway_process
 from atoll.service.worker import fork_ahead
 from atoll_devnet.processes import clock
 from atoll_devnet.processes.links import enter_namespace
+from atoll_devnet.processes.process import ProcessFailed, last_line
 
 PRELOAD = "atoll_devnet.processes.preload"
 FORKS = sys.platform == "linux"
@@ -105,6 +106,18 @@ class MemberProcess:
     def exit_code(self) -> int | None:
         """None while it runs or before it was started; negative for a signal's number."""
         return None if self._process is None else self._process.exitcode
+
+    def check(self) -> None:
+        """Raises ProcessFailed, with the end of its log, if it ended with an error by itself.
+
+        A signal is somebody's who meant it, and who has drained or was told to stop ends with 0.
+        """
+        code = self.exit_code
+        if code is not None and code > 0:
+            raise ProcessFailed(
+                f"{self.name} ended with code {code}: {last_line(self.log_file)}",
+                next_step=f"read {self.log_file}",
+            )
 
     def kill(self) -> None:
         """SIGKILL, as a power cut would."""

@@ -92,19 +92,17 @@ class BlockFolder:
             except FileNotFoundError:
                 return None
 
-    def map(self, digest: bytes) -> mmap.mmap | None:
-        """A block's bytes where they lie on the disk, unchecked, or None where it is not here.
-
-        A block is never written again in its place, and stays mapped when it is removed.
-        """
+    def read_at(self, digest: bytes, offset: int, size: int) -> bytes | None:
+        """At most so many bytes of a block, unchecked, or None where it is not here."""
         with disk_errors(self.root):
             try:
-                with self._path(digest).open("rb") as file:
-                    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                file = os.open(self._path(digest), os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return None
-            except ValueError:  # no bytes in it: torn by a power cut
-                return None
+            try:
+                return os.pread(file, size, offset)
+            finally:
+                os.close(file)
 
     def read_into(self, digest: bytes, buffer: mmap.mmap) -> int | None:
         """Reads a block, unchecked; its size, cut to the buffer's, or None where it is not here."""
@@ -133,10 +131,13 @@ class BlockFolder:
     def stage(self, digest: bytes, block: bytes | memoryview) -> Path | None:
         """Writes a block beside its place, for `publish`; None where the block is here already.
 
+        What is here and was damaged, or torn by a power cut, is replaced: whoever has the bytes
+        is not to find out later, when they are gone, that the disk has others.
+
         Raises:
             DiskFull: as `write`.
         """
-        if self.claim(digest) == len(block):  # else absent, or torn by a power cut
+        if self.claim(digest) == len(block) and self.read(digest) == bytes(block):
             return None
         partial = self._tmp / self.unique_name()
         with disk_errors(self.root):

@@ -241,21 +241,15 @@ class LocalStore:
             found.append(part)
         return found
 
-    def map_leaf(self, leaf: Child, *, check: bool = True) -> mmap:
-        """A raw leaf's bytes where they lie on the disk.
-
-        With `check` False, whoever asks has checked it since it opened the store.
+    def read_at(self, cid: Cid, offset: int, size: int) -> bytes:
+        """At most so many bytes of a block from an offset on, unchecked.
 
         Raises:
-            NotFound, CorruptBlock, MalformedDag: as `iter_bytes`.
+            NotFound: it is not here.
         """
-        found = self._folder.map(leaf.cid.digest)
+        found = self._folder.read_at(cid.digest, offset, size)
         if found is None:
-            raise self._not_here(leaf.cid)
-        if check:
-            with memoryview(found) as view:
-                self._check_read(leaf.cid, view)
-        check_leaf(leaf, len(found))
+            raise self._not_here(cid)
         return found
 
     def join_leaves(self, leaves: Iterable[Child], profile: Profile = V1) -> Cid:

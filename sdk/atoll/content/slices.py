@@ -7,12 +7,13 @@ from itertools import accumulate
 
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
+from atoll.content.leaves import Leaves
 from atoll.content.local import LocalStore
 from atoll.content.unixfs import V1, Child, root_of
 
 
 class FileSlices:
-    """A file's bytes where they lie; a leaf is checked against its CID when it is first read.
+    """A file's bytes where they lie; every slice is what the CID says (`Leaves`).
 
     Args:
         store: where the file is.
@@ -33,9 +34,8 @@ class FileSlices:
         leaves = store.leaves(cid, max_bytes)
         if not _is_plain(cid, leaves):
             raise MalformedDag(f"{cid} is not laid out as everybody lays out these bytes")
-        self._store, self._leaves = store, leaves
+        self._leaves = Leaves(store, leaves)
         self._ends = list(accumulate(leaf.file_bytes for leaf in leaves))
-        self._checked: set[int] = set()
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -48,11 +48,9 @@ class FileSlices:
         parts = []
         while at < stop:
             index = bisect_right(self._ends, at)
-            leaf, end = self._leaves[index], self._ends[index]
-            begin = end - leaf.file_bytes
-            with self._store.map_leaf(leaf, check=index not in self._checked) as found:
-                parts.append(found[at - begin : min(stop, end) - begin])
-            self._checked.add(index)
+            end = self._ends[index]
+            begin = end - self._leaves[index].file_bytes
+            parts.append(self._leaves.span(index, at - begin, min(stop, end) - begin))
             at = min(stop, end)
         return b"".join(parts)
 

@@ -7,9 +7,7 @@ are a second one, so that a MiB is checked when it is first read, and nobody rea
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
-from mmap import mmap
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +19,7 @@ from atoll.bits.pieces import SHARD_BYTES, root_of_shards, shard_node
 from atoll.bits.tokens import DTYPES, Tokens, mask_bit
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
+from atoll.content.leaves import Leaves
 from atoll.content.local import LocalStore
 from atoll.content.unixfs import Child
 from atoll.errors import TooLarge
@@ -29,8 +28,6 @@ from atoll.law.words import Digest
 
 MAX_TOKENIZER_BYTES = 1 << 26
 NODE_BYTES: Final = 32
-_MAPPED: Final = 16
-"""Shards that stay mapped: a page that was read counts as this process's until its shard goes."""
 
 
 def byte_tokenizer() -> Tokenizer:
@@ -82,7 +79,8 @@ class TokenFile:
     """The words of a file in the store, as a sequence that slices are taken of.
 
     Nothing is read until it is asked for. A shard of 1 MiB is checked when it is first read:
-    against its CID, the vocabulary and, where nodes are given, the node of the root over it.
+    against its CID, the vocabulary and, where nodes are given, the node of the root over it. What
+    is read of it later is what was checked (`Leaves`).
 
     Args:
         store: where the file is.
@@ -105,12 +103,10 @@ class TokenFile:
         nodes: bytes | None = None,
     ) -> None:
         self.form = form
-        self._store = store
         self._tokens = tokens
         self._nodes = nodes
-        self._leaves = _leaves(store, cid, tokens * form.bytes)
+        self._leaves = Leaves(store, _leaves(store, cid, tokens * form.bytes))
         self._checked: set[int] = set()
-        self._mapped: OrderedDict[int, mmap] = OrderedDict()
 
     def __len__(self) -> int:
         return self._tokens
@@ -121,40 +117,35 @@ class TokenFile:
         if step != 1:
             raise ValueError("words are read in their order, one after another")
         words = np.empty(max(stop - start, 0), DTYPES[self.form.dtype])
-        per_shard = SHARD_BYTES // self.form.bytes
+        raw, per_shard = words.view(np.uint8), SHARD_BYTES // self.form.bytes
         at = start
         while at < stop:
             shard, begin = divmod(at, per_shard)
             end = min(begin + stop - at, per_shard)
-            words[at - start : at - start + end - begin] = self._shard(shard)[begin:end]
+            part = self._span(shard, begin * self.form.bytes, end * self.form.bytes)
+            placed = (at - start) * self.form.bytes
+            raw[placed : placed + len(part)] = np.frombuffer(part, np.uint8)
             at += end - begin
         return words
 
     def check(self) -> None:
         """Reads all of it once, a shard at a time. Raises as the class does."""
         for shard in range(len(self._leaves)):
-            self._shard(shard)
+            self._span(shard, 0, 0)
 
-    def _shard(self, index: int) -> Tokens:
-        found = self._mapped.pop(index, None)
-        if found is None:
-            found = self._store.map_leaf(self._leaves[index], check=index not in self._checked)
-        words = np.frombuffer(found, DTYPES[self.form.dtype])
-        if index not in self._checked:
-            self.form.check(words)
-            self._check_node(index, found)
-            self._checked.add(index)
-        self._mapped[index] = found
-        if len(self._mapped) > _MAPPED:
-            self._mapped.popitem(last=False)
-        return words
+    def _span(self, index: int, begin: int, end: int) -> bytes:
+        if index in self._checked:
+            return self._leaves.span(index, begin, end)
+        shard = self._leaves.read(index)
+        self.form.check(np.frombuffer(shard, DTYPES[self.form.dtype]))
+        self._check_node(index, shard)
+        self._checked.add(index)
+        return shard[begin:end]
 
-    def _check_node(self, index: int, shard: mmap) -> None:
+    def _check_node(self, index: int, shard: bytes) -> None:
         if self._nodes is None:
             return
-        with memoryview(shard) as view:
-            node = shard_node(view)
-        if node != self._nodes[index * NODE_BYTES : (index + 1) * NODE_BYTES]:
+        if shard_node(shard) != self._nodes[index * NODE_BYTES : (index + 1) * NODE_BYTES]:
             raise MalformedDataset(f"MiB {index} of the tokens is not what their root is over")
 
 

@@ -91,3 +91,38 @@ def test_a_damaged_leaf_is_found_when_it_is_read(store: LocalStore) -> None:
     with pytest.raises(CorruptBlock):
         file[2 * MIB :]
     assert not store.has(last.cid)
+
+
+def turn_bit(store: LocalStore, leaf: Child, at: int) -> None:
+    """Turns the lowest bit of a byte of a block where it lies."""
+    place = next(store.root.rglob(leaf.cid.digest.hex()))
+    with place.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("at", [0, 4095, 4096, 300_000])
+def test_a_bit_that_turns_after_the_first_read_is_found(store: LocalStore, at: int) -> None:
+    cid = store.add_bytes(DATA)
+    last = store.leaves(cid, len(DATA))[-1]
+    file, begin = FileSlices(store, cid, len(DATA)), 2 * MIB
+    assert file[:] == DATA
+    turn_bit(store, last, at)
+    other = begin + (at + 8192) % 300_001  # of a page that nobody touched
+    assert file[other : other + 1] == DATA[other : other + 1]
+    with pytest.raises(CorruptBlock):
+        file[begin + at : begin + at + 1]
+    assert not store.has(last.cid)
+
+
+def test_what_is_written_anew_is_read_as_before(store: LocalStore) -> None:
+    """A turned bit costs nothing where somebody has put the block right meanwhile."""
+    cid = store.add_bytes(DATA)
+    leaf = store.leaves(cid, len(DATA))[0]
+    file = FileSlices(store, cid, len(DATA))
+    assert file[:9] == DATA[:9]
+    turn_bit(store, leaf, 5)
+    store.put_block(leaf.cid, DATA[:MIB])
+    assert file[:9] == DATA[:9]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll_devnet.processes.process import ProcessFailed
 from atoll_devnet.processes.warm import FORKS, MemberProcess
 
 Make = Callable[..., MemberProcess]
@@ -72,3 +73,18 @@ def test_why_a_member_ended_by_itself_is_in_its_log(make: Make, started: Path) -
         process.join()
     assert not member.is_running
     assert "RuntimeError: no such luck" in member.log_file.read_text()
+    with pytest.raises(ProcessFailed, match="a member ended with code 1: RuntimeError: no such"):
+        member.check()
+
+
+def test_who_runs_was_killed_or_told_to_stop_is_not_complained_of(
+    make: Make, started: Path
+) -> None:
+    member = make()
+    member.check()
+    for end in (member.kill, member.stop):
+        member.start()
+        started.read_text()
+        member.check()
+        end()
+        member.check()

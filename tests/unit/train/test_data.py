@@ -176,3 +176,19 @@ def opened_again(store: LocalStore) -> None:
 def test_a_file_that_is_no_tokenizer_is_refused(store: LocalStore) -> None:
     with pytest.raises(MalformedDataset, match=r"tokenizer\.json"):
         open_tokenizer(store, store.add_bytes(b"{}").to_bytes())
+
+
+def test_a_bit_that_turns_while_it_is_trained_on_is_found(store: LocalStore) -> None:
+    """Words that were checked once and turned on the disk afterwards would be trained on: the work
+    of an honest seat would be false, and its bond lost.
+    """
+    words = words_of(3 * SHARD_BYTES // 2)
+    found = opened(store, words)
+    assert np.array_equal(found[:], words)
+    path = next(store.root.rglob(Cid.of(words.tobytes()[: 1 << 20]).digest.hex()))
+    raw = bytearray(path.read_bytes())
+    raw[2 * 70_000] ^= 1
+    path.write_bytes(raw)
+    assert np.array_equal(found[:60_000], words[:60_000])
+    with pytest.raises(CorruptBlock):
+        found[69_990:70_010]
