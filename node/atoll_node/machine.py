@@ -29,9 +29,9 @@ from atoll_node.duties.commit import decide_owed
 from atoll_node.duties.train import decide_merge, decide_train, owes_reveal, seat_of
 
 
-def step(state: ProviderState, event: Event) -> tuple[ProviderState, list[Order]]:
-    """Folds an event and says what to start now."""
-    return advance(state, event, decide)
+def step(state: ProviderState, *events: Event) -> tuple[ProviderState, list[Order]]:
+    """Folds events and says what to start now."""
+    return advance(state, events, decide)
 
 
 def decide(state: ProviderState) -> list[Decision]:

@@ -23,9 +23,9 @@ from atoll_verifier.duties.audit import decide_audit
 from atoll_verifier.duties.committee import decide_committee
 
 
-def step(state: VerifierState, event: Event) -> tuple[VerifierState, list[Order]]:
-    """Folds an event and says what to start now."""
-    return advance(state, event, decide)
+def step(state: VerifierState, *events: Event) -> tuple[VerifierState, list[Order]]:
+    """Folds events and says what to start now."""
+    return advance(state, events, decide)
 
 
 def decide(state: VerifierState) -> list[Decision]:

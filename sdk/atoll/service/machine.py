@@ -8,9 +8,11 @@ of their own: the view is rebuilt, the facts are read back, and the same derivat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeAlias, TypeVar
+from functools import reduce, wraps
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from atoll.law.views import JobView
 from atoll.law.words import Address
@@ -19,11 +21,13 @@ from atoll.service.config import KeeperConfig, ScheduleSection
 
 FIRST_RETRY_SECONDS = 2
 LONGEST_RETRY_SECONDS = 60  # what a deadline may be missed by once the cause is gone
+REMEMBERED = 32  # states, of as many jobs as a service may follow closely
 AnyCommand: TypeAlias = Command[Fact]
 
 
 B = TypeVar("B")
 S = TypeVar("S")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,16 +178,24 @@ def begun_ahead(state: State[S], decide: Callable[[State[S]], list[Decision]]) -
 
 
 Decide = Callable[[State[S]], list[Decision]]
-Step = Callable[[State[S], Event], tuple[State[S], list[Order]]]
 
 
-def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S], list[Order]]:
-    """One step: fold the event, derive what is wanted, give what is not under way.
+class Step(Protocol[S]):
+    """One step of a role's machine over the events that came since the last."""
+
+    def __call__(self, state: State[S], *events: Event) -> tuple[State[S], list[Order]]:
+        """The new state, and what to start now."""
+
+
+def advance(
+    state: State[S], events: Iterable[Event], decide: Decide[S]
+) -> tuple[State[S], list[Order]]:
+    """One step: fold the events in order, derive what is wanted, give what is not under way.
 
     Returns:
         the new state, and the commands to start (or `Cancel`) in order of importance.
     """
-    state = _fold(state, event)
+    state = reduce(_fold, events, state)
     decisions = decide(state)
     wanted: dict[str, AnyCommand] = {}
     for decision in decisions:
@@ -196,6 +208,28 @@ def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S],
     in_flight.update((c.key, c) for c in fresh)
     reasons = {decision.duty: decision.reason for decision in decisions}
     return replace(state, in_flight=in_flight, reasons=reasons), [*stale, *fresh]
+
+
+def by_view_and_facts(decide: Callable[[State[S]], T]) -> Callable[[State[S]], T]:
+    """Remembers what came of a state's view and facts, the only things that `decide` reads.
+
+    Most steps are of a new block that nothing happened in: both are the same objects then, and what
+    takes hashing and sorting of a round's words is not done again.
+    """
+    known: OrderedDict[tuple[int, int], tuple[JobView, Facts, T]] = OrderedDict()
+
+    @wraps(decide)
+    def remembered(state: State[S]) -> T:
+        key = (id(state.view), id(state.facts))
+        found = known.pop(key, None)  # it holds both: no other object has their addresses
+        if found is None:
+            found = (state.view, state.facts, decide(state))
+        known[key] = found
+        if len(known) > REMEMBERED:
+            known.popitem(last=False)
+        return found[2]
+
+    return remembered
 
 
 def _fold(state: State[S], event: Event) -> State[S]:

@@ -1,7 +1,7 @@
 """The loop of a service: events in, machine step, commands out, results back in.
 
-Rule of this file: one task gives the machines events, one at a time; effects run beside it and
-come back as events. Nothing here decides anything.
+Rule of this file: one task gives the machines events, all that have come at a time; effects run
+beside it and come back as events. Nothing here decides anything.
 """
 
 from __future__ import annotations
@@ -283,35 +283,51 @@ class Service(Generic[S]):
 
     async def _step_machines(self) -> None:
         while True:
-            job, event = await self._next_event()
-            self._stepped_at = time.monotonic()
-            before = self._machines[job]
-            try:
-                state, commands = self.step(before, event)
-            except Exception as error:  # what one job brings about must not stop the others
-                self._note_defect(job, type(event).__name__, error)
-                continue
-            self._clear_defect(job, type(event).__name__)
-            self._machines[job] = state
-            self._log_reasons(job, before, state)
-            for command in commands:
-                self._start(job, state.view, command)
+            for job, events in (await self._next_events()).items():
+                self._stepped_at = time.monotonic()
+                if self._step(job, *events) is None:
+                    continue
+                for event in events:  # what one of them breaks keeps no other from the machine
+                    error = self._step(job, event)
+                    if error is not None:
+                        self._note_defect(job, type(event).__name__, error)
 
-    async def _next_event(self) -> tuple[JobId, Event]:
-        """The next event; a loop that waits for one is not stuck."""
+    def _step(self, job: JobId, *events: Event) -> Exception | None:
+        """Why the job's machine did not take them: what one job brings must not stop the others."""
+        before = self._machines[job]
+        try:
+            state, commands = self.step(before, *events)
+        except Exception as error:
+            return error
+        for event in events:
+            self._clear_defect(job, type(event).__name__)
+        self._machines[job] = state
+        self._log_reasons(job, before, state)
+        for command in commands:
+            self._start(job, state.view, command)
+        return None
+
+    async def _next_events(self) -> dict[JobId, list[Event]]:
+        """All that has come, by job, at least one; a loop that waits for one is not stuck."""
         while True:
             try:
                 async with asyncio.timeout(WATCH_SECONDS):
-                    return await self._events.get()
+                    job, event = await self._events.get()
+                    break
             except TimeoutError:
                 self._stepped_at = time.monotonic()
+        found = {job: [event]}
+        while not self._events.empty():
+            job, event = self._events.get_nowait()
+            found.setdefault(job, []).append(event)
+        return found
 
     def _note_defect(self, job: JobId, where: str, error: Exception) -> None:
         """Tells once of what comes again with every block."""
         found = self._defects.setdefault(job, {})
         if found.get(where) != repr(error):
             found[where] = repr(error)
-            log.exception("defect: a job's machine does not step", job=job, where=where)
+            log.error("defect: a job's machine does not step", job=job, where=where, exc_info=error)
 
     def _clear_defect(self, job: JobId, where: str) -> None:
         """What did not work there works again."""

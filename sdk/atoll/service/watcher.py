@@ -42,9 +42,9 @@ class Player:
 PlayerState: TypeAlias = State[Setup[Player]]
 
 
-def step(state: PlayerState, event: Event) -> tuple[PlayerState, list[Order]]:
-    """Folds an event and says what to start now."""
-    return advance(state, event, decide)
+def step(state: PlayerState, *events: Event) -> tuple[PlayerState, list[Order]]:
+    """Folds events and says what to start now."""
+    return advance(state, events, decide)
 
 
 def decide(state: PlayerState) -> list[Decision]:

@@ -13,6 +13,7 @@ from atoll.law.words import Digest, Role
 from atoll.service.commands import Done, Fact, Facts, Transaction, Work, key_of
 from atoll.service.effects import Effects
 from atoll.service.machine import (
+    REMEMBERED,
     AnyCommand,
     Cancel,
     Decision,
@@ -26,6 +27,7 @@ from atoll.service.machine import (
     State,
     ViewChanged,
     advance,
+    by_view_and_facts,
 )
 
 
@@ -66,15 +68,52 @@ def stepping(*wanted: AnyCommand) -> tuple[State[tuple[AnyCommand, ...]], list[O
 
 
 def moved(
-    state: State[tuple[AnyCommand, ...]], event: Event
+    state: State[tuple[AnyCommand, ...]], *events: Event
 ) -> tuple[State[tuple[AnyCommand, ...]], list[Order]]:
-    return advance(state, event, lambda s: [Decision("all", "wanted", s.setup)])
+    return advance(state, events, lambda s: [Decision("all", "wanted", s.setup)])
 
 
 def test_a_command_is_given_once_while_it_is_under_way() -> None:
     state, given = stepping(DoDig("a"))
     assert given == [DoDig("a")]
     assert moved(state, HeadAdvanced(Head(101, 1001)))[1] == []
+
+
+def test_what_came_at_once_is_decided_once_and_as_after_the_last() -> None:
+    state, _ = stepping(DoDig("a"), SendWord("a"))
+    events = (Failed(WORD, "refused"), Finished(DIG, Dug("hole")), HeadAdvanced(Head(102, 1002)))
+    decided: list[int] = []
+
+    def decide(state: State[tuple[AnyCommand, ...]]) -> list[Decision]:
+        decided.append(state.now)
+        return [Decision("all", "wanted", state.setup)]
+
+    at_once, given = advance(state, events, decide)
+    assert decided == [1002]
+    assert given == [DoDig("a"), SendWord("a")]
+    for event in events:
+        state, _ = moved(state, event)
+    assert at_once == replace(state, facts=at_once.facts)
+    assert at_once.facts.of(DoDig, "a") == state.facts.of(DoDig, "a") == Dug("hole")
+
+
+def test_what_comes_of_view_and_facts_is_worked_out_once_for_each() -> None:
+    asked: list[int] = []
+
+    @by_view_and_facts
+    def counts(state: State[tuple[AnyCommand, ...]]) -> int:
+        asked.append(len(state.facts))
+        return len(asked)
+
+    state, _ = stepping()
+    assert counts(state) == counts(replace(state, head=Head(101, 1001))) == 1
+    other = replace(state, facts=Facts().plus("a", Dug("a")))
+    assert counts(other) == 2
+    assert counts(replace(state, view=replace(VIEW))) == 3
+    assert (counts(state), counts(other)) == (1, 2)
+    for _ in range(REMEMBERED + 1):  # what was asked for longest ago goes
+        last = counts(replace(state, facts=Facts()))
+    assert counts(state) == last + 1
 
 
 def test_two_duties_that_want_one_effect_get_it_once() -> None:

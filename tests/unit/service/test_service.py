@@ -344,10 +344,10 @@ async def test_a_job_whose_machine_does_not_step_leaves_the_others_alone(tmp_pat
     running = start(tmp_path, job)
     stranger = replace(job.view, job_id=JobId(99))
 
-    def fails_for_the_stranger(state: State[Setup[ProviderBehaviour]], event: Event) -> Any:
+    def fails_for_the_stranger(state: State[Setup[ProviderBehaviour]], *events: Event) -> Any:
         if state.view.job_id == stranger.job_id:
             raise ZeroDivisionError("a hostile job")
-        return step(state, event)
+        return step(state, *events)
 
     running.service.step = fails_for_the_stranger
     running.effects.context.follower.views[stranger.job_id] = stranger

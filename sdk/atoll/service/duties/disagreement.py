@@ -19,7 +19,7 @@ from atoll.law.words import Digest, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Fact, Work
 from atoll.service.duties.merge import checked_of
 from atoll.service.duties.opening import decide_opening
-from atoll.service.machine import AnyCommand, Decision, State
+from atoll.service.machine import AnyCommand, Decision, State, by_view_and_facts
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -72,6 +72,7 @@ class SendDisagree(ContractCall):
 # --- decisions ---
 
 
+@by_view_and_facts
 def disagreement(state: State[S]) -> Disagreed | None:
     """What stops us: a certificate that stands, and that our own merge does not give."""
     noted = state.facts.of(NoteDisagreement)

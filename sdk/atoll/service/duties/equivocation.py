@@ -28,7 +28,7 @@ from atoll.service.duties.certification import (
     signature_bytes,
 )
 from atoll.service.duties.merge import checked_of
-from atoll.service.machine import AnyCommand, Decision, State
+from atoll.service.machine import AnyCommand, Decision, State, by_view_and_facts
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -159,6 +159,7 @@ async def _of_settlement(
 # --- decisions ---
 
 
+@by_view_and_facts
 def decide_equivocation(state: State[S]) -> Decision:
     """Looks once at every certificate that is not what we merged, and shows what it finds."""
     merged = checked_of(state)

@@ -20,7 +20,7 @@ from atoll.service.duties.material import has_material, manifest_of, spec_of
 from atoll.service.duties.opening import opening_at
 from atoll.service.duties.updates import RevealedUpdate, RevealedUpdates, seen, updates_of
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
-from atoll.service.machine import State
+from atoll.service.machine import State, by_view_and_facts
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -118,6 +118,7 @@ def checking(state: State[S]) -> DoMerge | None:
     return _merge_of(state, past.merge_facts, past, past.facts.seed)
 
 
+@by_view_and_facts
 def checked_of(state: State[S]) -> RoundMerged | None:
     """What our own merge of the newest settled round gave."""
     command = checking(state)
