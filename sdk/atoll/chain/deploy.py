@@ -56,6 +56,8 @@ DEFAULT_PARAMS = Params(
 """What the configuration contract starts with; cuts and shares in basis points of a bond."""
 _G1_ADD = "0x" + (0x0B).to_bytes(20, "big").hex()
 """EIP-2537's addition of two points; of nothing and nothing here, which is nothing of 128 bytes."""
+BID_SECONDS = 20.0  # more than a block of any chain that we know
+TIP = 10**9  # wei a gas, at first
 POLL_SECONDS = 0.1  # a development chain mines at once; on others it costs a few requests
 
 
@@ -126,18 +128,16 @@ class _Deployer:
         )
         self._plan(await self._has_bls())
         head = await self._ask(header, "eth_getBlockByNumber", "latest", False)
-        fee = 2 * head.base_fee + 10**9
+        fee = 2 * head.base_fee + TIP
         await self._check_money(fee)
         blocks: list[int] = []
         try:
             async with asyncio.timeout(self._config.timeout):
                 for begin, end in self._groups():
                     steps = range(begin, end)
-                    sent = [
-                        await self._send(self._steps[i], self._first_nonce + i, fee) for i in steps
-                    ]
-                    mined = zip(self._steps[begin:end], sent, strict=True)
-                    blocks += [await self._mined(step, tx_hash) for step, tx_hash in mined]
+                    sent = [await self._send(i, fee) for i in steps]
+                    mined = zip(steps, sent, strict=True)
+                    blocks += [await self._mined(i, fee, tx_hash) for i, tx_hash in mined]
         except TimeoutError as error:
             raise ChainError(
                 f"no block took the deployment within {self._config.timeout:.0f} seconds",
@@ -251,14 +251,15 @@ class _Deployer:
                 next_step="send the account some native coin for gas",
             )
 
-    async def _send(self, step: _Step, nonce: int, fee: int) -> str:
+    async def _send(self, index: int, fee: int, tip: int = TIP) -> str:
+        step = self._steps[index]
         transaction: dict[str, Any] = {
             "type": 2,
             "chainId": self._provider.chain_id,
-            "nonce": nonce,
+            "nonce": self._first_nonce + index,
             "gas": step.gas,
             "maxFeePerGas": fee,
-            "maxPriorityFeePerGas": min(fee, 10**9),
+            "maxPriorityFeePerGas": min(fee, tip),
             "value": 0,
             "data": step.data,
         }
@@ -271,16 +272,31 @@ class _Deployer:
         except RpcRefused as refused:
             raise TransactionFailed(f"{step.what} was refused: {refused.text}") from refused
 
-    async def _mined(self, step: _Step, sent: str) -> int:
+    async def _mined(self, index: int, fee: int, sent: str) -> int:
+        """The block of a step, which is bid for again, an eighth higher, while none takes it.
+
+        A node may keep a transaction waiting for the one before, which a block took the moment that
+        it came (Anvil, foundry issue 10122): only another one of its nonce is looked at anew.
+        """
+        step, clock, tip = self._steps[index], asyncio.get_running_loop().time, TIP
+        hashes, bid_at = [sent], clock() + BID_SECONDS
         while True:
             found = None
             with suppress(RpcUnavailable):  # busy for a moment; the deployment's timeout bounds it
-                found = await self._ask(receipt, "eth_getTransactionReceipt", sent)
+                receipts = [
+                    await self._ask(receipt, "eth_getTransactionReceipt", one) for one in hashes
+                ]
+                found = next((one for one in receipts if one is not None), None)
             if found is not None:
                 break
+            if clock() >= bid_at:
+                fee, tip, bid_at = -(-fee * 9 // 8), -(-tip * 9 // 8), clock() + BID_SECONDS
+                # Refused where it is mined meanwhile, or where there is no money for more.
+                with suppress(RpcUnavailable, TransactionFailed):
+                    hashes.append(await self._send(index, fee, tip))
             await asyncio.sleep(POLL_SECONDS)
         if not found.succeeded:
-            raise TransactionFailed(f"{step.what} reverted (transaction {sent})")
+            raise TransactionFailed(f"{step.what} reverted (transaction {found.tx_hash})")
         return found.block_number
 
     async def _ask(self, read: Callable[[Any], T], method: str, *params: Any) -> T:

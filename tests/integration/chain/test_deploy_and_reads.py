@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from tests.integration.chain.local_anvil import Anvil, stop
+from tests.integration.chain.local_anvil import Anvil, stop, until
 
 from atoll.chain.contracts import AtollChain, Stake
 from atoll.chain.deploy import DEFAULT_PARAMS, DeployConfig, deploy
@@ -34,6 +36,25 @@ async def test_a_deployment_can_be_read(chain: AtollChain, accounts: list[LocalA
     head = await chain.head()
     assert await chain.block(head.number) == head
     assert await chain.block(head.number + 1000) is None
+
+
+async def test_what_no_block_takes_is_bid_for_again(
+    accounts: list[LocalAccount], spawn: Callable[..., Anvil], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("atoll.chain.deploy.BID_SECONDS", 0.5)
+    node = spawn("--no-mining")
+    deploying = asyncio.create_task(deploy(node.url, accounts[0]))
+    bids: set[int] = set()
+
+    def has_bid_again() -> bool:
+        first = (one for one in node.pending() if int(one["nonce"], 16) == 0)
+        bids.update(int(one["maxFeePerGas"], 16) for one in first)
+        return len(bids) >= 3
+
+    await until(has_bid_again)
+    assert all(8 * higher >= 9 * lower for lower, higher in pairwise(sorted(bids)))
+    node.ask("anvil_setIntervalMining", 1)
+    assert "Rounds" in (await deploying).addresses
 
 
 async def test_wiring_is_done(chain: AtollChain, accounts: list[LocalAccount]) -> None:
