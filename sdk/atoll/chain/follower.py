@@ -16,6 +16,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.index import Advanced, EventIndex, Indexed, Rewound
 from atoll.errors import RpcUnavailable
 from atoll.law.events import ContractEvent, GatewayAnnounced, JobCreated
+from atoll.law.owners import Ownership, enter, ownership_of
 from atoll.law.rounds import apply
 from atoll.law.views import JobView
 from atoll.law.words import Address, BlockRef, JobId
@@ -93,6 +94,10 @@ class Follower:
         """Every followed job that exists."""
         return self._fold.views
 
+    def ownership(self, account: Address) -> Ownership:
+        """Who moves an account's stake and whom it pays, as of the last confirmed block."""
+        return ownership_of(self._fold.owners, account)
+
     @property
     def confirmed(self) -> int:
         """Height up to which the views know everything."""
@@ -168,6 +173,7 @@ class Fold:
     """Events into views, without a chain.
 
     Attributes:
+        owners: every account whose events tell more of it than that it is its own.
         rejected: events that the law's fold did not accept; they were passed over.
     """
 
@@ -176,12 +182,14 @@ class Fold:
         self._only = only
         self._gateways: dict[Address, str] = {}
         self.views: dict[JobId, JobView] = {}
+        self.owners: dict[Address, Ownership] = {}
         self.rejected = 0
 
     def copy(self) -> Fold:
         """The same so far, to fold on without this one."""
         other = Fold(self._deployment, self._only)
         other._gateways, other.views = dict(self._gateways), dict(self.views)
+        other.owners = dict(self.owners)
         return other
 
     def fold_all(self, items: Iterable[Indexed]) -> tuple[Folded, ...]:
@@ -191,6 +199,7 @@ class Fold:
     def _fold_one(self, event: ContractEvent, block: BlockRef) -> dict[JobId, JobView]:
         if isinstance(event, GatewayAnnounced):
             self._gateways[event.account] = event.url
+        enter(self.owners, event)
         job: JobId | None = getattr(event, "job_id", None)
         changed: dict[JobId, JobView] = {}
         for each in self.views if job is None else [job]:

@@ -29,11 +29,6 @@ class Ownership:
     proposed: Address | None = None
 
 
-def ownership_of(events: Iterable[ev.ContractEvent], account: Address) -> Ownership:
-    """What events make of an account, oldest first."""
-    return owners_of(events).get(account, Ownership(account, account))
-
-
 def owners_of(events: Iterable[ev.ContractEvent]) -> dict[Address, Ownership]:
     """What events make of every account that they name, oldest first."""
     found: dict[Address, Ownership] = {}
@@ -46,7 +41,7 @@ def enter(found: dict[Address, Ownership], event: ev.ContractEvent) -> None:
     """One event. Who accepts is paid, too: the payee of an owner before is not its own."""
     if not isinstance(event, ev.OwnerProposed | ev.OwnerAccepted | ev.PayeeSet):
         return
-    now = found.get(event.account, Ownership(event.account, event.account))
+    now = ownership_of(found, event.account)
     match event:
         case ev.OwnerProposed():
             proposed = None if event.owner == NOBODY else event.owner
@@ -58,6 +53,11 @@ def enter(found: dict[Address, Ownership], event: ev.ContractEvent) -> None:
     found[event.account] = now
 
 
+def ownership_of(found: Mapping[Address, Ownership], account: Address) -> Ownership:
+    """Whose the account is, among those that `owners_of` found."""
+    return found.get(account, Ownership(account, account))
+
+
 def payee_of(found: Mapping[Address, Ownership], account: Address) -> Address:
     """Where the account's pay goes."""
-    return found[account].payee if account in found else account
+    return ownership_of(found, account).payee

@@ -17,7 +17,6 @@ import structlog
 
 from atoll.chain.follower import News
 from atoll.errors import AtollError, ConfigError, NotFound
-from atoll.law.owners import ownership_of
 from atoll.law.views import JobView
 from atoll.law.words import JobId
 from atoll.service.beside import end
@@ -455,7 +454,7 @@ class Service(Generic[S]):
     def status(self) -> dict[str, Any]:
         """Where it stands, in JSON values: the blocking condition, the head, every job's duties."""
         context, found = self.effects.context, self.condition()
-        owned = ownership_of((item.event for item in context.follower.history()), context.me)
+        owned = context.follower.ownership(context.me)
         return {
             "role": self.role,
             "account": context.me,

@@ -15,7 +15,7 @@ from tests.integration.chain.test_job_cli import Submitted, submitted
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import decode_log
 from atoll.errors import ConfigError, TransactionFailed
-from atoll.law.owners import Ownership, ownership_of
+from atoll.law.owners import Ownership, owners_of, ownership_of
 from atoll.law.words import TOKEN, Address, Role
 from atoll.service.doctor.chain import check_chain
 from atoll.service.doctor.findings import Finding
@@ -156,10 +156,8 @@ async def folded_and_read(owned: Owned) -> Ownership:
     said = await chain.ownership(owned.hot)
     logs = await chain.logs(0, (await chain.head()).number)
     await chain.close()
-    assert (
-        ownership_of([event for log in logs if (event := decode_log(log)) is not None], owned.hot)
-        == said
-    )
+    events = [event for log in logs if (event := decode_log(log)) is not None]
+    assert ownership_of(owners_of(events), owned.hot) == said
     return said
 
 

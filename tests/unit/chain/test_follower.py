@@ -14,6 +14,7 @@ from atoll.chain.follower import Follower, News
 from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
 from atoll.errors import RpcUnavailable
 from atoll.law import events as ev
+from atoll.law.owners import Ownership
 from atoll.law.words import JobId, RoundIndex, SeatIndex
 
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
@@ -138,6 +139,22 @@ async def test_a_reorg_takes_back_what_came_after_its_block() -> None:
     assert (news.turned.to_block, news.turned.views) == (job.number - 1, {JOB: before})
     assert list(news.turned.kept) == index.stands
     assert follower.views == {JOB: before}
+
+
+async def test_whose_an_account_is_follows_its_events_and_turns_back_with_them() -> None:
+    job, index, cold, wallet = Network(), Index(), address("cold"), address("wallet")
+    job.emit(ev.OwnerAccepted(PROVIDERS[0], cold))
+    kept = job.number
+    job.wait(1)
+    job.emit(ev.PayeeSet(PROVIDERS[0], wallet))
+    index.add(job)
+    follower = following(index, {99})  # of no job of theirs
+    await follower.poll()
+    assert follower.ownership(PROVIDERS[0]) == Ownership(cold, wallet)
+    assert follower.ownership(cold) == Ownership(cold, cold)
+    index.turn(kept)
+    await follower.poll()
+    assert follower.ownership(PROVIDERS[0]) == Ownership(cold, cold)
 
 
 async def test_what_is_not_confirmed_is_a_view_of_its_own() -> None:

@@ -17,19 +17,21 @@ def claimed(amount: int) -> ev.Claimed:
 
 
 def test_an_account_is_its_own_until_somebody_accepts() -> None:
-    assert ownership_of([], ME) == Ownership(ME, ME)
+    assert ownership_of(owners_of([]), ME) == Ownership(ME, ME)
     proposed = [ev.OwnerProposed(ME, COLD)]
-    assert ownership_of(proposed, ME) == Ownership(ME, ME, COLD)
-    assert ownership_of([*proposed, ev.OwnerProposed(ME, ZERO)], ME) == Ownership(ME, ME)
+    assert ownership_of(owners_of(proposed), ME) == Ownership(ME, ME, COLD)
+    assert ownership_of(owners_of([*proposed, ev.OwnerProposed(ME, ZERO)]), ME) == Ownership(ME, ME)
     accepted = [*proposed, ev.OwnerAccepted(ME, COLD)]
-    assert ownership_of(accepted, ME) == Ownership(COLD, COLD)
-    assert ownership_of(accepted, COLD) == Ownership(COLD, COLD)
+    assert ownership_of(owners_of(accepted), ME) == Ownership(COLD, COLD)
+    assert ownership_of(owners_of(accepted), COLD) == Ownership(COLD, COLD)
 
 
 def test_the_payee_of_an_owner_before_is_not_the_next_ones() -> None:
     events = [ev.OwnerAccepted(ME, COLD), ev.PayeeSet(ME, WALLET), ev.OwnerProposed(ME, NEXT)]
-    assert ownership_of(events, ME) == Ownership(COLD, WALLET, NEXT)
-    assert ownership_of([*events, ev.OwnerAccepted(ME, NEXT)], ME) == Ownership(NEXT, NEXT)
+    assert ownership_of(owners_of(events), ME) == Ownership(COLD, WALLET, NEXT)
+    assert ownership_of(owners_of([*events, ev.OwnerAccepted(ME, NEXT)]), ME) == Ownership(
+        NEXT, NEXT
+    )
 
 
 def test_where_pay_goes() -> None:
