@@ -1,7 +1,7 @@
 """What every member needs, made once for all: members are forked from the process that did.
 
-They share what a process finds out once about its machine, too: the engine, the code's digest and
-the probe's, a second or two of computing that would come to the same in each of them.
+They share what a process finds out once, too: the engine, the code's digest and the probe's, the
+contracts' interfaces, a second or two of computing that would come to the same in each of them.
 
 Rule of this file: importing it starts no thread, since a thread does not live through a fork.
 """
@@ -16,6 +16,7 @@ from importlib import import_module
 
 import structlog
 
+from atoll.chain.abi import registry
 from atoll.errors import AtollError
 from atoll.service.worker import THREAD_VARIABLES
 from atoll_devnet.processes import clock
@@ -51,6 +52,7 @@ def find_numerics() -> None:
 
 
 find_numerics()
+registry()
 # What is imported lives as long as the process: without this, the collector of every fork would
 # walk through it, and so copy what they share.
 gc.collect()

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from eth_abi.abi import decode as abi_decode
@@ -89,12 +89,12 @@ def to_abi(value: Any) -> Any:
 def _log_values(abi: EventAbi, log: RawLog) -> tuple[Any, ...]:
     """Field values in ABI order; indexed ones (always one word here) come from the topics."""
     in_data = [kind for kind, indexed in zip(abi.types, abi.indexed, strict=True) if not indexed]
-    data = iter(abi_decode(in_data, log.data))
-    topics = iter(log.topics[1:])
-    values = []
-    for kind, indexed in zip(abi.types, abi.indexed, strict=True):
-        values.append(abi_decode([kind], next(topics))[0] if indexed else next(data))
-    return tuple(values)
+    in_topics = [kind for kind, indexed in zip(abi.types, abi.indexed, strict=True) if indexed]
+    words = log.topics[1:]
+    if len(words) != len(in_topics):
+        raise ValueError(f"{len(words)} topics for {len(in_topics)} indexed fields")
+    data, topics = iter(abi_decode(in_data, log.data)), iter(abi_decode(in_topics, b"".join(words)))
+    return tuple(next(topics if indexed else data) for indexed in abi.indexed)
 
 
 @cache
@@ -103,9 +103,15 @@ def _field_converters(kind: Any) -> tuple[Convert, ...]:
     return tuple(_converter(hints[field.name]) for field in dataclasses.fields(kind))
 
 
+@lru_cache(maxsize=1 << 14)
+def _checksummed(address: str) -> Address:
+    """A chain's history names few accounts, each many times, and a checksum is a hash."""
+    return Address(to_checksum_address(address))
+
+
 def _converter(hint: Any) -> Convert:
     if hint is Address:
-        return to_checksum_address
+        return _checksummed
     if hasattr(hint, "__supertype__"):
         return _converter(hint.__supertype__)
     if get_origin(hint) is tuple:

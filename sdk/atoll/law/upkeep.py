@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from atoll.law.ballots import fine_word
-from atoll.law.leaves import key_hash
+from atoll.law.leaves import Leaves, key_hash
 from atoll.law.owes import is_played
 from atoll.law.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
 from atoll.law.views import Holder, JobView, SettledRound
 from atoll.law.words import (
     NO_HOLDER,
     NO_ROUND,
+    Address,
     Bitmap,
     Digest,
     HolderId,
@@ -191,8 +193,14 @@ def wrong_words(view: JobView, past: SettledRound) -> Iterator[tuple[HolderId, S
             key = past.key_of(duty.seat)
             if not duty.is_fine or key is None or duty.seat in past.leaks:
                 continue
-            if fine_word(account, past.reveals[duty.seat].leaves.words(key)) != duty.word:
+            if _word_of(account, past.reveals[duty.seat].leaves, key) != duty.word:
                 yield auditor, duty.seat
+
+
+@lru_cache(maxsize=1024)
+def _word_of(account: Address, leaves: Leaves, key: Digest) -> Digest:
+    """What the account says of these leaves; remembered, as every step of an audit asks again."""
+    return fine_word(account, leaves.words(key))
 
 
 def _contests(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
