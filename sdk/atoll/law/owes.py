@@ -173,12 +173,18 @@ def _audit(view: JobView, past: SettledRound, member: Holder, now: int) -> Itera
 
 
 def _accusations(view: JobView, past: SettledRound, member: Holder) -> Iterator[Owed]:
-    """Opened *differs* that their author has not brought before the judge."""
+    """Opened *differs* that their author has not brought before the judge.
+
+    While it plays any game about the holder, nothing is dropped: one fall takes every round's pay.
+    """
     body = past.bodies.get(member.id)
     for duty in body.duties if body else ():
         about = past.seats[duty.seat]
-        fell = view.providers[about].has_fallen
-        if not duty.is_fine and not fell and not is_played(view, past, member.account, duty):
+        games = view.games_about(Role.PROVIDER, about)
+        is_over = view.providers[about].has_fallen or any(
+            game.challenger == member.account for game in games
+        )
+        if not duty.is_fine and not is_over and not is_played(view, past, member.account, duty):
             where = (duty.seat,)
             yield Owed(Duty.CHALLENGE, past.round, past.clock.half, member.id, where, at=duty.at)
 

@@ -130,9 +130,25 @@ def test_a_game_about_anything_else_is_no_answer_to_a_differs(what: str) -> None
     claim = claim_about(script.net.view, seat, 2, is_link=False)
     changed = replace(claim, **ELSEWHERE[what](claim)) if what in ELSEWHERE else claim
     challenger = Address(WATCHER) if what == "author" else author
-    game = GameRecord(1, challenger, 1, changed, b"")
+    game = GameRecord(1, challenger, 1, changed, b"", outcome=Outcome.CHALLENGER_FELL)
     script.net.view = replace(script.net.view, games={1: game})
     assert owed(script, author, Duty.CHALLENGE) == before != []
+
+
+@pytest.mark.parametrize("elsewhere", ["round", "segment", "link"])
+def test_who_plays_about_a_holder_owes_no_second_game_meanwhile(elsewhere: str) -> None:
+    script, author, seat = accusing(2)
+    before = owed(script, author, Duty.CHALLENGE)
+    claim = claim_about(script.net.view, seat, 2, is_link=False)
+    game = GameRecord(1, author, 1, replace(claim, **ELSEWHERE[elsewhere](claim)), b"")
+    games = {
+        game: [],
+        replace(game, challenger=Address(WATCHER)): before,  # who may lose it, on purpose
+        replace(game, outcome=Outcome.SENT_HOME): before,
+    }
+    for one, expected in games.items():
+        script.net.view = replace(script.net.view, games={1: one})
+        assert owed(script, author, Duty.CHALLENGE) == expected
 
 
 def test_a_challenge_is_owed_until_half_of_the_window() -> None:
@@ -272,9 +288,11 @@ def test_a_challenge_about_an_earlier_round_of_the_epoch_answers_a_differs_at_it
     assert len(before) == 1
     script.net.view = replace(script.net.view, games={1: game})
     assert owed(script, author, Duty.CHALLENGE) == []
-    game = replace(game, claim=replace(claim, round=1))
-    script.net.view = replace(script.net.view, games={1: game})
-    assert owed(script, author, Duty.CHALLENGE) == before
+    over = replace(game, outcome=Outcome.CHALLENGER_FELL)
+    for round, expected in ((0, []), (1, before)):
+        game = replace(over, claim=replace(claim, round=round))
+        script.net.view = replace(script.net.view, games={1: game})
+        assert owed(script, author, Duty.CHALLENGE) == expected
 
 
 # --- signatures and ballots ---
