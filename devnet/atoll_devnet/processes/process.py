@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import random
 import signal
@@ -148,6 +149,7 @@ def _ports() -> Iterator[int]:
             guard.close()
             continue
         guards.append(guard)
+        atexit.register(guard.close)
         yield from range(first + 1, first + BLOCK)
     while guards:
         for guard in guards:
