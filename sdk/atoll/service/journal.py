@@ -75,10 +75,12 @@ class Journal:
 
     Attributes:
         damaged: rows that were damaged, and are gone.
+        measured: how many measures were added since it was opened.
     """
 
     def __init__(self, path: Path) -> None:
         self._db = open_rows(path)
+        self.measured = 0
         try:
             self._check_version()
             self.damaged = sweep(self._db)
@@ -151,6 +153,7 @@ class Journal:
             )
             before = found[0][0] if found else 0.0
             put(self._db, "measures", (*key, before + value))
+        self.measured += 1
 
     def measures(self) -> dict[int, dict[int, dict[str, float]]]:
         """job → round → name → sum; round −1 holds what belongs to no round."""

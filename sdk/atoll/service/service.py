@@ -102,6 +102,7 @@ class Service(Generic[S]):
     _heard_at: float = 0.0
     _stepped_at: float = field(default_factory=time.monotonic)
     _metrics_failed: str = ""
+    _metrics_told: tuple[int, dict[str, object]] | None = None
 
     async def run(self) -> None:
         """Works until cancelled. Raises what a broken queue or index raises."""
@@ -549,22 +550,23 @@ class Service(Generic[S]):
             }
             for label, use in context.queue.gas_by_label().items()
         }
-        write_metrics(
-            context.journal,
-            context.config.metrics_file,
-            {
-                "account": context.me,
-                "role": self.role,
-                "gas": gas,
-                "useless_answers": context.chain.provider.useless_answers,
-                "left_out_logs": context.chain.events.left_out,
-                "undecodable_logs": context.follower.undecodable,
-                "rejected_events": context.follower.rejected,
-                "damaged_rows": context.journal.damaged,
-                "stuck_jobs": sorted(self._defects),
-                "sent_away": dict(context.gateway.sent_away),
-            },
-        )
+        about: dict[str, object] = {
+            "account": context.me,
+            "role": self.role,
+            "gas": gas,
+            "useless_answers": context.chain.provider.useless_answers,
+            "left_out_logs": context.chain.events.left_out,
+            "undecodable_logs": context.follower.undecodable,
+            "rejected_events": context.follower.rejected,
+            "damaged_rows": context.journal.damaged,
+            "stuck_jobs": sorted(self._defects),
+            "sent_away": dict(context.gateway.sent_away),
+        }
+        told, path = (context.journal.measured, about), context.config.metrics_file
+        # A service that waits for days would write the same file every other second.
+        if told != self._metrics_told or not path.exists():
+            write_metrics(context.journal, path, about)
+            self._metrics_told = told
 
 
 async def run_role(

@@ -339,6 +339,23 @@ async def test_a_metrics_path_that_is_a_folder_ends_nothing(tmp_path: Path) -> N
     assert read_metrics(tmp_path / "metrics.json") == {}
 
 
+async def test_metrics_are_written_when_they_change_or_are_gone(tmp_path: Path) -> None:
+    running = start(tmp_path, training_job())
+    await running.effects.committed.wait()
+    file, service = tmp_path / "metrics.json", running.service
+    service.write_metrics()
+    file.write_text("{}")
+    service.write_metrics()
+    assert read_metrics(file) == {}
+    service.effects.context.journal.measure(99, 0, "train_seconds", 1.5)
+    service.write_metrics()
+    assert read_metrics(file)["jobs"]["99"] == {"0": {"train_seconds": 1.5}}  # type: ignore[index]
+    file.unlink()
+    service.write_metrics()
+    assert read_metrics(file) != {}
+    await running.stop()
+
+
 async def test_a_job_whose_machine_does_not_step_leaves_the_others_alone(tmp_path: Path) -> None:
     job = training_job()
     running = start(tmp_path, job)
