@@ -93,6 +93,19 @@ def test_a_damaged_leaf_is_found_when_it_is_read(store: LocalStore) -> None:
     assert not store.has(last.cid)
 
 
+@pytest.mark.parametrize("left", [b"", DATA[:9], DATA[:1000] + b"more"], ids=len)
+def test_an_only_leaf_that_was_torn_is_damaged_and_not_another_file(
+    store: LocalStore, left: bytes
+) -> None:
+    cid = store.add_bytes(DATA[:1000])
+    place = next(store.root.rglob(cid.digest.hex()))
+    place.chmod(0o600)
+    place.write_bytes(left)
+    with pytest.raises(CorruptBlock):
+        FileSlices(store, cid, 1000)
+    assert not store.has(cid)
+
+
 def turn_bit(store: LocalStore, leaf: Child, at: int) -> None:
     """Turns the lowest bit of a byte of a block where it lies."""
     place = next(store.root.rglob(leaf.cid.digest.hex()))
