@@ -15,6 +15,7 @@ import {ToyClaims} from "../support/ToyClaims.sol";
 /// @title Bonds, queues and clocks of the judge's game, and whole games about a program of one node.
 contract GamesTest is Table {
     address internal constant OTHER = address(0xbeef);
+    address internal constant THIRD = address(0xcafe);
     uint128 internal constant BOND = 2 ether;
 
     function begun(uint256 number) internal returns (uint256) {
@@ -248,6 +249,30 @@ contract GamesTest is Table {
         same(uint256(game.lowestOpen(claimOf(OTHER, 1).set)), type(uint256).max, "of this bond only");
         stall(id);
         same(uint256(game.lowestOpen(played_.set)), type(uint256).max, "a fall ends both");
+    }
+
+    /// What an auditor has to show who said that a word differs: that it challenged it, itself.
+    function test_P64_whoChallengedWhatIsKept() public {
+        Claim memory c = claimOf(HOLDER, 1);
+        (c.round, c.segment, c.place) = (7, 3, bytes32(uint256(7)));
+        check(!game.wasChallenged(said(CHALLENGER, c.place, 3, false)), "not before");
+        challengeBy(CHALLENGER, c, BOND);
+        check(game.wasChallenged(said(CHALLENGER, c.place, 3, false)), "its segment");
+        check(!game.wasChallenged(said(CHALLENGER, c.place, 3, true)), "not the link");
+        check(!game.wasChallenged(said(CHALLENGER, c.place, 0, false)), "not the first");
+        check(!game.wasChallenged(said(OTHER, c.place, 3, false)), "by nobody else");
+        c.isLink = true;
+        challengeBy(OTHER, c, BOND);
+        check(game.wasChallenged(said(OTHER, c.place, 3, true)), "the link");
+        // About a round of the epoch before the place's own: that it began with something false.
+        c.round = 6;
+        challengeBy(THIRD, c, BOND);
+        check(game.wasChallenged(said(THIRD, c.place, 0, false)), "the beginning");
+        check(!game.wasChallenged(said(THIRD, c.place, 3, true)), "and nothing else");
+    }
+
+    function said(address challenger, bytes32 place, uint256 segment, bool isLink) private pure returns (bytes32) {
+        return keccak256(abi.encode(challenger, place, segment, isLink));
     }
 
     function test_P64_theLargestIsNextAndTiesGoByOrder() public {

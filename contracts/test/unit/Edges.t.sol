@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Due} from "../../src/interfaces/IJobs.sol";
+import {Jobs} from "../../src/Jobs.sol";
+import {Members} from "../../src/Members.sol";
+import {Rounds} from "../../src/Rounds.sol";
+import {Words} from "../../src/Words.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
+import {Hashing} from "../../src/libraries/Hashing.sol";
+import {TermsCheck} from "../../src/libraries/TermsCheck.sol";
+import {RoundsMembership} from "../../src/rounds/RoundsMembership.sol";
+import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
+import "../../src/types/Types.sol";
+import {Network} from "../support/Network.sol";
+
+/// @title The first and the last of everything that is bounded: who, when, how many.
+contract EdgesTest is Network {
+    using Bits for uint256;
+
+    // --- signatures ---
+
+    function test_nobodySignsTwiceOrWithoutHavingBeenInTheCommittee() public allHome {
+        Terms memory t = defaultTerms();
+        t.places = 4;
+        uint256 jobId = start(t, 4, 3);
+        uint32 late = enrol(jobId, 3, 3); // counts from round 1 on
+        toWords(jobId);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes32 digest = digestFor(jobId, v);
+        noteFacts(jobId, v);
+        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, v, certificate(jobId, digest, 7, 3));
+        isNotDue(jobId, 1, 0, digest);
+        isNotDue(jobId, 2, 1, digest);
+        isNotDue(jobId, late, 3, digest);
+        isNotDue(jobId, late + 1, 4, digest);
+        rounds.sign(jobId, said[jobId][0].facts, 3, alone(2, digest));
+        isNotDue(jobId, 3, 2, digest);
+        play(jobId);
+        hasStatus(jobId, JobStatus.DONE);
+    }
+
+    function isNotDue(uint256 jobId, uint32 id, uint256 who, bytes32 digest) private {
+        bytes memory signed = alone(who, digest);
+        Facts memory facts = said[jobId][0].facts;
+        vm.expectPartialRevert(RoundsSettlement.NotDue.selector);
+        rounds.sign(jobId, facts, id, signed);
+    }
+
+    /// @return certificate of that verifier alone
+    function alone(uint256 who, bytes32 digest) private pure returns (bytes memory) {
+        return bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(who), digest));
+    }
+
+    function test_signaturesAreOfRoundsThatTheMemberWasThereFor() public allHome {
+        Terms memory t = defaultTerms();
+        t.places = 4;
+        uint256 jobId = start(t, 4, 3);
+        uint32 late = enrol(jobId, 3, 3);
+        vm.prank(verifier(2));
+        members.leavePool(jobId);
+        toWords(jobId);
+        settle(jobId);
+        contradicts(jobId, 0, late, 3, Words.NotThen.selector);
+        contradicts(jobId, 1, 3, 2, Words.NotThen.selector);
+        contradicts(jobId, 0, 3, 2, 0);
+        contradicts(jobId, 1, late, 3, 0);
+        same(lockedOf(verifier(2), Role.VERIFIER) + lockedOf(verifier(3), Role.VERIFIER), 0, "both bonds are gone");
+    }
+
+    /// @dev Two models over the same words of a round, each signed by one member; `why` 0 where that is its fault.
+    function contradicts(uint256 jobId, uint32 round, uint32 id, uint256 who, bytes4 why) private {
+        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
+        Certified[2] memory shown;
+        for (uint256 i = 0; i < 2; i++) {
+            shown[i].verdict.state = bytes32(i + 1);
+            shown[i].certificate = alone(who, trainer.digest(slot, "seed", "words", shown[i].verdict));
+            shown[i].accounts = new address[](1);
+            shown[i].accounts[0] = verifier(who);
+        }
+        if (why != 0) vm.expectPartialRevert(why);
+        words.equivocated(jobId, round, id, "seed", "words", shown);
+    }
+
+    function test_aMissIsCutUntilItsRoundsWindowIsOver() public allHome {
+        uint256 jobId = start();
+        toWords(jobId);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes memory two = certificate(jobId, digestFor(jobId, v), 7, 3);
+        noteFacts(jobId, v);
+        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, v, two);
+        play(jobId);
+        same(rounds.absentOf(jobId, 0), 4, "the third never signed");
+        uint256 end = rounds.timesOf(jobId, 0).windowEnd;
+        vm.warp(end);
+        vm.expectRevert(abi.encodeWithSelector(Members.WindowOver.selector, end, end));
+        members.cutMember(jobId, 0, 3);
+        vm.warp(end - 1);
+        members.cutMember(jobId, 0, 3);
+        same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
+    }
+
+    // --- places ---
+
+    function test_nobodyTakesAPlaceThatIsNotOrOneOfAJobThatIsOver() public allHome {
+        Terms memory t = defaultTerms();
+        (t.places, t.seats) = (4, 5);
+        uint256 jobId = start(t, 4, 3);
+        stakeUp(verifier(9), Role.VERIFIER, BOND);
+        stakeUp(provider(9), Role.PROVIDER, BOND);
+        vm.startPrank(verifier(9));
+        vm.expectRevert(abi.encodeWithSelector(RoundsMembership.NoSuchIndex.selector, 4, 4));
+        members.enrol(jobId, 4, uint128(BOND));
+        vm.expectRevert(abi.encodeWithSelector(RoundsMembership.NoSuchIndex.selector, 256, 4));
+        members.enrol(jobId, 256, uint128(BOND));
+        vm.stopPrank();
+        vm.startPrank(provider(9));
+        vm.expectRevert(abi.encodeWithSelector(RoundsMembership.NoSuchIndex.selector, 5, 5));
+        members.sit(jobId, 5);
+        vm.stopPrank();
+        play(jobId);
+        play(jobId);
+        hasStatus(jobId, JobStatus.DONE);
+        vm.prank(verifier(9));
+        vm.expectRevert(abi.encodeWithSelector(RoundsMembership.JobClosed.selector, jobId));
+        members.enrol(jobId, 3, uint128(BOND));
+        vm.prank(provider(9));
+        vm.expectRevert(abi.encodeWithSelector(RoundsMembership.JobClosed.selector, jobId));
+        members.sit(jobId, 4);
+    }
+
+    /// @dev Who took the place and left it before it counted was never its holder, and must not hide who is.
+    function test_aPlaceThatChangesHandsTwiceInARoundIsStillItsHoldersInTheRound() public allHome {
+        uint256 jobId = start();
+        vm.prank(verifier(0));
+        members.leavePool(jobId);
+        uint32 never = enrol(jobId, 3, 0);
+        vm.prank(verifier(3));
+        members.leavePool(jobId);
+        enrol(jobId, 4, 0);
+        Holder memory m = members.holderOf(jobId, Role.VERIFIER, never);
+        same(m.from, m.to, "counts in no round");
+        same(memberAt(jobId, 0), verifier(0), "holds it in the round that runs");
+        play(jobId);
+        same(memberAt(jobId, 0), verifier(4), "the next holder");
+        play(jobId);
+        hasStatus(jobId, JobStatus.DONE);
+    }
+
+    // --- terms ---
+
+    function test_everyTermHasItsBounds() public {
+        Terms memory t = defaultTerms();
+        t.rounds = 0;
+        refused(t, "rounds", 0, 1, type(uint24).max - 1);
+        t.rounds = type(uint24).max;
+        refused(t, "rounds", type(uint24).max, 1, type(uint24).max - 1);
+        t = defaultTerms();
+        t.seats = 257;
+        refused(t, "seats", 257, 1, 256);
+        (t.seats, t.minProviders) = (4, 0);
+        refused(t, "minProviders", 0, 1, 4);
+        t.minProviders = 5;
+        refused(t, "minProviders", 5, 1, 4);
+        t = defaultTerms();
+        t.minVerifiers = 0;
+        refused(t, "minVerifiers", 0, 1, 3);
+        t.minVerifiers = 4;
+        refused(t, "minVerifiers", 4, 1, 3);
+        t = defaultTerms();
+        t.places = 0;
+        refused(t, "places", 0, 1, 256);
+        t = defaultTerms();
+        t.shareBps = 10_001;
+        refused(t, "shareBps", 10_001, 1, 10_000);
+        t = defaultTerms();
+        t.expiry = uint64(block.timestamp + 5 * 365 days + 1);
+        refused(t, "expiry", t.expiry, block.timestamp + 1, block.timestamp + 5 * 365 days);
+        t = defaultTerms();
+        t.verifierBond = 1 ether - 1;
+        refused(t, "verifierBond", 1 ether - 1, 1 ether, type(uint128).max);
+    }
+
+    function test_workIsOfWholeSegmentsAndNoMoreThanCanBeCounted() public {
+        Terms memory t = defaultTerms();
+        t.steps = 0;
+        refused(t, "steps", 0, 1, type(uint32).max);
+        t = defaultTerms();
+        t.segmentSteps = 0;
+        refused(t, "segmentSteps", 0, 1, 80);
+        t.segmentSteps = 81;
+        refused(t, "segmentSteps", 81, 1, 80);
+        (t.steps, t.segmentSteps) = (1_025, 1);
+        refused(t, "segments", 1_025, 1, 1_024);
+        t.steps = 1_024;
+        t.tokensPerStep = 0;
+        refused(t, "tokensPerStep", 0, 1, type(uint64).max / 1_024);
+        t.tokensPerStep = type(uint64).max / 1_024 + 1;
+        refused(t, "tokensPerStep", t.tokensPerStep, 1, type(uint64).max / 1_024);
+    }
+
+    function test_noWindowIsShorterThanTheShortestAndAllTogetherNoLongerThanARound() public allHome {
+        string[7] memory names = [
+            "trainSeconds",
+            "revealSeconds",
+            "mergeSeconds",
+            "auditSeconds",
+            "openSeconds",
+            "keySeconds",
+            "windowSeconds"
+        ];
+        for (uint256 i = 0; i < 7; i++) {
+            uint256 least = i == 6 ? 2_000 : 10;
+            refused(withWindow(i, uint32(least - 1)), names[i], least - 1, least, type(uint32).max);
+            uint32 rest = 600 + 100 + 100 + 700 + 100 + 100 + 2_000 - window(defaultTerms(), i);
+            refused(withWindow(i, 60 days - rest + 1), "windows", 60 days + 1, 1, 60 days);
+            create(withWindow(i, 60 days - rest));
+        }
+        Terms memory t = defaultTerms();
+        t.readySeconds = 9;
+        refused(t, "readySeconds", 9, 10, type(uint32).max);
+        t = defaultTerms();
+        t.gameSeconds = 9;
+        refused(t, "gameSeconds", 9, 10, type(uint32).max);
+        t = defaultTerms();
+        t.moveSeconds = 0;
+        refused(t, "moveSeconds", 0, 1, type(uint32).max);
+        t = defaultTerms();
+        t.claimSeconds = 9;
+        refused(t, "claimSeconds", 9, 10, type(uint32).max);
+    }
+
+    function window(Terms memory t, uint256 which) private pure returns (uint32) {
+        uint32[7] memory all = [
+            t.trainSeconds,
+            t.revealSeconds,
+            t.mergeSeconds,
+            t.auditSeconds,
+            t.openSeconds,
+            t.keySeconds,
+            t.windowSeconds
+        ];
+        return all[which];
+    }
+
+    function withWindow(uint256 which, uint32 value) private view returns (Terms memory t) {
+        t = defaultTerms();
+        if (which == 0) t.trainSeconds = value;
+        else if (which == 1) t.revealSeconds = value;
+        else if (which == 2) t.mergeSeconds = value;
+        else if (which == 3) t.auditSeconds = value;
+        else if (which == 4) t.openSeconds = value;
+        else if (which == 5) t.keySeconds = value;
+        else t.windowSeconds = value;
+    }
+
+    function refused(Terms memory t, string memory name, uint256 value, uint256 lowest, uint256 highest) private {
+        bytes4 why = TermsCheck.TermOutOfRange.selector;
+        vm.prank(SUBMITTER);
+        vm.expectRevert(abi.encodeWithSelector(why, name, value, lowest, highest));
+        jobs.create("spec", "cid", t, address(policy), 1e24);
+    }
+
+    // --- money ---
+
+    /// A committee has 32 members at most, however many places there are; where f is 0 every seat is drawn.
+    function test_aBudgetIsWhatARoundCostsAtMost() public view {
+        Terms memory t = defaultTerms(); // 2 rounds of 4 seats, half of them drawn and f more
+        uint256 pay = 2 * 4 * 8 * segmentPay();
+        uint256 spare = 2 * 4 * 10 ether;
+        uint16[5] memory places = [uint16(1), 31, 32, 33, 256];
+        uint256[5] memory committees = [uint256(1), 31, 32, 32, 32];
+        for (uint256 i = 0; i < 5; i++) {
+            t.places = places[i];
+            same(jobs.budget(t), pay + 3 * committees[i] * 1 ether + 2 * 3 * 10 ether + spare, "with f");
+        }
+        (t.places, t.f) = (3, 0);
+        same(jobs.budget(t), pay + 3 * 3 * 1 ether + 2 * 4 * 10 ether + spare, "every seat");
+        (t.f, t.shareBps) = (1, 5_001);
+        same(jobs.budget(t), pay + 3 * 3 * 1 ether + 2 * 4 * 10 ether + spare, "a share is rounded up");
+    }
+
+    function test_aFallIsClosedByTheClaimOfItsHoldersLastRound() public allHome {
+        uint256 jobId = start();
+        play(jobId);
+        play(jobId);
+        vm.warp(rounds.timesOf(jobId, 0).windowEnd); // round 0 is final
+        vm.prank(address(claims));
+        members.fall(jobId, Role.PROVIDER, 1, 1, OUTSIDER);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 1);
+        same(members.openFalls(jobId), 1, "a round is left");
+        jobs.claim(jobId, Role.PROVIDER, 1, 2);
+        same(members.openFalls(jobId), 0, "none is");
+        same(token.balanceOf(provider(0)), 8 * segmentPay(), "the round before is paid");
+        same(jobs.escrowOf(jobId).burnt, 8 * segmentPay(), "the other is burnt");
+        vm.expectPartialRevert(Jobs.NoSuchRounds.selector);
+        jobs.claim(jobId, Role.PROVIDER, 1, 2);
+    }
+
+    function test_severalClaimsPassOverWhatIsPaidAndRefuseWhatIsNoRoundOfTheHolders() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 3;
+        uint256 jobId = start(t, 4, 3);
+        vm.prank(provider(3));
+        members.leaveSeat(jobId);
+        play(jobId);
+        play(jobId);
+        play(jobId);
+        vm.warp(rounds.timesOf(jobId, 2).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 3);
+        Due[] memory dues = new Due[](2);
+        (dues[0], dues[1]) = (Due(jobId, Role.PROVIDER, 1, 3), Due(jobId, Role.PROVIDER, 4, 2));
+        vm.expectRevert(abi.encodeWithSelector(Jobs.NoSuchRounds.selector, 0, 2, 1));
+        jobs.claimMany(dues);
+        dues[1].to = 1;
+        jobs.claimMany(dues);
+        same(token.balanceOf(provider(0)), 3 * 8 * segmentPay(), "paid once");
+        same(token.balanceOf(provider(3)), 8 * segmentPay(), "its one round");
+        vm.expectRevert(abi.encodeWithSelector(Jobs.NoSuchRounds.selector, 3, 3, type(uint24).max));
+        jobs.claim(jobId, Role.PROVIDER, 1, 3);
+    }
+
+    function test_aMembersFeesWaitForTheWindowToo() public allHome {
+        uint256 jobId = start();
+        play(jobId);
+        uint256 end = rounds.timesOf(jobId, 0).windowEnd;
+        vm.warp(end - 1);
+        vm.expectRevert(abi.encodeWithSelector(Rounds.WindowOpen.selector, end, end - 1));
+        jobs.claim(jobId, Role.VERIFIER, 1, 1);
+        vm.expectRevert(abi.encodeWithSelector(Rounds.WindowOpen.selector, 0, end - 1));
+        jobs.claim(jobId, Role.VERIFIER, 1, 2);
+        vm.warp(end);
+        jobs.claim(jobId, Role.VERIFIER, 1, 1);
+        same(token.balanceOf(verifier(0)), 1 ether, "its signature");
+    }
+}
