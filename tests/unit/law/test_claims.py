@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import pytest
@@ -15,10 +15,11 @@ from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.errors import ProtocolError
 from atoll.law import events as ev
-from atoll.law.claims import Said
+from atoll.law.claims import Said, shown
 from atoll.law.epochs import earlier_rounds
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
+from atoll.law.hashing import accumulate_reveal
 from atoll.law.program import Header, MalformedProgram
 from atoll.law.views import bond_set, parties, pay_place, window_of
 from atoll.law.words import NO_HOLDER, ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
@@ -64,6 +65,21 @@ def test_segments_follow_from_each_other_and_the_first_from_the_model() -> None:
     assert link.place == pay_place(script.net.job, Role.PROVIDER, holder, RoundIndex(0))
     assert (link.holder, link.lowest_bond) == (PROVIDERS[SEAT], TERMS.provider_bond // 10)
     assert link.window_end == script.net.settled[0].ends["window"]
+
+
+def test_what_a_seat_revealed_is_shown_among_what_was_revealed_before_and_after() -> None:
+    past = played().net.view.settled[0]
+    commitments = [(seat, told.commitment) for seat, told in past.reveals.items()]
+    for place, (seat, _) in enumerate(commitments):
+        job, round, of, holder, facts, before, later, _ = shown(past, seat)
+        assert (job, round, of, holder) == (past.slot.job, 0, seat, past.reveals[seat].holder)
+        assert (facts, later) == (astuple(past.facts), commitments[place + 1 :])
+        accumulated = past.facts.seed
+        for other in commitments[:place]:
+            accumulated = accumulate_reveal(accumulated, *other)
+        assert before == accumulated
+    with pytest.raises(ProtocolError, match="did not reveal"):
+        shown(past, SeatIndex(9))
 
 
 def test_words_are_claimed_once_the_right_key_is_shown() -> None:

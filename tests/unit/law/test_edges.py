@@ -157,6 +157,25 @@ def test_what_was_claimed_and_burnt_adds_up() -> None:
     assert view.providers[HolderId(1)].claimed_to == 2
 
 
+def test_what_was_refunded_adds_up() -> None:
+    script = Script.ready(make_terms(rounds=2))
+    view, account = script.net.view, script.account(0)
+    for amount in (5, 7):
+        event = ev.Refunded(view.job_id, account, Wei(amount))
+        view = apply(view, event, view.block)
+    assert view.refunded == 12
+
+
+def test_a_round_needs_twice_what_it_bears_and_one_more() -> None:
+    def needed(**terms: int) -> tuple[int, int]:
+        seats, verifiers = Script.ready(make_terms(**terms)).net.view.gathered()
+        return seats[1], verifiers[1]
+
+    assert needed(f=1, min_providers=1, min_verifiers=2) == (3, 2)
+    assert needed(f=1, min_providers=4, min_verifiers=3) == (4, 3)
+    assert needed(f=0, min_providers=1, min_verifiers=2) == (1, 2)
+
+
 def test_who_has_no_place_in_a_round_is_paid_nothing_for_it() -> None:
     script = Script.ready(make_terms(rounds=2))
     script.honest_round()

@@ -22,12 +22,12 @@ from tests.games import (
 from tests.vectors import generate_games
 
 from atoll.law.games.claims import Claim, Move, OpenSteps, PostLink, PostTape, Prove
-from atoll.law.games.judge import Need
+from atoll.law.games.judge import MAX_OPENINGS, Need
 from atoll.law.games.machine import Game, IllegalMove, Outcome, Phase
 from atoll.law.games.players import NothingDiffers, _part, answered, attack, defend
-from atoll.law.games.trees import CHUNK, PIECE
+from atoll.law.games.trees import CHUNK, PIECE, ROW_LEVELS
 from atoll.law.hashing import keccak256
-from atoll.law.program import Input, Source
+from atoll.law.program import Fragment, Input, Part, Source
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 JOB = Job(Shape(weights=300, micro_batches=2, segment=2, row=40, filler=3))
@@ -373,3 +373,19 @@ def test_nothing_in_a_move_can_be_otherwise() -> None:
             game = after
     said = {"OpenSteps.states[]", "OpenSteps.header.index", "PostLink.header.index"}
     assert taken == said | {"Prove.proof.element"}  # another element, which shows another outcome
+
+
+def test_parts_are_the_step_a_link_a_fragment_and_a_step_that_takes_each_in() -> None:
+    fragments = (Fragment(5, 20), Fragment(6, 21), Fragment(7, 22))
+    header = replace(JOB.header, fragments=fragments, overlap=1)
+    assert header.nodes(Part.STEP) == JOB.header.step_nodes
+    assert [header.nodes(part) for part in range(1, 7)] == [5, 6, 7, 20, 21, 22]
+    with pytest.raises(IndexError):
+        header.nodes(7)
+    assert [header.link_part(round) for round in range(4)] == [1, 2, 3, 1]
+    assert [header.step_part(round, 1) for round in range(5)] == [Part.STEP, 4, 5, 6, 4]
+    assert header.step_part(3, 0) == header.step_part(3, 2) == Part.STEP
+
+
+def test_a_proof_has_eight_openings_at_most_and_a_row_six_levels() -> None:
+    assert (MAX_OPENINGS, ROW_LEVELS) == (8, 6)

@@ -307,6 +307,18 @@ def test_terms_are_written_and_read_back() -> None:
     assert terms_from_plain(terms_to_plain(terms)) == terms
 
 
+@pytest.mark.parametrize("value", ["2", True, 2.0, None])
+def test_numbers_of_terms_are_read_as_integers_only(value: object) -> None:
+    plain = terms_to_plain(make_manifest().terms)
+    with pytest.raises(ValueError, match="terms: rounds is not an integer"):
+        terms_from_plain({**plain, "rounds": value})
+
+
+def test_a_job_of_two_fragments_renews_no_momentum_by_periods() -> None:
+    with pytest.raises(ValidationError, match="too far apart"):
+        make_manifest({"codec.fragments": 2, "outer.kind": "delayed_nesterov", "outer.period": 2})
+
+
 def test_terms_whose_tokens_overflow_are_refused() -> None:
     terms = replace(make_manifest().terms, tokens_per_step=1 << 60)
     with pytest.raises(ManifestError, match="64 bits"):

@@ -117,6 +117,37 @@ def test_a_void_round_waits_under_its_own_number() -> None:
     assert net.view.held == 0
 
 
+def test_a_round_that_is_void_as_the_job_ends_is_missed_by_who_owed_it() -> None:
+    for reveals in (False, True):
+        script = Script.ready()
+        net = script.net
+        net.poke()
+        for seat in (0, 1, 2) if reveals else ():
+            script.commit(seat)
+        if reveals:
+            net.advance()  # seat 3 has missed its commitment, and the others their reveals
+        net.cancel()
+        net.advance()
+        assert (net.view.phase, net.view.status) == (Phase.CLOSED, JobStatus.CANCELLED)
+        missed = {h.index: h.missed for h in net.view.providers.values()}
+        assert missed == dict.fromkeys(range(4), 0)
+        assert net.view.held == 0
+
+
+def test_who_is_ready_and_leaves_before_it_counts_is_not_ready() -> None:
+    script = Script.ready(make_terms(places=5))
+    net = script.net
+    net.poke()
+    net.enrol(WATCHER, 4, net.terms.verifier_bond)
+    net.say_ready(WATCHER)
+    assert net.view.verifiers[HolderId(5)].is_ready
+    net.leave_pool(WATCHER)
+    assert not net.view.verifiers[HolderId(5)].is_ready
+    first = net.view.verifiers[HolderId(1)]
+    net.leave_pool(first.account)
+    assert net.view.verifiers[HolderId(1)].is_ready  # it counts until the round is over
+
+
 def test_a_void_round_opens_again_with_seats_that_came_and_with_its_own_pool() -> None:
     script = Script.ready(make_terms(places=4, seats=8))
     net = script.net
