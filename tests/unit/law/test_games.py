@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from tests.games import (
@@ -21,13 +22,27 @@ from tests.games import (
 )
 from tests.vectors import generate_games
 
-from atoll.law.games.claims import Claim, Move, OpenSteps, PostLink, PostTape, Prove
+from atoll.law.games.claims import (
+    Claim,
+    Move,
+    OpenSteps,
+    Pick,
+    PickNode,
+    PickStep,
+    PostLeaf,
+    PostLink,
+    PostTape,
+    Prove,
+    Reveal,
+)
 from atoll.law.games.judge import MAX_OPENINGS, Need
 from atoll.law.games.machine import Game, IllegalMove, Outcome, Phase
 from atoll.law.games.players import NothingDiffers, _part, answered, attack, defend
 from atoll.law.games.trees import CHUNK, PIECE, ROW_LEVELS
+from atoll.law.games.words import explain
 from atoll.law.hashing import keccak256
 from atoll.law.program import Fragment, Input, Part, Source
+from atoll.law.words import ZERO_DIGEST
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 JOB = Job(Shape(weights=300, micro_batches=2, segment=2, row=40, filler=3))
@@ -389,3 +404,80 @@ def test_parts_are_the_step_a_link_a_fragment_and_a_step_that_takes_each_in() ->
 
 def test_a_proof_has_eight_openings_at_most_and_a_row_six_levels() -> None:
     assert (MAX_OPENINGS, ROW_LEVELS) == (8, 6)
+
+
+def moves_by_kind(
+    moves: list[tuple[bool, Move, Game]], claim: Claim
+) -> dict[type, tuple[Game, bool, Any]]:
+    """The last move of every kind, with the game before it and whose it was."""
+    game = Game.begin(claim, 1000)
+    found: dict[type, tuple[Game, bool, Any]] = {}
+    for by_holder, move, after in moves:
+        found[type(move)] = (game, by_holder, move)
+        game = after
+    return found
+
+
+def test_every_refusal_of_a_move_says_what_is_wrong_with_it() -> None:
+    holder, challenger = wrong_at(9, 20)
+    kinds = moves_by_kind(played(holder, challenger, holder.claim), holder.claim)
+
+    def is_refused(kind: type, why: str, **changes: object) -> None:
+        game, by_holder, move = kinds[kind]
+        with pytest.raises(IllegalMove, match=why):
+            game.play(replace(move, **changes), by_holder, 1001, TOY)
+
+    states = kinds[OpenSteps][2].states
+    is_refused(OpenSteps, "not a state for each step", states=states[1:])
+    is_refused(OpenSteps, "not a state for each step", states=(states[0], *states))
+    game, _, move = kinds[OpenSteps]
+    any_work = replace(game, claim=replace(game.claim, work_word=ZERO_DIGEST))
+    with pytest.raises(IllegalMove, match="works of another length"):
+        any_work.play(replace(move, works=holder.works[:-1]), True, 1001, TOY)
+    is_refused(PickNode, "child 64", child=64)
+    is_refused(PickNode, "child -1", child=-1)
+    proof = kinds[Prove][2].proof
+    is_refused(Prove, "not in the leaf", proof=replace(proof, element=PIECE // 4))
+    is_refused(Prove, "not in the leaf", proof=replace(proof, element=-1))
+    # Once a node is found, no other one is picked.
+    game, by_holder, move = kinds[PickNode]
+    picked = game.play(move, by_holder, 1001, TOY)
+    again = replace(picked, phase=Phase.PICK)
+    with pytest.raises(IllegalMove, match="not a node of the tape"):
+        again.play(move, by_holder, 1002, TOY)
+
+
+def test_who_sees_what_it_computed_itself_picks_nothing_at_any_level() -> None:
+    for holder, challenger, claim in whole_games():
+        moves, seen = played(holder, challenger, claim), set[type]()
+        for (_, _, before), (by_holder, move, _) in pairwise(moves):
+            if not by_holder:
+                with pytest.raises(NothingDiffers):
+                    answered(attack(before, holder), TOY)
+                seen.add(type(move))
+        assert seen >= {PickNode, Prove}
+
+
+def test_a_proof_needs_a_node_in_dispute() -> None:
+    holder, challenger = wrong_at(9, 20)
+    kinds = moves_by_kind(played(holder, challenger, holder.claim), holder.claim)
+    game, _, _ = kinds[PickNode]
+    with pytest.raises(ValueError, match="no node is in dispute yet"):
+        answered(attack(replace(game, phase=Phase.PROVE), challenger), TOY)
+
+
+def test_every_move_is_told_in_a_line() -> None:
+    told: dict[type, str] = {}
+    for holder, challenger, claim in whole_games():
+        for _, move, _ in played(holder, challenger, claim):
+            told.setdefault(type(move), explain(claim, move))
+    assert told[OpenSteps] == "shows what each of the 2 steps of segment 1 resulted in"
+    assert told[PickStep] == "step 1 of the segment is the first that it computed otherwise"
+    assert told[PostLink] == "shows the top of the link's tape: 3 nodes over all that it computed"
+    assert "nodes over all that it computed" in told[PostTape]
+    assert told[Reveal].endswith("nodes below the one in dispute")
+    assert told[Pick].endswith("is the first that differs")
+    assert "is the first tensor that differs" in told[PickNode]
+    assert told[PostLeaf].endswith("bytes in dispute")
+    assert told[Prove].endswith("the contract computes it")
+    assert len(told) == len(set(told.values())) == 9
