@@ -67,7 +67,7 @@ def parts(commit: str) -> tuple[Part, ...]:
     """All, the longest first."""
     seed = str(int(commit[:8], 16))
     elsewhere = [f"--ignore={folder}" for folder in WAITING]
-    networks = (*PYTEST, f"-n{max(3, min(3 * CORES // 2, 8))}", *WAITING)
+    networks = (*PYTEST, f"-n{max(3, min(2 * CORES, 8))}", *WAITING)
     computing = (*PYTEST, f"-n{CORES}", f"--hypothesis-seed={seed}", *elsewhere, "tests")
     return (
         Part("networks", networks, nice=0),

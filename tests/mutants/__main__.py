@@ -47,9 +47,9 @@ TESTS = (
 )
 """What is asked to kill them; whole networks would too, but not in this time."""
 COUNT = 200
-LEAST_SCORE = 82.0
-"""Percent. The tests notice 90.5 of 100 (of 400 drawn in November 2026), and a sample of 200 is off
-by 2.1 as a rule."""
+LEAST_SCORE = 85.0
+"""Percent. The tests noticed 91.7 of 100 (of 600 drawn in November 2026); a sample of 200 is off by
+2 as a rule."""
 
 
 def main(arguments: Sequence[str]) -> int:
