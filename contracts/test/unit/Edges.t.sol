@@ -102,6 +102,36 @@ contract EdgesTest is Network {
         same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
     }
 
+    /// A miss costs twice the last one, an eighth of the bond at most; every round done since takes a doubling back.
+    function test_missesInARowCostMoreAndRoundsDoneInBetweenLess() public allHome {
+        uint256 jobId = start();
+        uint32[9] memory missed = [uint32(0), 1, 5, 6, 8, 9, 10, 11, 12];
+        uint256[9] memory cost = [uint256(1), 2, 1, 2, 2, 4, 8, 12.5 ether, 12.5 ether];
+        uint256 left = BOND;
+        for (uint256 i = 0; i < 9; i++) {
+            vm.prank(address(audits));
+            members.miss(jobId, Role.VERIFIER, 1, missed[i], Miss.AUDIT);
+            left -= cost[i] < 1 ether ? cost[i] * 1 ether : cost[i];
+            same(members.bondOf(jobId, Role.VERIFIER, 1), left, "what is left");
+        }
+        same(stakes.unburnt(), BOND - left, "all of it is burnt");
+    }
+
+    function test_anAccusationThatIsDroppedCostsHalfOfWhatIsLeftAndIsNobodysGain() public allHome {
+        uint256 jobId = start();
+        uint256 left = BOND;
+        for (uint16 seat = 0; seat < 3; seat++) {
+            vm.prank(address(audits));
+            members.slashDropped(jobId, 1, 0, seat);
+            left -= left / 2;
+            same(members.bondOf(jobId, Role.VERIFIER, 1), left, "half");
+        }
+        same(stakes.unburnt(), BOND - left, "all of it is burnt");
+        vm.prank(address(audits));
+        vm.expectPartialRevert(bytes4(keccak256("FaultUsed(bytes32)")));
+        members.slashDropped(jobId, 1, 0, 0);
+    }
+
     // --- places ---
 
     function test_nobodyTakesAPlaceThatIsNotOrOneOfAJobThatIsOver() public allHome {

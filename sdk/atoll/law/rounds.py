@@ -19,6 +19,7 @@ from atoll.law.membership import MEMBERSHIP_HANDLERS, Handler, put, with_holder
 from atoll.law.merge_inputs import is_whole_enough
 from atoll.law.views import Holder, JobView, OpenRound, SeatCommit, SeatReveal, SettledRound
 from atoll.law.words import (
+    NO_BITS,
     Bitmap,
     BlockRef,
     Facts,
@@ -260,7 +261,7 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         verdict=event.verdict,
         facts=facts,
         signers=event.signers,
-        silent=running.silent,
+        silent=_silent_in_all(running, has_certificate=any(event.digest)),
         seats=running.seats,
         places=running.places,
         reveals=running.reveals,
@@ -275,6 +276,15 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         accused=running.accused,
         fallen=running.fallen,
     )
+
+
+def _silent_in_all(running: OpenRound, *, has_certificate: bool) -> Bitmap:
+    """Places that missed their word: in lots that were replaced, and in one that nobody certified.
+
+    In a lot that settled the silent owe a signature instead: else the fast could make others miss.
+    """
+    here = NO_BITS if has_certificate else running.committee & ~to_bitmap(running.words)
+    return Bitmap(running.silent | here)
 
 
 def _drawn(

@@ -267,7 +267,8 @@ class SettledRound:
 
     Attributes:
         digest: of the verdict, which is what its committee signs.
-        signers: places that have signed it by now; `silent` those of its replaced lots.
+        signers: places that have signed it by now.
+        silent: places that said nothing in a lot that was replaced, or that has no certificate.
         words: of the lot that settled.
         drawn: seats that are audited; `duties` by place.
         pay: seats that are paid, as far as falls take nothing.

@@ -145,6 +145,29 @@ def test_keys_that_are_missing_or_wrong_lose_pay_and_then_the_bond(chain: Chain)
     assert net.burnt == 2 * net.terms.segments * net.terms.segment_pay
 
 
+def test_who_is_silent_in_the_lot_that_a_job_expires_in_misses(chain: Chain) -> None:
+    script = started(chain, live_terms(expiry=chain.now + 1_000))
+    net = script.net
+    assert isinstance(net, Live)
+    round = net.round
+    script.train()
+    silent = max(net.committee)
+    script.say(sorted(net.committee - {silent}))
+    net.wait_until(max(net.terms.expiry, net.deadline))
+    net.settle_late()
+    net.check()
+    cuts = [one for one in upkeep(net.folded, net.chain.now) if one.call is Call.CUT_MEMBER]
+    assert [one.holder for one in cuts] == [net.settled[round].places[silent]]
+    carry_out(net, cuts[0])
+    for place in net.committee - {silent}:
+        with pytest.raises(Refused):
+            net.cut_member(round, net.settled[round].places[place])
+    net.check()
+    net.wait_until(net.settled[round].ends["window"])
+    finish(net)
+    assert net.status is JobStatus.EXPIRED
+
+
 def test_what_the_law_claims_is_what_the_contract_reads(chain: Chain) -> None:
     changes = {"rounds": 3, "f": 0, "min_providers": 2, "program": PROGRAM.root}
     long = {"audit_seconds": 1_000, "open_seconds": 1_000, "key_seconds": 1_000}

@@ -700,7 +700,7 @@ class Network:
             auditors=self._auditors(drawn, 2 if is_last else 1),
             signed=set(signers),
             due=self.committee - signers - lacking if any(signed) else set(),
-            absent=set(self.silent),
+            absent=self.silent | (set() if any(signed) else self.committee - set(self.words)),
             pay=set(had),
             words=dict(self.words),
         )

@@ -83,13 +83,18 @@ def test_a_job_that_expired_in_merge_is_settled_without_certificate() -> None:
     assert due(script, Call.SETTLE_LATE) == []
 
 
-def test_nobody_owes_a_signature_of_a_round_that_has_no_certificate() -> None:
+def test_without_a_certificate_the_silent_miss_and_nobody_owes_a_signature() -> None:
     script = Script.ready(make_terms(expiry=1_000_200))
     net = script.net
     script.train()
-    script.say([0])
+    script.say([0, 2])
     net.wait_until(max(net.terms.expiry, net.deadline))
     net.settle_late()
+    silent = [HolderId(net.at(Role.VERIFIER, place, 0).id) for place in (1, 3)]
+    assert silent_members(net.view, net.view.settled[0], net.now) == 0b1010
+    assert [each.holder for each in due(script, Call.CUT_MEMBER)] == silent
+    for id in silent:
+        net.cut_member(0, id)
     net.wait_until(net.settled[0].ends["audit"])
     assert due(script, Call.CUT_MEMBER) == []
     for id in range(1, 5):
