@@ -14,6 +14,7 @@ contract ToyClaims is IClaims {
     Mood public mood;
     bytes32 public closed; // a set that was settled or forfeited meanwhile
     bytes32[] public told; // sets that fell, in order
+    bytes32 public lastLowest; // place
     address public lastChallenger;
     address private _payee;
 
@@ -33,11 +34,11 @@ contract ToyClaims is IClaims {
         if (c.set == closed) revert Closed(c.set);
     }
 
-    function fell(bytes32 set, bytes32, address challenger) external {
+    function fell(bytes32 set, bytes32 lowest, address challenger) external {
         if (mood == Mood.REVERTING) revert Unwilling();
         while (mood == Mood.GREEDY) {}
         told.push(set);
-        lastChallenger = challenger;
+        (lastLowest, lastChallenger) = (lowest, challenger);
     }
 
     function payTo(address payee) external {

@@ -223,6 +223,52 @@ contract AuditsTest is Network {
         audits.dropped(jobId, 1, auditor, seat, uint32(seat) + 1, body);
     }
 
+    /// @dev Else who dropped an accusation of a seat that fell could be shown another seat that did not.
+    function test_anAccusationIsOfTheSeatThatItNames() public allHome {
+        bytes memory body = abi.encodePacked(uint8(seat), uint16(2), keccak256("mine"));
+        toOpen(body);
+        vm.warp(rounds.timesOf(jobId, 1).half);
+        uint32 another = (uint32(seat) + 1) % 4 + 1;
+        vm.expectRevert(abi.encodeWithSelector(Audits.NotThen.selector, another, 1));
+        audits.dropped(jobId, 1, auditor, seat, another, body);
+        vm.expectRevert(abi.encodeWithSelector(Audits.NotThen.selector, 9, 1));
+        audits.dropped(jobId, 1, auditor, seat, 9, body);
+        vm.expectRevert(abi.encodeWithSelector(Audits.NotADuty.selector, 200, auditor));
+        audits.saidOf(jobId, 1, auditor, 200, body);
+        audits.dropped(jobId, 1, auditor, seat, uint32(seat) + 1, body);
+        same(lockedOf(account, Role.VERIFIER), BOND / 2, "half of the bond");
+    }
+
+    /// @dev A holder's last round is the one before `to`.
+    function test_nothingIsShownOfWhoHadTheSeatBefore() public allHome {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.seats) = (4, 5);
+        jobId = start(t, 4, 3);
+        vm.prank(provider(0));
+        members.leaveSeat(jobId);
+        play(jobId);
+        stakeUp(provider(9), Role.PROVIDER, BOND);
+        vm.prank(provider(9));
+        uint32 id = members.sit(jobId, 0);
+        play(jobId);
+        play(jobId);
+        same(members.holderOf(jobId, Role.PROVIDER, id).from, 1, "the next holder, seated from round 2 on");
+        Shown memory shown = shownFor(jobId, 2, 0);
+        bytes32 right = keyOf(jobId, 2, 0);
+        for (uint32 wrong = 1; wrong < id; wrong++) {
+            shown.id = wrong;
+            vm.expectRevert(abi.encodeWithSelector(Reveals.NotTheHolder.selector, wrong, 0, 2));
+            audits.leak(shown, right);
+        }
+        shown = shownFor(jobId, 0, 0);
+        shown.round = 1;
+        shown.facts = said[jobId][1].facts;
+        shown.id = 1;
+        vm.expectRevert(abi.encodeWithSelector(Reveals.NotTheHolder.selector, 1, 0, 1));
+        audits.leak(shown, right);
+        play(jobId);
+    }
+
     // --- keys ---
 
     function test_P43_aKeyThatIsNotShownCostsThePayAndThenTheBond() public allHome {
@@ -340,6 +386,23 @@ contract AuditsTest is Network {
         vm.prank(verifier(2));
         vm.expectPartialRevert(Words.TooLate.selector);
         words.lateWord(jobId, 2, 3, 1);
+    }
+
+    function test_lateWordsOfAMembersFirstRoundCount() public allHome {
+        jobId = start();
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        sayAll(jobId, 14);
+        nextBlock();
+        settle(jobId, verdictFor(jobId, 14));
+        for (uint32 id = 1; id <= 2; id++) {
+            vm.prank(verifier(id - 1));
+            words.lateWord(jobId, 0, id, 1);
+        }
+        words.grant(jobId, 0, 0, havingOf(0));
+        (uint256 pay,,) = rounds.rowsOf(jobId, 0);
+        same(pay, 15, "paid");
+        play(jobId);
     }
 
     function test_lateWordsAreAddedToThoseThatWereSaidAndToNoOthers() public allHome {

@@ -102,6 +102,32 @@ contract EdgesTest is Network {
         same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
     }
 
+    function test_withoutACertificateTheSilentMissAndNobodyOwesASignature() public allHome {
+        uint256 jobId = start();
+        uint256 expiry = jobs.termsOf(jobId).expiry;
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        sayWord(jobId, 0, 15);
+        sayWord(jobId, 2, 15);
+        (bytes memory places, uint256[] memory has) = (said[jobId][0].places, said[jobId][0].has);
+        vm.warp(expiry - 1);
+        vm.expectRevert(abi.encodeWithSelector(RoundsSettlement.StillOpen.selector, expiry, expiry - 1));
+        rounds.settleLate(jobId, places, has);
+        vm.warp(expiry);
+        rounds.settleLate(jobId, places, has);
+        hasStatus(jobId, JobStatus.EXPIRED);
+        same(rounds.absentOf(jobId, 0), 2, "the one that said nothing");
+        (uint256 pay,, uint256 signed) = rounds.rowsOf(jobId, 0);
+        same(pay, 15, "what was had is paid");
+        same(signed, 0, "nobody signed");
+        for (uint32 id = 1; id <= 3; id += 2) {
+            vm.expectPartialRevert(Members.NotAbsent.selector);
+            members.cutMember(jobId, 0, id);
+        }
+        members.cutMember(jobId, 0, 2);
+        same(lockedOf(verifier(1), Role.VERIFIER), BOND - 1 ether, "cut");
+    }
+
     /// A miss costs twice the last one, an eighth of the bond at most; every round done since takes a doubling back.
     function test_missesInARowCostMoreAndRoundsDoneInBetweenLess() public allHome {
         uint256 jobId = start();

@@ -275,6 +275,23 @@ contract GamesTest is Table {
         return keccak256(abi.encode(challenger, place, segment, isLink));
     }
 
+    /// What is lost begins with the lowest place, whichever game was won.
+    function test_P38_aFallIsToldWithTheLowestPlaceThatWasPlayedAboutOrWaited() public {
+        uint8[3][2] memory orders = [[20, 10, 30], [10, 20, 30]];
+        for (uint256 i = 0; i < 2; i++) {
+            Claim memory c = claimOf(HOLDER, 7 + i);
+            uint256 first;
+            for (uint256 k = 0; k < 3; k++) {
+                c.place = bytes32(uint256(orders[i][k]));
+                uint256 id = challengeBy(CHALLENGER, c, BOND);
+                if (k == 0) first = id;
+            }
+            stall(first);
+            isOver(first, Outcome.HOLDER_FELL);
+            same(uint256(claims.lastLowest()), 10, "the lowest");
+        }
+    }
+
     function test_P64_theLargestIsNextAndTiesGoByOrder() public {
         uint256 first = begun(1);
         uint256 small = challengeBy(CHALLENGER, sameBond(2), BOND);

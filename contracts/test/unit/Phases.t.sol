@@ -243,6 +243,49 @@ contract PhasesTest is Network {
         same(token.balanceOf(provider(20)), 2 * 5 * segmentPay(), "segments done are paid");
     }
 
+    function test_whoTakesASeatIsNotShortForWhoHadIt() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        uint256 id = create(t);
+        for (uint256 i = 0; i < 4; i++) {
+            sit(id, 20 + i, uint16(i));
+        }
+        for (uint256 i = 0; i < 3; i++) {
+            enrol(id, 20 + i, uint16(i));
+        }
+        nextBlock();
+        rounds.poke(id);
+        vm.prank(provider(20));
+        members.leaveSeat(id);
+        shortRound(id);
+        vm.warp(rounds.state(id).deadline);
+        rounds.poke(id); // nobody committed: the round is void, and opens again with others
+        for (uint16 seat = 1; seat < 4; seat++) {
+            members.cutSeat(id, seat);
+        }
+        for (uint256 i = 0; i < 4; i++) {
+            sit(id, 24 + i, uint16(i));
+        }
+        nextBlock();
+        rounds.poke(id);
+        same(rounds.state(id).round, 1, "the round that was void");
+        shortRound(id);
+        same(rounds.state(id).held, 15, "short for the first time");
+        shortRound(id);
+        same(rounds.state(id).held, 14, "and for the second");
+    }
+
+    /// @dev Seat 0 does five segments of eight.
+    function shortRound(uint256 id) private {
+        commitSeat(id, 0, revealFor(id, 0, 5));
+        commitAll(id, 14);
+        revealSeat(id, 0, revealFor(id, 0, 5));
+        revealAll(id, 14);
+        sayAll(id, 15);
+        nextBlock();
+        settle(id, verdictFor(id, 14));
+    }
+
     // --- words and settlement ---
 
     function test_mergeEndsWhenNoWordCanChangeIt() public allHome {
