@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from atoll.law.ballots import Duty as BallotDuty
+from atoll.law.clocks import last_moment
 from atoll.law.games.claims import Claim
 from atoll.law.views import (
     GameRecord,
@@ -128,7 +129,7 @@ def verifier_owes(view: JobView, holder: HolderId, now: int) -> Iterator[Owed]:
         # Late it is taken as well, as long as nobody has taken the place.
         until = member.ready_until if now < member.ready_until else WHENEVER
         yield Owed(Duty.READY, member.start, until, holder)
-    if view.open is not None:
+    if view.open is not None and now < last_moment(view.require_terms()):
         yield from _committee(view.open, holder, now)
     yield from _signature(view, holder, now)
     for past in view.auditing(now):

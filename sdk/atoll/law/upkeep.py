@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from atoll.law.ballots import fine_word
+from atoll.law.clocks import last_moment
 from atoll.law.leaves import Leaves, key_hash
 from atoll.law.owes import is_played
 from atoll.law.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
@@ -103,7 +104,8 @@ def _phase(view: JobView, now: int) -> Iterator[Upkeep]:
         return
     if not any(running.audit_seed) and now >= running.half_merge:
         yield Upkeep(Call.SEED_AUDIT, view.round)
-    if now >= max(running.deadline, view.require_terms().expiry):
+    terms = view.require_terms()
+    if max(running.deadline, terms.expiry) <= now < last_moment(terms):
         yield Upkeep(Call.SETTLE_LATE, view.round)
 
 

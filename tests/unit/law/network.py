@@ -308,7 +308,7 @@ class Network:
         where = (PlaceIndex(place), HolderId(m.id), start, bond, m.ready_until)
         self.emit(ev.Enrolled(self.job, account, *where))
         if outbids:
-            self.say_ready(account)
+            self._is_ready(m)
 
     def _has_place(self, m: Member) -> bool:
         return m.role is Role.VERIFIER and m.to == FOREVER and not m.released
@@ -331,10 +331,13 @@ class Network:
         m = self._staying(account, Role.VERIFIER)
         need(m.ready_until, "ready already")
         need(self.phase not in {Phase.MERGE, Phase.CLOSED}, "not now")
+        self._is_ready(m)
+
+    def _is_ready(self, m: Member) -> None:
         m.ready_until = 0
         is_now = self.phase is Phase.WAITING and m.start <= self.round
         (self.ready if is_now else self.coming).add(m.index)
-        self.emit(ev.Ready(self.job, account, PlaceIndex(m.index), HolderId(m.id)))
+        self.emit(ev.Ready(self.job, m.account, PlaceIndex(m.index), HolderId(m.id)))
 
     def leave_pool(self, account: Address) -> None:
         m = self._staying(account, Role.VERIFIER)
@@ -381,7 +384,9 @@ class Network:
         if m.to == FOREVER:
             if m.role is Role.PROVIDER:
                 self.held.discard(m.index)
-            self._end(m, self.following)
+                self._end(m, self.following if m.index in self.seated else self.round)
+            else:
+                self._end(m, self.following)
 
     def _go(self, m: Member) -> None:
         if m.role is Role.PROVIDER:
@@ -428,13 +433,17 @@ class Network:
 
     # --- phases ---
 
+    @property
+    def last_moment(self) -> int:
+        """From then on nothing is settled."""
+        last_round = self.terms.train_seconds + self.terms.reveal_seconds
+        return self.terms.expiry + last_round + 2 * self.terms.merge_seconds
+
     def poke(self) -> None:
-        last = self.terms.expiry + self.terms.train_seconds
-        last += self.terms.reveal_seconds + 2 * self.terms.merge_seconds
         need(self.phase is not Phase.CLOSED, "closed")
         if self.phase is Phase.WAITING:
             self._poke_waiting()
-        elif self.now >= last:
+        elif self.now >= self.last_moment:
             self._close(JobStatus.EXPIRED)
         elif self.phase is Phase.TRAIN:
             need(self.now >= self.deadline, "early")
@@ -624,7 +633,7 @@ class Network:
         self, signers: set[int], left_out: set[int] | None = None, merged: int | None = None
     ) -> None:
         """`signers` are places."""
-        need(self.phase is Phase.MERGE, "not now")
+        need(self.phase is Phase.MERGE and self.now < self.last_moment, "not now")
         missing = len(self.committee) - len(self.words)
         had, out = self.had(), left_out or set()
         need(self.now >= self.words_end or self.had(missing) == had, "still open")
@@ -655,7 +664,7 @@ class Network:
         return self.tagged("atoll.certificate.v1", self.round, self.seed, self.words_acc, *said)
 
     def settle_late(self) -> None:
-        need(self.phase is Phase.MERGE, "not now")
+        need(self.phase is Phase.MERGE and self.now < self.last_moment, "not now")
         need(self.now >= max(self.deadline, self.terms.expiry), "early")
         verdict = Verdict(Bitmap(0), 0, self.model, b"", bytes(8))
         self._store(verdict, Digest(ZERO), set())

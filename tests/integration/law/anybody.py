@@ -1,0 +1,126 @@
+"""What the contracts would take of anybody now, asked of a node; and what the law says of it.
+
+Rule of this file: nothing is sent. Every call that `atoll.law.upkeep` knows is tried about everyone
+and everything that it could be about, so that neither side takes what the other does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.integration.law.live import Contract, Live
+from tests.unit.law.script import WATCHER
+
+from atoll.law.claims import shown
+from atoll.law.upkeep import Call, Upkeep, upkeep
+from atoll.law.views import SettledRound
+from atoll.law.words import HolderId, Role, SeatIndex
+
+Key = tuple[object, ...]
+"""A call, and what it is about: as far as the two could differ."""
+Asked = tuple[Key, Contract, str, tuple[object, ...]]
+DUTY_BYTES = 35
+UNASKED = frozenset({Call.CLAIM, Call.BURN})
+"""Those that the law names only where they are worth their gas."""
+
+
+def differences(net: Live) -> set[Key]:
+    """What one side takes in the next second, and the other does not."""
+    now = _next_block(net)
+    law = {_key(call) for call in upkeep(net.folded, now) if call.call not in UNASKED}
+    return law ^ {key for key, *what in _everything(net) if _takes(net, *what)}
+
+
+def _next_block(net: Live) -> int:
+    """An empty one; unix seconds. What is asked of the newest block has its time."""
+    now = net.chain.now
+    net.chain.anvil.ask("evm_setNextBlockTimestamp", now)
+    net.chain.anvil.ask("evm_mine")
+    net.wait(1)
+    return now
+
+
+def _takes(net: Live, contract: Contract, name: str, arguments: tuple[object, ...]) -> bool:
+    data = "0x" + contract.calldata(name, *arguments).hex()
+    call = {"from": WATCHER, "to": contract.address, "data": data, "gas": hex(16_000_000)}
+    try:
+        net.chain.anvil.ask("eth_call", call, "latest")
+    except RuntimeError as error:
+        assert "revert" in str(error), error
+        return False
+    return True
+
+
+def _key(one: Upkeep) -> Key:
+    match one.call:
+        case Call.POKE | Call.SEED_AUDIT | Call.SETTLE_LATE:
+            return (one.call,)
+        case Call.CUT_SEAT:
+            return (one.call, one.seat)
+        case Call.CUT_MEMBER | Call.ABSENT:
+            return (one.call, one.round, one.holder)
+        case Call.STRIKE | Call.NO_KEY | Call.LEAK:
+            return (one.call, one.round, one.seat)
+        case Call.RELEASE:
+            return (one.call, one.role, one.holder)
+    return (one.call, one.round, one.holder, one.seat)
+
+
+def _everything(net: Live) -> Iterator[Asked]:
+    chain, job, view = net.chain, net.job, net.folded
+    words = getattr(net, "words", {})  # there are none before the first round
+    yield (Call.POKE,), chain.rounds, "poke", (job,)
+    yield (Call.SEED_AUDIT,), chain.rounds, "seedAudit", (job,)
+    late = (job, bytes(words), list(words.values()))
+    yield (Call.SETTLE_LATE,), chain.rounds, "settleLate", late
+    for seat in range(net.terms.seats):
+        yield (Call.CUT_SEAT, seat), chain.members, "cutSeat", (job, seat)
+    # Of a round that is void at the last moment the contract still takes cuts of who was silent in
+    # a replaced lot. The law lets go of it with the round: whoever wanted one had all that time.
+    for round in range(len(view.settled) + (view.open is not None)):
+        for id in view.verifiers:
+            yield (Call.CUT_MEMBER, round, id), chain.members, "cutMember", (job, round, id)
+    for role, holders in ((Role.PROVIDER, view.providers), (Role.VERIFIER, view.verifiers)):
+        for id in holders:
+            yield (Call.RELEASE, role, id), chain.members, "release", (job, role, id)
+    for past in view.settled:
+        yield from _of_seats(net, past)
+        for id in view.verifiers:
+            yield from _of_auditor(net, past, id)
+
+
+def _of_seats(net: Live, past: SettledRound) -> Iterator[Asked]:
+    audits, round = net.chain.audits, past.round
+    for seat in past.reveals:
+        evidence = shown(past, seat)
+        # Of who fell the pay is lost already, and a strike is worth nothing.
+        if not net.folded.providers[past.seats[seat]].has_fallen:
+            yield (Call.STRIKE, round, seat), audits, "strike", (evidence,)
+        yield (Call.NO_KEY, round, seat), audits, "noKey", (evidence,)
+        for key in _keys(past, seat):
+            yield (Call.LEAK, round, seat), audits, "leak", (evidence, key)
+
+
+def _of_auditor(net: Live, past: SettledRound, id: HolderId) -> Iterator[Asked]:
+    audits, job, round = net.chain.audits, net.job, past.round
+    body = net.settled[round].bodies.get(id, b"")
+    named = {SeatIndex(body[at]) for at in range(0, len(body), DUTY_BYTES)}
+    left = min(net.duties(round, id) - named, default=0)
+    absent = (job, round, id, left, past.facts, body)
+    yield (Call.ABSENT, round, id), audits, "absent", absent
+    for seat in named & past.seats.keys():
+        about: Any = (round, id, seat)
+        holder = past.seats[seat]
+        yield (Call.DROPPED, *about), audits, "dropped", (job, *about, holder, body)
+        settled = (job, round, id, holder)
+        yield (Call.SETTLE_CONTEST, *about), audits, "settleContest", settled
+        for key in _keys(past, seat):
+            contested = (shown(past, seat), id, body, key)
+            yield (Call.CONTEST, *about), audits, "contest", contested
+
+
+def _keys(past: SettledRound, seat: SeatIndex) -> list[object]:
+    """What is known of a seat that revealed; the right one may be among them."""
+    known = [past.keys.get(seat), past.early_keys.get(seat)]
+    return [key for key in known if key is not None] if seat in past.reveals else []
