@@ -13,8 +13,9 @@ from tests.integration.law.live import Contract, Live
 from tests.unit.law.script import WATCHER
 
 from atoll.law.claims import shown
-from atoll.law.upkeep import Call, Upkeep, upkeep
-from atoll.law.views import SettledRound
+from atoll.law.pay import claimable_to
+from atoll.law.upkeep import Call, Upkeep, burnable_to, upkeep
+from atoll.law.views import JobView, SettledRound
 from atoll.law.words import HolderId, Role, SeatIndex
 
 Key = tuple[object, ...]
@@ -22,14 +23,15 @@ Key = tuple[object, ...]
 Asked = tuple[Key, Contract, str, tuple[object, ...]]
 DUTY_BYTES = 35
 UNASKED = frozenset({Call.CLAIM, Call.BURN})
-"""Those that the law names only where they are worth their gas."""
+"""Those that the law names only where they are worth their gas: `_money` has all of them."""
 
 
 def differences(net: Live) -> set[Key]:
     """What one side takes in the next second, and the other does not."""
     now = _next_block(net)
     law = {_key(call) for call in upkeep(net.folded, now) if call.call not in UNASKED}
-    return law ^ {key for key, *what in _everything(net) if _takes(net, *what)}
+    asked = [*_everything(net), *_of_money(net, now)]
+    return law ^ _money(net.folded, now) ^ {key for key, *what in asked if _takes(net, *what)}
 
 
 def _next_block(net: Live) -> int:
@@ -88,6 +90,31 @@ def _everything(net: Live) -> Iterator[Asked]:
         yield from _of_seats(net, past)
         for id in view.verifiers:
             yield from _of_auditor(net, past, id)
+
+
+def _money(view: JobView, now: int) -> set[Key]:
+    """Up to which round each holder's pay can be claimed, and what is lost be burnt."""
+    burn = (
+        {(Call.BURN, burnable_to(view, now))} if burnable_to(view, now) > view.burnt_to else set()
+    )
+    return burn | {
+        (Call.CLAIM, holder.role, holder.id, to)
+        for holder in (*view.providers.values(), *view.verifiers.values())
+        if (to := claimable_to(view, holder, now)) > holder.claimed_to
+    }
+
+
+def _of_money(net: Live, now: int) -> Iterator[Asked]:
+    """As far as the law says, and a round further."""
+    jobs, view = net.chain.jobs, net.folded
+    for holder in (*view.providers.values(), *view.verifiers.values()):
+        last = claimable_to(view, holder, now)
+        for to in (last, last + 1) if last > holder.claimed_to else (last + 1,):
+            what: Any = (holder.role, holder.id, to)
+            yield (Call.CLAIM, *what), jobs, "claim", (net.job, *what)
+    last = burnable_to(view, now)
+    for to in (last, last + 1) if last > view.burnt_to else (last + 1,):
+        yield (Call.BURN, to), jobs, "burn", (net.job, to)
 
 
 def _of_seats(net: Live, past: SettledRound) -> Iterator[Asked]:

@@ -14,6 +14,7 @@ from atoll.law import events as ev
 from atoll.law import pay
 from atoll.law.clocks import last_moment
 from atoll.law.leaves import key_hash
+from atoll.law.owes import Duty, owed_by
 from atoll.law.upkeep import (
     Call,
     Shown,
@@ -81,6 +82,23 @@ def test_a_job_that_expired_in_merge_is_settled_without_certificate() -> None:
     assert due(script, Call.SETTLE_LATE) == [Upkeep(Call.SETTLE_LATE, FIRST)]
     net.settle_late()
     assert due(script, Call.SETTLE_LATE) == []
+
+
+def test_from_the_last_moment_on_a_job_is_closed_and_nothing_is_signed() -> None:
+    script = Script.ready(make_terms(expiry=1_000_200))
+    net = script.net
+    script.train()
+    script.say()
+    for wait, calls, owes in ((-1, [Call.SETTLE_LATE], 1), (0, [Call.POKE], 0)):
+        net.wait_until(last_moment(net.terms) + wait)
+        assert [each.call for each in upkeep(net.view, net.now)] == calls
+        for account in VERIFIERS[:4]:
+            signing = [o for o in owed_by(net.view, account, net.now) if o.duty is Duty.SIGN]
+            assert len(signing) == owes
+    with pytest.raises(Refused):
+        net.settle_late()
+    with pytest.raises(Refused):
+        net.settle({0, 1, 2, 3})
 
 
 def test_without_a_certificate_the_silent_miss_and_nobody_owes_a_signature() -> None:
