@@ -41,8 +41,8 @@ _CID = bytes((0x01, 0x55, 0x12, 0x20)) + _ZERO
 """Of a block that nobody has: the tokens are made here."""
 
 _MODEL: Final = {
-    "kind": "llama", "vocab": 256, "width": 64, "layers": 2, "heads": 4, "kv_heads": 2,
-    "head_dim": 24, "qkv_bias": True, "qk_norm": True, "mlp": "swiglu", "ffn": 176, "seq": 64,
+    "kind": "llama", "vocab": 256, "width": 32, "layers": 1, "heads": 4, "kv_heads": 2,
+    "head_dim": 12, "qkv_bias": True, "qk_norm": True, "mlp": "swiglu", "ffn": 88, "seq": 64,
     "tied": False, "norm_eps": "0.00001", "rope_base": 10000,
     "rope_scaling": {
         "kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 32,
@@ -126,7 +126,8 @@ def _adapters() -> bytes:
     weights = initial_params(param_shapes(spec), seed=1)
     root = tree_root(weights)
     base = freeze(weights.items(), root, spec, lora, operations())
-    manifest = probe_manifest(_LORA, {"seed": 0, "cid": _CID, "root": root})
+    init = {"seed": 0, "cid": _CID, "root": root}
+    manifest = probe_manifest(_LORA, init, _CODEC | _NOTHING_KEPT)
     model, recipe = initial_global_state(manifest), Recipe.of(manifest, base)
     course = Course(manifest, recipe, _tokens(), Digest(_ZERO), SEATS[0], 0, model)
     state = open_round(manifest, model, None)
@@ -142,14 +143,17 @@ def probe_manifest(
     init: dict[str, object] | None = None,
     codec: Mapping[str, Any] = _CODEC,
 ) -> Manifest:
-    """The probe's job: valid but for its digests, which nothing here compares."""
+    """The probe's job: valid but for its digests, which nothing here compares.
+
+    A layer for each fragment: what a step costs at this size is its operations, not their sizes.
+    """
     return Manifest.model_validate(
         {
             "version": 1,
             "name": "probe",
             "created": 0,
             "epoch": 1 if codec["fragments"] == 1 else _TERMS["rounds"],
-            "model": _MODEL,
+            "model": _MODEL | {"layers": codec["fragments"]},
             "lora": lora,
             "numerics": {"code_digest": _ZERO, "probe_digest": _ZERO},
             "init": init or {"seed": 0, "cid": None, "root": None},
