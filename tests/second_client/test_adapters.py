@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.engines import exact_ops
 from tests.second_client import model as second
 from tests.second_client.arithmetic import quiet
 from tests.second_client.constants import rotary
 from tests.second_client.kernels import one_nan
 
 from atoll.bits.base import freeze
-from atoll.bits.kernels.engine import make_engine
-from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.layout import adapter_shapes, param_shapes
 from atoll.bits.model import forward
 from atoll.bits.tensors import tree_root
@@ -78,7 +77,7 @@ def test_every_engine_gives_the_second_clients_gradients(seed: int) -> None:
     ids = torch.randint(0, spec.vocab, (2, spec.seq + 1), generator=torch.Generator())
     loss, gradients = by_second_client(spec, lora, weights | adapters, ids)
     for route, kernels in ENGINES:
-        ops = ExactOps(make_engine(route, kernels))
+        ops = exact_ops(route, kernels)
         base = freeze(weights.items(), tree_root(weights), spec, lora, ops)
         leaves = {name: p.clone().requires_grad_() for name, p in adapters.items()}
         logits = forward(leaves, ids[:, :-1], spec, ops, base=base)

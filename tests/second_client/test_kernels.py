@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.engines import exact_ops
 from tests.second_client import arithmetic, kernels, optimisers
 
 from atoll.bits.kernels import elementary
-from atoll.bits.kernels.engine import make_engine
-from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.kernels.philox import Mask
 
 CASES = 1000
-OPS = ExactOps(make_engine())
+OPS = exact_ops()
 Random = np.random.Generator
 Case = Callable[[Random], tuple[list[Any], list[Any]]]
 

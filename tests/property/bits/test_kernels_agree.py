@@ -6,17 +6,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.engines import exact_ops
 
 from atoll.bits.kernels.acceptance import differences
 from atoll.bits.kernels.build import load_library
 from atoll.bits.kernels.compiled import CompiledKernels
 from atoll.bits.kernels.elementary import exp, log, rsqrt, sigmoid
-from atoll.bits.kernels.engine import default_engine, make_engine
-from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.reference import TorchKernels
 
 COMPILED, PLAIN = CompiledKernels(load_library()), TorchKernels()
-FAST, SLOW = ExactOps(default_engine()), ExactOps(make_engine(route="fp64", kernels="eager"))
+FAST, SLOW = exact_ops(), exact_ops("fp64", "eager")
 finite = st.floats(-(2.0**90), 2.0**90, width=32)
 
 

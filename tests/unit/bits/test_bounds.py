@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.engines import engine_of, exact_routes
 from torch import Tensor
 
 from atoll.bits.kernels.attention import _levels
@@ -18,8 +19,7 @@ HIGH, LOW, BASE = 127, 126, 254
 
 
 def engines() -> list[Engine]:
-    routes = [name for name, route in ROUTES.items() if is_exact(route)]
-    return [make_engine(route, kernels) for route in routes for kernels in ("compiled", "eager")]
+    return [engine_of(route, name) for route in exact_routes() for name in ("compiled", "eager")]
 
 
 def test_the_bound_is_the_last_one_that_int32_holds() -> None:
@@ -130,6 +130,6 @@ def test_attention_is_exact_on_slopes_and_keys_of_one_size(seed: int) -> None:
         value = ExactOps(engine).attention(*leaves)
         return torch.autograd.grad(value, leaves, torch.ones_like(k))
 
-    exact = gradients(make_engine("fp64", "eager"))
+    exact = gradients(engine_of("fp64", "eager"))
     fast = gradients(default_engine())
     assert all(torch.equal(a, b) for a, b in zip(fast, exact, strict=True))

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.engines import exact_routes
 
 from atoll.bits.kernels import gemm
 from atoll.bits.kernels.gemm import (
@@ -64,9 +65,8 @@ def test_routes_equal_the_reference(
     if extreme:
         x, w = x.sign() * 127, w.sign() * 127
     expected = matmul_reference(x, w)
-    for route in ROUTES.values():
-        if is_exact(route):
-            assert torch.equal(route.matmul(x, w), expected)
+    for route in exact_routes().values():
+        assert torch.equal(route.matmul(x, w), expected)
 
 
 @pytest.mark.parametrize("name", ROUTES)

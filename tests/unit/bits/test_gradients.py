@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
+from tests.engines import exact_ops
 from torch import Tensor
 
-from atoll.bits.kernels.engine import default_engine, make_engine
+from atoll.bits.kernels.engine import default_engine
 from atoll.bits.kernels.exact import ExactOps
 
 OPS = ExactOps(default_engine())
-REFERENCE = ExactOps(make_engine(route="fp64", kernels="eager"))
+REFERENCE = exact_ops("fp64", "eager")
 B, T, D, H, K = 2, 150, 32, 4, 2
 
 

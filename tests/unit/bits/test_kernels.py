@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.engines import exact_ops
 
 from atoll.bits.kernels import build, linear, reference
 from atoll.bits.kernels.acceptance import KINDS, differences, sample
 from atoll.bits.kernels.build import BuildFailed, load_library
 from atoll.bits.kernels.compiled import CompiledKernels
 from atoll.bits.kernels.engine import choose_kernels, default_engine, make_engine
-from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.kernels.reference import TorchKernels
 from atoll.errors import ConfigError
@@ -170,7 +170,7 @@ def test_a_head_in_parts_has_the_bits_of_the_whole(
 
     def computed(parts: int) -> list[torch.Tensor]:
         monkeypatch.setattr(linear, "_SUMS_AT_ONCE", parts)
-        ops = ExactOps(make_engine(kernels=name))
+        ops = exact_ops(kernels=name)
         leaves = [t.clone().requires_grad_() for t in (x[None], weight)]
         logits = ops.head(*leaves)
         return [logits, *torch.autograd.grad(logits, leaves, g[None])]

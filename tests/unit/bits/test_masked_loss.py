@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
+from tests.engines import exact_ops
 from tests.unit.train.test_step import opening, recipe
 
 from atoll.bits.batch import count_targets, gather_batch, inputs_of, shares_of, targets_of
-from atoll.bits.kernels.engine import make_engine
-from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps, Ops
 from atoll.bits.step import StepResult, inner_step
@@ -23,7 +22,7 @@ INF, NAN = float("inf"), float("nan")
 
 
 def ops_of(kind: str) -> Ops:
-    return NativeOps() if kind == "native" else ExactOps(make_engine(kernels=kind))  # type: ignore[arg-type]
+    return NativeOps() if kind == "native" else exact_ops(kernels=kind)
 
 
 def loss_of(ops: Ops, logits: torch.Tensor, targets: torch.Tensor) -> tuple[float, torch.Tensor]:

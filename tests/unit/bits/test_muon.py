@@ -7,10 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.engines import engine_of
 from torch import Tensor
 
 from atoll.bits.kernels.acceptance import KINDS, sample
-from atoll.bits.kernels.engine import default_engine, make_engine
+from atoll.bits.kernels.engine import default_engine
 from atoll.bits.kernels.gemm import Route, matmul_reference
 from atoll.bits.kernels.interface import Engine
 from atoll.bits.kernels.muon import COEFFICIENTS, ITERATIONS, orthogonalise
@@ -48,7 +49,7 @@ def same(a: Tensor, b: Tensor) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_fast_and_plain_engines_give_the_same_bits(kind: str) -> None:
-    engines = [default_engine(), *(make_engine(route, "eager") for route in ("fp32", "fp64"))]
+    engines = [default_engine(), *(engine_of(route, "eager") for route in ("fp32", "fp64"))]
     for shape in SHAPES:
         matrix = sample(kind, shape, torch.Generator().manual_seed(3))
         expected = orthogonalise(PLAIN, matrix)

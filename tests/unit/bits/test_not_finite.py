@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.engines import exact_ops
 from torch import Tensor
 
 from atoll.bits.kernels import build
 from atoll.bits.kernels.acceptance import differences
 from atoll.bits.kernels.build import load_library
 from atoll.bits.kernels.compiled import CompiledKernels
-from atoll.bits.kernels.engine import make_engine
-from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.interface import Kernels
 from atoll.bits.kernels.reference import TorchKernels
 
@@ -84,7 +83,7 @@ def test_a_maximum_of_zeros_is_positive(kernels: Kernels, zeros: tuple[float, fl
 @ENGINES
 @pytest.mark.parametrize("odd", [INF, -INF, NAN])
 def test_a_norm_over_one_odd_element_is_not_a_number(name: str, odd: float) -> None:
-    norm = ExactOps(make_engine(kernels=name)).global_norm([torch.ones(3), torch.tensor([1, odd])])
+    norm = exact_ops(kernels=name).global_norm([torch.ones(3), torch.tensor([1, odd])])
     assert math.isnan(norm)
 
 
@@ -109,7 +108,7 @@ def test_many_equal_scores_share_evenly(kernels: Kernels, keys: int) -> None:
 
 @ENGINES
 def test_an_infinite_weight_gives_a_loss_and_gradients_that_are_not_numbers(name: str) -> None:
-    ops = ExactOps(make_engine(kernels=name))
+    ops = exact_ops(kernels=name)
     weight = torch.ones(5, 4)
     weight[2, 1] = INF
     leaf = weight.requires_grad_()

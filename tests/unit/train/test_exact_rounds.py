@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.engines import engine_of
 from tests.jobs import PLAIN
 from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, small_model
 
 from atoll.bits import ops
-from atoll.bits.kernels.engine import make_engine
 from atoll.law.words import Digest, RoundIndex, SeatIndex
 from atoll.merge.round import merge
 from atoll.train import probe
@@ -65,8 +65,8 @@ def test_the_global_model_is_the_same_on_any_route_and_thread_count(
     ready = exact_job(job)
     found = []
     for route, kernels, threads in COMPUTATIONS:
-        engine = make_engine(route, kernels)
-        monkeypatch.setattr(ops, "default_engine", lambda engine=engine: engine)
+        chosen = engine_of(route, kernels)
+        monkeypatch.setattr(ops, "default_engine", lambda chosen=chosen: chosen)
         torch.set_num_threads(threads)
         try:
             found.append(global_digests(ready))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.engines import exact_ops
 from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, make_job
 from tests.unit.train.folders import make_folder
@@ -16,8 +17,6 @@ from torch import Tensor
 from atoll.bits.base import Base, freeze
 from atoll.bits.errors import MalformedState
 from atoll.bits.init import initial_params
-from atoll.bits.kernels.engine import make_engine
-from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.layout import (
     adapter_shapes,
     max_state_bytes,
@@ -103,7 +102,7 @@ def native_base(manifest: Manifest, job: Job) -> Base:
 @pytest.mark.parametrize("kernels", ["eager", "compiled"])
 @pytest.mark.parametrize("route", ["int8", "fp32", "fp64"])
 def test_a_frozen_linear_is_a_linear_whose_weight_nobody_asks_for(route: str, kernels: str) -> None:
-    ops, random = ExactOps(make_engine(route, kernels)), torch.Generator().manual_seed(2)
+    ops, random = exact_ops(route, kernels), torch.Generator().manual_seed(2)
     for widths, split in (((5, 3, 3), False), ((1,), False), ((67,), True)):
         x = torch.randn(2, 7, 24, generator=random, requires_grad=True)
         weights = [torch.randn(width, 24, generator=random) for width in widths]

@@ -6,10 +6,10 @@ import struct
 from functools import cache
 
 import torch
+from tests.engines import engine_of
 from torch import Tensor
 
 from atoll.bits.kernels.acceptance import sample
-from atoll.bits.kernels.engine import make_engine
 from atoll.bits.kernels.grid import one_nan
 from atoll.bits.kernels.interface import Engine
 from atoll.bits.tape import attention, integers
@@ -21,7 +21,7 @@ OPERATIONS = integers.OPERATIONS | attention.OPERATIONS
 @cache
 def reference() -> Engine:
     """The engine that defines the bits."""
-    return make_engine("auto", "eager")
+    return engine_of("auto", "eager")
 
 
 def op(code: Op, words: list[int], *inputs: Tensor) -> Tensor:
