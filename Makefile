@@ -37,6 +37,10 @@ test-arm64: setup ## the published digests on an emulated aarch64 (a quarter of 
 test-riscv64: setup ## the kernels' acceptance calls on an emulated riscv64
 	@PIP=$(BIN)/pip tests/emulated/riscv64 .emulated
 
+# Slither pins versions of what .venv has; it makes its own environment where it is missing.
+.venv-slither: | setup
+	@$(BIN)/python contracts/tools/slither --environment
+
 check: setup ## lint, types, import rules, formatting, static analysis
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .

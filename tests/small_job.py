@@ -5,7 +5,9 @@ Four segments of two steps, AdamW, int8, four seats of which one may be bad.
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from tests.unit.law.factories import DOMAIN, make_terms, plain_manifest
 from atoll.bits.tables import tables_root
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
-from atoll.law.manifest import Manifest
+from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.terms import terms_to_plain
 from atoll.law.words import Digest, JobId, RoundIndex, SeatIndex, Slot, Terms
 from atoll.train.corpus.options import DataOptions
@@ -23,6 +25,7 @@ from atoll.train.initial import open_initial_state
 from atoll.train.probe import numerics_spec, pin_torch
 from atoll.train.program import program_root
 from atoll.train.round import TrainTask
+from atoll_devnet.processes.warm import warm_context
 
 DATA_SEED = Digest(b"\x05" * 32)
 FIRST = Slot(DOMAIN, JobId(1), RoundIndex(0))
@@ -43,10 +46,20 @@ def small_terms(**changes: Any) -> Terms:
     return make_terms(**{**sizes, **changes})
 
 
-def small_manifest(store: LocalStore, **changes: Any) -> Manifest:
+@cache
+def numerics_of_members() -> NumericsSpec:
+    """As members find them, asked of the process that they are forked from, which knows them."""
+    with ProcessPoolExecutor(1, mp_context=warm_context()) as pool:
+        return pool.submit(numerics_spec).result()
+
+
+def small_manifest(
+    store: LocalStore, numerics: NumericsSpec | None = None, **changes: Any
+) -> Manifest:
     """Its data are put into the store.
 
     Args:
+        numerics: None for those that this process comes to.
         changes: of the terms.
     """
     plain = plain_manifest()
@@ -54,7 +67,7 @@ def small_manifest(store: LocalStore, **changes: Any) -> Manifest:
     terms = small_terms(**changes)
     plain["inner"] |= STEPS | {"steps": terms.steps, "segment": terms.segment_steps}
     plain["codec"] |= GRID
-    plain["numerics"] = numerics_spec().model_dump()
+    plain["numerics"] = (numerics or numerics_spec()).model_dump()
     text = store.root.parent / "text.txt"
     text.write_text(TEXT)
     options = DataOptions(paths=(text,), held_out="0.1", model_vocab=plain["model"]["vocab"])

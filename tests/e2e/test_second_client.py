@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.network.members import Who, everybody, is_settled_up, submit, submitter_of
-from tests.small_job import small_manifest, with_program
+from tests.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.bits.tables import tables_root
 from atoll.content.local import LocalStore
@@ -132,7 +132,7 @@ def _work_out(folder: Path) -> Any:
 
 
 def _manifest_of(name: str, store: LocalStore, now: int) -> Manifest:
-    plain = small_manifest(store, expiry=now + 3600, **TERMS).model_dump()
+    plain = small_manifest(store, numerics_of_members(), expiry=now + 3600, **TERMS).model_dump()
     plain["name"] = f"job {list(JOBS).index(name)}"
     for part, changed in JOBS[name].items():
         plain[part] |= changed

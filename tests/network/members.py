@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.merging import all_standing
-from tests.small_job import small_manifest, with_program
+from tests.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.bits.layout import max_state_bytes
 from atoll.bits.state import GlobalState
@@ -186,7 +186,8 @@ async def _create(
     """A small job of these terms, whose submitter serves its content."""
     store = session.store
     now = (await session.chain.head()).timestamp
-    manifest = small_manifest(store, **{"expiry": now + lasts, **terms})
+    numerics = numerics_of_members()
+    manifest = small_manifest(store, numerics, **{"expiry": now + lasts, **terms})
     manifest = with_program(manifest, store)
     await submit(session, manifest, kind)
     return JobId(1), manifest
