@@ -5,6 +5,7 @@ import {Hashing} from "../../src/libraries/Hashing.sol";
 import "../../src/types/Types.sol";
 import {EventFold} from "../support/EventFold.sol";
 import {Network} from "../support/Network.sol";
+import {deployed} from "../support/Deployed.sol";
 
 /// @title P40: a job's state follows from its events alone, and its modules share one layout.
 contract EventsTest is Network {
@@ -30,7 +31,7 @@ contract EventsTest is Network {
         Terms memory t = defaultTerms();
         t.rounds = 6;
         jobId = create(t);
-        fold = new EventFold(address(rounds), jobId, 8);
+        fold = EventFold(deployed("EventFold", abi.encode(rounds, jobId, 8)));
         for (uint16 i = 0; i < 4; i++) {
             sit(jobId, i, i);
         }

@@ -11,6 +11,7 @@ import {Bits} from "../../src/libraries/Bits.sol";
 import "../../src/types/Types.sol";
 import {BlsNetwork} from "../support/BlsNetwork.sol";
 import {Network} from "../support/Network.sol";
+import {deployed} from "../support/Deployed.sol";
 
 /// @title P41: what each call costs in steady state, and all calls of a round together, by seats and members.
 /// @dev Every call is a transaction of its own, so that gas is counted as on a chain.
@@ -352,7 +353,7 @@ contract ChallengeGasTest is Network {
     uint256 internal jobId;
 
     function setUp() public override {
-        address token_ = address(new AtollToken(address(this), 1_000_000_000 ether));
+        address token_ = deployed("AtollToken", abi.encode(address(this), 1_000_000_000 ether));
         real = new Game(token_, LONGEST, address(new Judge(new address[](8))));
         deployWith(token_, address(real));
         real.wire(address(claims));

@@ -10,6 +10,7 @@ import {Judge} from "../../src/judge/Judge.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
+import {deployed} from "../support/Deployed.sol";
 
 /// @title The real game wired to rounds, members and escrow. What is played within it is the games' own tests'.
 contract JudgeTest is Network {
@@ -17,7 +18,7 @@ contract JudgeTest is Network {
     uint256 internal jobId;
 
     function setUp() public override {
-        address token_ = address(new AtollToken(address(this), 1_000_000_000 ether));
+        address token_ = deployed("AtollToken", abi.encode(address(this), 1_000_000_000 ether));
         real = new Game(token_, LONGEST, address(new Judge(new address[](8))));
         deployWith(token_, address(real));
         real.wire(address(claims));

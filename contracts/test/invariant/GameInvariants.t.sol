@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {Check} from "../support/Check.sol";
 import {GameHandler} from "./GameHandler.sol";
+import {deployed} from "../support/Deployed.sol";
 
 /// @title What holds of games after any sequence of challenges, moves, silence and time.
 contract GameInvariantsTest is Check {
@@ -14,7 +15,7 @@ contract GameInvariantsTest is Check {
     GameHandler internal handler;
 
     function setUp() public {
-        handler = new GameHandler();
+        handler = GameHandler(deployed("GameHandler", ""));
     }
 
     function targetContracts() external view returns (address[] memory targets) {

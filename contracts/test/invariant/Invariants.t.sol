@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {Escrow} from "../../src/interfaces/IJobs.sol";
 import {Check} from "../support/Check.sol";
 import {Handler} from "./Handler.sol";
+import {deployed} from "../support/Deployed.sol";
 
 /// @title What holds after any sequence of actions of two jobs' people.
 contract InvariantsTest is Check {
@@ -17,7 +18,7 @@ contract InvariantsTest is Check {
     Handler internal handler;
 
     function setUp() public {
-        handler = new Handler();
+        handler = Handler(deployed("Handler", ""));
     }
 
     function targetContracts() external view returns (address[] memory targets) {

@@ -8,6 +8,7 @@ import {Bls} from "../../src/libraries/Bls.sol";
 import "../../src/types/Types.sol";
 import {BlsSigner} from "./BlsSigner.sol";
 import {Network} from "./Network.sol";
+import {deployed} from "./Deployed.sol";
 
 /// @title The network whose jobs want certificates in BLS12-381.
 abstract contract BlsNetwork is Network {
@@ -21,8 +22,8 @@ abstract contract BlsNetwork is Network {
     }
 
     function deployPolicies() internal override returns (address[] memory policies) {
-        keys = new BlsKeys();
-        policy = new BlsPolicy(address(keys));
+        keys = BlsKeys(deployed("BlsKeys", ""));
+        policy = BlsPolicy(deployed("BlsPolicy", abi.encode(keys)));
         policies = new address[](1);
         policies[0] = address(policy);
     }

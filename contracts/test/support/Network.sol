@@ -67,11 +67,11 @@ abstract contract Network is Check {
     uint32 internal epoch = 1; // of jobs that are created
 
     function setUp() public virtual {
-        deploy(address(new AtollToken(address(this), 1_000_000_000 ether)));
+        deploy(deployed("AtollToken", abi.encode(address(this), 1_000_000_000 ether)));
     }
 
     function deploy(address token_) internal {
-        game = new StagedGame();
+        game = StagedGame(deployed("StagedGame", ""));
         deployWith(token_, address(game));
         game.wire(address(claims));
     }
@@ -79,10 +79,11 @@ abstract contract Network is Check {
     /// @param game_ which the caller wires
     function deployWith(address token_, address game_) internal {
         token = IERC20(token_);
-        trainer = new Trainer();
+        trainer = Trainer(deployed("Trainer", ""));
         address[] memory policies = deployPolicies();
         Params memory params = Params(100, 3_000, 10, 1 ether, 1 ether);
-        config = new Config(token_, address(this), params, 7 days, 2 days, LONGEST, policies);
+        config =
+            Config(deployed("Config", abi.encode(token_, address(this), params, 7 days, 2 days, LONGEST, policies)));
         stakes = Stakes(deployed("Stakes", abi.encode(config)));
         jobs = Jobs(deployed("Jobs", abi.encode(config, createdIn(3), createdIn(4), createdIn(5), game_)));
         address settlement = deployed("RoundsSettlement", abi.encode(jobs));
@@ -111,7 +112,7 @@ abstract contract Network is Check {
 
     /// @return policies that jobs may choose, the first of them `policy`
     function deployPolicies() internal virtual returns (address[] memory policies) {
-        policy = new EcdsaPolicy();
+        policy = EcdsaPolicy(deployed("EcdsaPolicy", ""));
         policies = new address[](1);
         policies[0] = address(policy);
     }

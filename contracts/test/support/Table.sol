@@ -26,16 +26,16 @@ abstract contract Table is Check {
     uint256 internal challengeGas;
 
     function setUp() public virtual {
-        token = new AtollToken(address(this), 1_000_000 ether);
+        token = AtollToken(deployed("AtollToken", abi.encode(address(this), 1_000_000 ether)));
         address[] memory families = new address[](8);
-        families[7] = address(new ToySteps());
-        judge = new Judge(families);
+        families[7] = deployed("ToySteps", "");
+        judge = Judge(deployed("Judge", abi.encode(families)));
         fresh();
     }
 
     function fresh() internal {
         game = Game(deployed("Game", abi.encode(token, LONGEST, judge)));
-        claims = new ToyClaims();
+        claims = ToyClaims(deployed("ToyClaims", ""));
         game.wire(address(claims));
     }
 

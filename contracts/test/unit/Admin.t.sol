@@ -13,6 +13,7 @@ import {RoundsMembership} from "../../src/rounds/RoundsMembership.sol";
 import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
+import {deployed} from "../support/Deployed.sol";
 
 /// @title What an owner can do, and what it cannot.
 contract AdminTest is Network {
@@ -162,20 +163,20 @@ contract AdminTest is Network {
     }
 
     function test_modulesAreOfTheSameJobsContract() public allHome {
-        address other = address(new RoundsSettlement(heir));
-        address right = address(new RoundsMembership(address(jobs)));
+        address other = deployed("RoundsSettlement", abi.encode(heir));
+        address right = deployed("RoundsMembership", abi.encode(jobs));
         vm.expectRevert(abi.encodeWithSelector(Rounds.ModuleMismatch.selector, other));
-        new Rounds(address(jobs), LONGEST, other, right);
+        deployed("Rounds", abi.encode(jobs, LONGEST, other, right));
     }
 
     function test_theEscrowsContractsStandWhereItExpectsThem() public allHome {
-        address settlement = address(new RoundsSettlement(address(jobs)));
-        address membership = address(new RoundsMembership(address(jobs)));
+        address settlement = deployed("RoundsSettlement", abi.encode(jobs));
+        address membership = deployed("RoundsMembership", abi.encode(jobs));
         vm.expectPartialRevert(Placed.Misplaced.selector);
-        new Rounds(address(jobs), LONGEST, settlement, membership);
+        deployed("Rounds", abi.encode(jobs, LONGEST, settlement, membership));
         vm.expectPartialRevert(Placed.Misplaced.selector);
-        new Members(address(stakes), address(jobs));
+        deployed("Members", abi.encode(stakes, jobs));
         vm.expectPartialRevert(Placed.Misplaced.selector);
-        new Audits(address(rounds), address(members), address(jobs));
+        deployed("Audits", abi.encode(rounds, members, jobs));
     }
 }

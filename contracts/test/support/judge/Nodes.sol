@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {IOneStep} from "../../../src/judge/IOneStep.sol";
 import {Check} from "../Check.sol";
 import {Replay} from "./Replay.sol";
+import {deployed} from "../Deployed.sol";
 
 /// @title A family's steps against the nodes that Python wrote (`tests/vectors/judge_family_*.json`).
 abstract contract Nodes is Check {
@@ -11,7 +12,7 @@ abstract contract Nodes is Check {
 
     uint256 internal constant LEAST = 250;
 
-    Replay internal replay = new Replay();
+    Replay internal replay = Replay(deployed("Replay", ""));
 
     error WrongElement(string name, uint256 element, bytes found, bytes wanted);
 

@@ -4,13 +4,14 @@ pragma solidity 0.8.37;
 import {IOneStep} from "../../../src/judge/IOneStep.sol";
 import {Check} from "../Check.sol";
 import {Replay} from "./Replay.sol";
+import {deployed} from "../Deployed.sol";
 
 /// @title Steps that read sources or tails against the nodes that Python wrote (`tests/vectors/judge_*.json`).
 /// @dev Several small nodes of each operation, of all of which every element is compared.
 abstract contract Sources is Check {
     uint256 internal constant CODE_LIMIT = 24_576; // EIP-170
 
-    Replay internal replay = new Replay();
+    Replay internal replay = Replay(deployed("Replay", ""));
 
     error NodeDiffers(string name, uint256 number, bytes found, bytes wanted);
 

@@ -3,9 +3,10 @@ pragma solidity 0.8.37;
 
 import {AttentionSteps} from "../../../src/judge/AttentionSteps.sol";
 import {Nodes} from "../../support/judge/Nodes.sol";
+import {deployed} from "../../support/Deployed.sol";
 
 contract AttentionStepsTest is Nodes {
-    AttentionSteps internal step = new AttentionSteps();
+    AttentionSteps internal step = AttentionSteps(deployed("AttentionSteps", ""));
 
     /// Products are short here.
     function test_everyElementIsPythons() public view {

@@ -3,9 +3,10 @@ pragma solidity 0.8.37;
 
 import {FloatSteps} from "../../../src/judge/FloatSteps.sol";
 import {Nodes} from "../../support/judge/Nodes.sol";
+import {deployed} from "../../support/Deployed.sol";
 
 contract FloatStepsTest is Nodes {
-    FloatSteps internal step = new FloatSteps();
+    FloatSteps internal step = FloatSteps(deployed("FloatSteps", ""));
 
     /// The gas is that of the README beside the contracts.
     function test_everyElementIsPythons() public view {

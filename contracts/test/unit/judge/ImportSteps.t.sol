@@ -4,9 +4,10 @@ pragma solidity 0.8.37;
 import {Need} from "../../../src/judge/IOneStep.sol";
 import {ImportSteps} from "../../../src/judge/ImportSteps.sol";
 import {Sources} from "../../support/judge/Sources.sol";
+import {deployed} from "../../support/Deployed.sol";
 
 contract ImportStepsTest is Sources {
-    ImportSteps internal step = new ImportSteps();
+    ImportSteps internal step = ImportSteps(deployed("ImportSteps", ""));
 
     function test_everyElementIsPythons() public view {
         compare(step, "judge_imports", 14, 10_000);

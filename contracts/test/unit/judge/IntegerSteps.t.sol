@@ -3,9 +3,10 @@ pragma solidity 0.8.37;
 
 import {IntegerSteps} from "../../../src/judge/IntegerSteps.sol";
 import {Nodes} from "../../support/judge/Nodes.sol";
+import {deployed} from "../../support/Deployed.sol";
 
 contract IntegerStepsTest is Nodes {
-    IntegerSteps internal step = new IntegerSteps();
+    IntegerSteps internal step = IntegerSteps(deployed("IntegerSteps", ""));
 
     /// Blocks are small here; test_aWholeBlocksGas has those of a program.
     function test_everyElementIsPythons() public view {

@@ -3,9 +3,10 @@ pragma solidity 0.8.37;
 
 import {LinkSteps} from "../../../src/judge/LinkSteps.sol";
 import {Sources} from "../../support/judge/Sources.sol";
+import {deployed} from "../../support/Deployed.sol";
 
 contract LinkStepsTest is Sources {
-    LinkSteps internal step = new LinkSteps();
+    LinkSteps internal step = LinkSteps(deployed("LinkSteps", ""));
 
     function test_everyElementIsPythons() public view {
         compare(step, "judge_links", 12, 120_000);

@@ -3,9 +3,10 @@ pragma solidity 0.8.37;
 
 import {OptimiserSteps} from "../../../src/judge/OptimiserSteps.sol";
 import {Nodes} from "../../support/judge/Nodes.sol";
+import {deployed} from "../../support/Deployed.sol";
 
 contract OptimiserStepsTest is Nodes {
-    OptimiserSteps internal step = new OptimiserSteps();
+    OptimiserSteps internal step = OptimiserSteps(deployed("OptimiserSteps", ""));
 
     /// The gas is that of the README beside the contracts.
     function test_everyElementIsPythons() public view {

@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {SoftFloat} from "../../../src/judge/SoftFloat.sol";
 import {Arithmetic} from "../../support/judge/Arithmetic.sol";
 import {Check} from "../../support/Check.sol";
+import {deployed} from "../../support/Deployed.sol";
 
 /// @title The judge's arithmetic against what Python made of the same operands (`tests/vectors/judge.json`).
 /// @dev The file has the borders of the formats, and digests of results: the first 8 bytes of keccak of each row, all of
@@ -17,7 +18,7 @@ contract SoftFloatTest is Check {
 
     function setUp() public {
         json = vm.readFile("../tests/vectors/judge.json");
-        arithmetic = new Arithmetic();
+        arithmetic = Arithmetic(deployed("Arithmetic", ""));
     }
 
     function field(uint256 operation, string memory key) internal pure returns (string memory) {

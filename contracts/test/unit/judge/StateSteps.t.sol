@@ -3,9 +3,10 @@ pragma solidity 0.8.37;
 
 import {StateSteps} from "../../../src/judge/StateSteps.sol";
 import {Sources} from "../../support/judge/Sources.sol";
+import {deployed} from "../../support/Deployed.sol";
 
 contract StateStepsTest is Sources {
-    StateSteps internal step = new StateSteps();
+    StateSteps internal step = StateSteps(deployed("StateSteps", ""));
 
     function test_everyElementIsPythons() public view {
         compare(step, "judge_states", 6, 50_000);
