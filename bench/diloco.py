@@ -121,6 +121,8 @@ class Row:
         lr: the inner rate.
         peer: "synchronous", "one_worker" or "alone".
         private: seats keep their moments from round to round.
+        epoch: rounds after which seats drop what they carry, where they carry something; all of
+            them by default.
     """
 
     method: str = "fedavg"
@@ -134,6 +136,7 @@ class Row:
     outer: OuterSpec | None = None
     peer: str | None = None
     private: bool = False
+    epoch: int | None = None
 
 
 MOMENT_EXPONENT = -16
@@ -169,6 +172,8 @@ CODEC_RUN: dict[str, Any] = {
 rounding stay together (at twice the rate int4 and fp32 end up to two percent apart, either way)."""
 WAITED_FOR = METHODS["streaming"].codec.model_copy(update={"mixing": "0"})
 """Fragments without overlap and mixing."""
+EPOCH = 8
+"""Rounds of an epoch where a job chooses none."""
 SHORT = METHODS["diloco"].outer.model_copy(update={"lr": "0.5", "momentum": "0.5"})
 ROWS: dict[str, Row] = {
     "synchronous": Row(lr="0.008", peer="synchronous"),
@@ -185,6 +190,7 @@ ROWS: dict[str, Row] = {
     "muloco_feedback": Row("muloco", steps=30, codec=dense("two_bit", -10, "0.9")),
     "muloco_int8": Row("muloco", steps=30, codec=dense("grid8", -11)),
     "sparseloco": Row("sparseloco"),
+    "sparseloco_epochs": Row("sparseloco", epoch=EPOCH),
     "demo": Row("demo", steps=1),
     "lo_fi": Row("lo_fi"),
     "fp32": Row(**CODEC_RUN, codec=dense("fp32", -40)),
@@ -223,6 +229,7 @@ COMPARED = {
     "two_bit_long": "fp32_long",
     "muloco": "muloco_int8",
     "sparseloco": "dense",
+    "sparseloco_epochs": "sparseloco",
     "diloco": "synchronous",
     "dense": "synchronous",
     "streaming": "fragments",
@@ -433,7 +440,7 @@ def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Man
     start = moment_exponents(codec, trained_count(manifest))
     codec = codec.model_copy(update={"moment_exponents": start})
     robust = manifest.robust.model_copy(update={"rule": rule, "f": robust_f(SEATS, rule)})
-    outer, epoch = row.outer or method.outer, epoch_of(codec, rounds)
+    outer, epoch = row.outer or method.outer, epoch_of(codec, row.epoch or rounds)
     changes: dict[str, Any] = {"codec": codec, "outer": outer, "inner": inner, "robust": robust}
     changes["epoch"] = epoch
     if row.private:
@@ -446,7 +453,6 @@ def train_together(
 ) -> tuple[GlobalState, float | None]:
     """Every round as providers and verifiers compute it; the model, and the largest first step."""
     recipe, steps = _recipe(manifest), manifest.inner.steps
-    is_private = isinstance(manifest, PrivateMoments)
     state = initial_global_state(manifest)
     carried: list[SeatState | None] = [None] * SEATS
     first_steps: list[float] = []
@@ -454,7 +460,7 @@ def train_together(
         data_seed, updates = sha256(f"{seed} {round}".encode()), {}
         for seat in range(SEATS):
             course = Course(manifest, recipe, tokens, data_seed, SeatIndex(seat), round, state)
-            brought = carried[seat] if manifest.codec.carries_more or is_private else None
+            brought = None if manifest.opens_publicly(round) else carried[seat]
             last = open_round(manifest, state, brought)
             for step in range(steps):
                 batch = gather_batch(tokens, course.offsets(step), manifest.model.seq)

@@ -47,6 +47,10 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "sign": {"codec": {"kind": "sign"}},
     "two_bit, fed back": {"codec": {"kind": "two_bit", "feedback": "0.9"}},
     "fp32": CODECS["fp32"],
+    "sparse, fed back": {
+        "codec": {"kind": "sparse", "feedback": "0.95"},
+        "robust": {"rule": "contributor_mean"},
+    },
 }
 """What a preset's model is trained with, so that every operation occurs."""
 

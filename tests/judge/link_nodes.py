@@ -1,7 +1,7 @@
 """Nodes of family 6: an update's bytes.
 
-Rule of this file: as `state_nodes`. Values are never NaN, since no state that a link is of has one;
-they may be infinite in steps of a grid.
+Rule of this file: as `state_nodes`. Values are never NaN, since no state that a link is of has one,
+but where they are ranked; they may be infinite in steps of a grid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from torch import Tensor
 
 from atoll.bits.codec.block_steps import SIGN_LEVELS, STEPS, TWO_BIT_LEVELS
 from atoll.bits.codec.packing import pack
+from atoll.bits.codec.sparse import CHUNK, KEPT, KEPT_LEVELS, kept, kept_of
 from atoll.bits.tape.opcodes import Op
+
+_IN_BLOCKS: Final = ((SIGN_LEVELS, 32), (TWO_BIT_LEVELS, 32), (KEPT_LEVELS, KEPT))
+"""Levels and the values of a block; the second has dither."""
 
 
 def _steps_of_a_grid(rng: Rng, count: int) -> Tensor:
@@ -58,13 +62,13 @@ def _grid4(rng: Rng, count: int) -> Given:
 
 
 def _block_steps(rng: Rng, count: int) -> Given:
-    levels = (SIGN_LEVELS, TWO_BIT_LEVELS)[size(rng, 0, 1)]
-    count = 32 * size(rng, 1, count // 16) + size(rng, 0, 31)
+    levels, block = _IN_BLOCKS[size(rng, 0, 2)]
+    count = block * size(rng, 1, count // 16) + size(rng, 0, block - 1)
     x = _steps_of_a_grid(rng, count)
     # Most blocks would have the largest step: make some whose step is another.
     small = torch.exp2(torch.from_numpy(rng.integers(0, 7, count).astype(np.float32)) / 2)
-    x = torch.where(torch.arange(count) // 32 % 4 == 0, x, small.round())
-    return Given(Op.BLOCK_STEPS, (count, levels.reach, levels.share), (x,))
+    x = torch.where(torch.arange(count) // block % 4 == 0, x, small.round())
+    return Given(Op.BLOCK_STEPS, (count, levels.reach, levels.share, block), (x,))
 
 
 def _indices(rng: Rng, count: int) -> Tensor:
@@ -77,26 +81,28 @@ def _pack_steps(rng: Rng, count: int) -> Given:
 
 
 def _codes(rng: Rng, count: int) -> Given:
-    count = 4 * count + size(rng, 0, 31)
-    x, indices = _steps_of_a_grid(rng, count), _indices(rng, -(-count // 32))
-    if rng.integers(0, 2):
-        return Given(Op.CODES, (count, 1, 0, 0), (x, indices))
-    return Given(Op.CODES, (count, 2, 1, size(rng, 0, 1)), (x, indices, context(rng)))
+    count, kind = 4 * count + size(rng, 0, 55), size(rng, 0, 2)
+    levels, block = _IN_BLOCKS[kind]
+    inputs = (_steps_of_a_grid(rng, count), _indices(rng, -(-count // block)))
+    if kind == 1:
+        inputs = (*inputs, context(rng))
+    words = (count, levels.levels, int(kind == 1), size(rng, 0, 1), block)
+    return Given(Op.CODES, words, inputs)
 
 
 def _said(rng: Rng, count: int) -> Given:
     """Codes as they are packed: of the last byte, what is behind the last value is 0."""
-    count = 4 * count + size(rng, 0, 31)
-    levels = size(rng, 0, 2)
-    width = (4, 1, 2)[levels]
-    below = 15 if levels == 0 else 1 << width
-    codes = of_bytes(pack(rng.integers(0, below, count).astype(np.uint8), width))
-    if levels == 0:
-        return Given(Op.SAID, (count, 0, 0, 0), (codes,))
-    indices = _indices(rng, -(-count // 32))
-    if levels == 1:
-        return Given(Op.SAID, (count, 1, 0, 0), (codes, indices))
-    return Given(Op.SAID, (count, 2, 1, size(rng, 0, 1)), (codes, indices, context(rng)))
+    count, kind = 4 * count + size(rng, 0, 55), size(rng, 0, 3)
+    if kind == 3:
+        codes = of_bytes(pack(rng.integers(0, 15, count).astype(np.uint8), 4))
+        return Given(Op.SAID, (count, 0, 0, 0, 0), (codes,))
+    levels, block = _IN_BLOCKS[kind]
+    drawn = rng.integers(0, 1 << levels.width, count).astype(np.uint8)
+    inputs = (of_bytes(pack(drawn, levels.width)), _indices(rng, -(-count // block)))
+    if kind == 1:
+        inputs = (*inputs, context(rng))
+    words = (count, levels.levels, int(kind == 1), size(rng, 0, 1), block)
+    return Given(Op.SAID, words, inputs)
 
 
 def _left(rng: Rng, count: int) -> Given:
@@ -107,6 +113,46 @@ def _left(rng: Rng, count: int) -> Given:
     exact = said[first : first + count].float() * 2.0 ** int(exponents[at])
     w = torch.where(torch.from_numpy(rng.integers(0, 4, count)) == 0, exact, w)
     return Given(Op.LEFT, (at, first), (w, said, exponents))
+
+
+def _ranked(rng: Rng, count: int) -> Tensor:
+    """Up to so many values, now and then behind a whole chunk: any bits, or with many ties."""
+    count = size(rng, 1, count) + CHUNK * (size(rng, 0, 3) == 0)
+    shapes = (reals(rng, count), _steps_of_a_grid(rng, count))
+    return shapes[size(rng, 0, 1)]
+
+
+def _flags(rng: Rng, count: int) -> Tensor:
+    """What is kept of such values, in the lowest bits of bytes."""
+    flags = kept(_ranked(rng, count).numpy())
+    noise = rng.integers(0, 128, flags.size).astype(np.uint8) << 1
+    return torch.from_numpy(noise | flags)
+
+
+def _kept(rng: Rng, count: int) -> Given:
+    x = _ranked(rng, count)
+    return Given(Op.KEPT, (x.numel(),), (x,))
+
+
+def _chosen(rng: Rng, count: int) -> Given:
+    flags = _flags(rng, 16 * count)
+    return Given(Op.CHOSEN, (flags.numel(),), (flags, reals(rng, flags.numel())))
+
+
+def _lower_bits(rng: Rng, count: int) -> Given:
+    flags = _flags(rng, 16 * count)
+    return Given(Op.LOWER_BITS, (flags.numel(),), (flags,))
+
+
+def _counts(rng: Rng, count: int) -> Given:
+    flags = _flags(rng, 16 * count)
+    return Given(Op.COUNTS, (flags.numel(),), (flags,))
+
+
+def _spread(rng: Rng, count: int) -> Given:
+    flags = _flags(rng, count)
+    said = rng.integers(-127, 128, kept_of(flags.numel())).astype(np.int8)
+    return Given(Op.SPREAD, (flags.numel(),), (flags, torch.from_numpy(said)))
 
 
 def _update_header(rng: Rng, count: int) -> Given:
@@ -134,5 +180,10 @@ NODES: Final[Mapping[int, Draw]] = {
     Op.UPDATE: _update,
     Op.SAID: _said,
     Op.LEFT: _left,
+    Op.KEPT: _kept,
+    Op.CHOSEN: _chosen,
+    Op.LOWER_BITS: _lower_bits,
+    Op.COUNTS: _counts,
+    Op.SPREAD: _spread,
 }
 OPERATIONS: Final[Mapping[int, Operation]] = {op: operation(Op(op)) for op in NODES}

@@ -36,6 +36,7 @@ STEPS: Final = (
     "long",
     "wide",
     "fed back",
+    "largest fed back",
 )
 LINKS: Final[Mapping[str, Changes]] = {f"link of {kind}": codec for kind, codec in CODECS.items()}
 WARM: Final = frozenset({"link of two_bit", "link of sign"})

@@ -17,6 +17,7 @@ from tests.games import EvenTree
 from tests.judge.table import Table, bonded
 
 from atoll.bits.codec.block_steps import STEPS
+from atoll.bits.codec.sparse import kept_of
 from atoll.bits.tape.opcodes import Op
 from atoll.bits.tape.program import Program
 from atoll.law.games.claims import Claim, Opening, ProgramPart
@@ -148,6 +149,9 @@ class World:
             return rng.integers(-(1 << 24), 1 << 24, 256).astype("<i4").tobytes()
         if template.op == Op.BLOCK_STEPS:
             return rng.integers(1, len(STEPS), PIECE, dtype=np.uint8).tobytes()
+        if template.op == Op.KEPT:  # as many of any number of places from the first on
+            kept = [kept_of(place + 1) - kept_of(place) for place in range(PIECE)]
+            return bytes(kept)
         if template.width == 4 and template.op != Op.RESULT:
             return rng.standard_normal(256).astype("<f4").tobytes()
         return rng.integers(1, 256, PIECE, dtype=np.uint8).tobytes()

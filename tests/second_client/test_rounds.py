@@ -90,9 +90,9 @@ JOBS: dict[str, Changes] = {
         "codec": {"kind": "dct", "exponents": COARSE},
         "robust": {"rule": "contributor_mean"},
     },
-    "AdamW, sparse": {
+    "AdamW, sparse with feedback": {
         "inner": ADAMW,
-        "codec": {"kind": "sparse", "exponents": COARSE},
+        "codec": {"kind": "sparse", "feedback": "0.95", "exponents": COARSE},
         "robust": {"rule": "contributor_mean"},
     },
     "AdamW, biases, positions that are divided, two bits": {

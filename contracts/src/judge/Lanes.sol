@@ -10,11 +10,12 @@ library Lanes {
     uint256 private constant PAIRS = 0x0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff;
     uint256 private constant FOURS = 0x00000000ffffffff00000000ffffffff00000000ffffffff00000000ffffffff;
     uint256 private constant EIGHTS = 0x0000000000000000ffffffffffffffff0000000000000000ffffffffffffffff;
-    // One bit of every lane of 8, 32 and 64 bits.
+    // One bit of every lane.
     uint256 private constant SIGNS8 = 0x8080808080808080808080808080808080808080808080808080808080808080;
     uint256 private constant SIGNS32 = 0x8000000080000000800000008000000080000000800000008000000080000000;
     uint256 private constant SIGNS64 = 0x8000000000000000800000000000000080000000000000008000000000000000;
     uint256 private constant ONES32 = 0x0000000100000001000000010000000100000001000000010000000100000001;
+    uint256 private constant ODD = 0x0101010101010101010101010101010101010101010101010101010101010101;
     uint256 private constant ONES64 = 0x0000000000000001000000000000000100000000000000010000000000000001;
     uint256 private constant BYTE32 = 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff;
     uint256 private constant MANTISSAS = 0x007fffff007fffff007fffff007fffff007fffff007fffff007fffff007fffff;
@@ -104,6 +105,74 @@ library Lanes {
             // The zeros behind the end have been counted.
             return _folded(below) - (place - data.length) / 8;
         }
+    }
+
+    /// @return count how many f32 are before the one at this place: those of larger magnitude, and of the same those to its
+    /// left. Magnitudes are compared by their bits.
+    function countBefore(bytes calldata data, uint256 place) internal pure returns (uint256 count) {
+        unchecked {
+            uint256 own = place & ~uint256(7);
+            // Of a lane of 32 bits, whose number is below 2^31: with 2^31 added, less a bound, that bit stays from it on.
+            uint256 bound = ((_eight(data, 4 * own) >> (32 * (7 - (place & 7)))) & 0x7fffffff) * ONES32;
+            uint256 lanes;
+            uint256 next;
+            for (; next < own; next += 8) {
+                lanes += (((_eight(data, 4 * next) | SIGNS32) - bound) >> 31) & ONES32;
+            }
+            // From the place itself on it has to be larger, which the zeros behind the end are not.
+            lanes += (((_eight(data, 4 * next) | SIGNS32) - bound - (ONES32 >> (32 * (place & 7)))) >> 31) & ONES32;
+            bound += ONES32;
+            for (next += 8; 4 * next < data.length; next += 8) {
+                lanes += (((_eight(data, 4 * next) | SIGNS32) - bound) >> 31) & ONES32;
+            }
+            return lanes % 0xffffffff;
+        }
+    }
+
+    // ---- flags ----------------------------------------------------------------------------------------------------
+
+    /// @return how many bytes are odd
+    function countOdd(bytes calldata data) internal pure returns (uint256) {
+        unchecked {
+            uint256 lanes;
+            for (uint256 place; place < data.length; place += 32) {
+                lanes += _odd(data, place) % 255; // of at most 32 lanes of 8 bits the sum, as 256 is 1 modulo 255
+            }
+            return lanes;
+        }
+    }
+
+    /// @return place of the odd byte before which there are so many; behind the end where there is none
+    function placeOf(bytes calldata data, uint256 before) internal pure returns (uint256 place) {
+        unchecked {
+            for (; place < data.length; place += 32) {
+                uint256 odd = _odd(data, place);
+                uint256 count = odd % 255;
+                if (count <= before) {
+                    before -= count;
+                    continue;
+                }
+                for (;; ++place) {
+                    if (odd >> 248 == 1 && before-- == 0) return place;
+                    odd <<= 8;
+                }
+            }
+            return data.length;
+        }
+    }
+
+    /// @return the lowest bits of 32 bytes from `place` on, a byte each; zeros behind the end
+    function _odd(bytes calldata data, uint256 place) private pure returns (uint256) {
+        uint256 word;
+        assembly ("memory-safe") {
+            word := calldataload(add(data.offset, place))
+            let left := sub(data.length, place)
+            if lt(left, 32) {
+                let beyond := sub(256, shl(3, left))
+                word := shl(beyond, shr(beyond, word))
+            }
+        }
+        return word & ODD;
     }
 
     // ---- maxima ---------------------------------------------------------------------------------------------------

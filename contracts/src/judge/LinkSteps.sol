@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {IOneStep, Need} from "./IOneStep.sol";
+import {Lanes} from "./Lanes.sol";
 import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
@@ -11,7 +12,10 @@ import {SoftFloat} from "./SoftFloat.sol";
 /// 0602 DIFFERENCE   0605 BLOCK_STEPS   0608 UPDATE_HEADER
 /// 0603 GRID8        0606 PACK_STEPS    0609 UPDATE
 /// 060a FP32         060b SAID          060c LEFT
-/// An element of what is bytes is a byte, so one of GRID4, PACK_STEPS and CODES has several codes.
+/// 060d KEPT         060e CHOSEN        060f LOWER_BITS
+/// 0610 COUNTS       0611 SPREAD
+/// An element of what is bytes is a byte, so one of GRID4, PACK_STEPS and CODES has several codes. What is kept of a chunk are
+/// flags, a byte each, whose lowest bit says it.
 contract LinkSteps is IOneStep {
     error NoSuchOperation(uint256 op);
 
@@ -28,7 +32,16 @@ contract LinkSteps is IOneStep {
     uint256 private constant SAID = 0x060b;
     uint256 private constant LEFT = 0x060c;
 
-    uint256 private constant BLOCK = 32; // values with one step
+    uint256 private constant KEPT = 0x060d;
+    uint256 private constant CHOSEN = 0x060e;
+    uint256 private constant LOWER_BITS = 0x060f;
+    uint256 private constant COUNTS = 0x0610;
+    uint256 private constant SPREAD = 0x0611;
+
+    uint256 private constant CHUNK = 1024; // values of which so many are kept
+    uint256 private constant KEPT_OF_A_CHUNK = 56;
+    uint256 private constant COUNT_BYTES = 15; // of a whole chunk: 56 ones and 64 zeros
+    uint256 private constant NOISE = 32; // values whose noise is one hash
     uint256 private constant PIECE = 1 << 16; // values with one key of noise
     uint256 private constant SEED_AND_SEAT = 64; // bytes of the context
     uint256 private constant MAGNITUDE = 0x7fffffff;
@@ -50,10 +63,14 @@ contract LinkSteps is IOneStep {
         if (op == LEFT) return _leftNeed(attributes, element, k);
         if (op == SAID) return _saidNeed(attributes, element, k);
         if (op == CODES && k > 0) return _codeNeed(attributes, element, k);
+        if (op == CHOSEN && k == 1) return _chosenNeed(element, opened[0]);
+        if (op == SPREAD && k == 1) return _spreadNeed(element, opened[0]);
         if (k > 0) return Need(0, 0, 0);
         if (op == SCALED || op == GRID8 || op == FP32) return Need(0, 4 * element, 4);
         if (op == GRID4) return _some(8, element, 4 * Operands.word(attributes, 0));
-        if (op == BLOCK_STEPS) return _some(4 * BLOCK, element, 4 * Operands.word(attributes, 0));
+        if (op == BLOCK_STEPS) {
+            return _some(4 * Operands.word(attributes, 3), element, 4 * Operands.word(attributes, 0));
+        }
         if (op == PACK_STEPS) return _some(2, element, Operands.word(attributes, 0));
         if (op == CODES) return _some(4 * _perByte(attributes), element, 4 * Operands.word(attributes, 0));
         if (op == UPDATE_HEADER) {
@@ -61,7 +78,31 @@ contract LinkSteps is IOneStep {
             return element < fixed_ ? Need(0, 0, 0) : Need(0, (element - fixed_) / 2 * 4, 4);
         }
         if (op == UPDATE) return _partNeed(attributes, element);
+        if (op == KEPT) return _some(4 * CHUNK, element / CHUNK, 4 * Operands.word(attributes, 0));
+        return _some(CHUNK, _chunkOf(op, element), Operands.word(attributes, 0));
+    }
+
+    /// The chunk whose flags an element is of.
+    function _chunkOf(uint256 op, uint256 element) private pure returns (uint256) {
+        if (op == CHOSEN) return element / KEPT_OF_A_CHUNK;
+        if (op == LOWER_BITS) return 2 * element / KEPT_OF_A_CHUNK;
+        if (op == COUNTS) return element / COUNT_BYTES;
+        if (op == SPREAD) return element / CHUNK;
         revert NoSuchOperation(op);
+    }
+
+    /// The value that is kept; nothing where that many are not.
+    function _chosenNeed(uint256 element, bytes calldata flags) private pure returns (Need memory) {
+        uint256 place = Lanes.placeOf(flags, element % KEPT_OF_A_CHUNK);
+        if (place == flags.length) return Need(0, 0, 0);
+        return Need(1, 4 * (element / KEPT_OF_A_CHUNK * CHUNK + place), 4);
+    }
+
+    /// What is said of a value that is kept.
+    function _spreadNeed(uint256 element, bytes calldata flags) private pure returns (Need memory) {
+        uint256 place = element % CHUNK;
+        if (uint8(flags[place]) & 1 == 0) return Need(0, 0, 0);
+        return Need(1, element / CHUNK * KEPT_OF_A_CHUNK + Lanes.countOdd(flags[:place]), 1);
     }
 
     /// What element number `element` has of an input that elements share out, `each` bytes apiece.
@@ -72,7 +113,7 @@ contract LinkSteps is IOneStep {
 
     /// Behind the values of a byte: the index of their block's step, and whose noise it is.
     function _codeNeed(bytes calldata attributes, uint256 element, uint256 k) private pure returns (Need memory) {
-        if (k == 1) return Need(1, element * _perByte(attributes) / BLOCK, 1);
+        if (k == 1) return Need(1, element * _perByte(attributes) / Operands.word(attributes, 4), 1);
         bool isDithered = Operands.word(attributes, 2) != 0;
         return k == 2 && isDithered ? Need(2, 0, SEED_AND_SEAT) : Need(0, 0, 0);
     }
@@ -82,7 +123,7 @@ contract LinkSteps is IOneStep {
         uint256 levels = Operands.word(attributes, 1);
         if (k == 0) return Need(0, element / _codesPerByte(levels), 1);
         if (levels == 0) return Need(0, 0, 0);
-        if (k == 1) return Need(1, element / BLOCK, 1);
+        if (k == 1) return Need(1, element / Operands.word(attributes, 4), 1);
         return k == 2 && Operands.word(attributes, 2) != 0 ? Need(2, 0, SEED_AND_SEAT) : Need(0, 0, 0);
     }
 
@@ -138,6 +179,11 @@ contract LinkSteps is IOneStep {
         if (op == CODES) return Operands.store(_codes(attributes, element, opened), 1);
         if (op == UPDATE_HEADER) return Operands.store(_headerByte(attributes, element, opened), 1);
         if (op == UPDATE) return opened.length == 0 ? new bytes(1) : bytes(opened[0]);
+        if (op == KEPT) return Operands.store(_isKept(element % CHUNK, opened[0]), 1);
+        if (op == CHOSEN) return opened.length == 2 ? bytes(opened[1]) : new bytes(4);
+        if (op == SPREAD) return opened.length == 2 ? bytes(opened[1]) : new bytes(1);
+        if (op == LOWER_BITS) return Operands.store(_lowerBits(element, opened[0]), 1);
+        if (op == COUNTS) return Operands.store(uint8(_counts(opened[0]) >> (8 * (element % COUNT_BYTES))), 1);
         revert NoSuchOperation(op);
     }
 
@@ -199,7 +245,7 @@ contract LinkSteps is IOneStep {
         for (uint256 i = 0; i < opened[0].length / 4; ++i) {
             uint256 x = Operands.load(opened[0][4 * i:4 * i + 4]);
             if (opened.length > 2) {
-                uint256 drawn = uint8(noise[(4 * element + i) % BLOCK]);
+                uint256 drawn = uint8(noise[(4 * element + i) % NOISE]);
                 x = SoftFloat.add32(x, SoftFloat.fromInt32(_dither(drawn, step)));
             }
             codes |= _code(SoftFloat.div32(x, divisor), levels) << (i * levels);
@@ -221,7 +267,7 @@ contract LinkSteps is IOneStep {
         value = (2 * int256(code) - int256(2 * levels - 1)) * int256(step);
         if (opened.length == 2) return value;
         bytes32 noise = _noise(opened[2], uint8(Operands.word(attributes, 3)), element);
-        value -= _dither(uint8(noise[element % BLOCK]), step);
+        value -= _dither(uint8(noise[element % NOISE]), step);
     }
 
     /// @return what the codes lack of a value: the exponents are a grid's, −64 to 64
@@ -234,7 +280,7 @@ contract LinkSteps is IOneStep {
     /// The noise of the 32 values about one, of a section of a seat's update (SPEC-MERGE.md, 2).
     function _noise(bytes calldata context, uint8 section, uint256 value) private pure returns (bytes32) {
         bytes32 key = keccak256(abi.encodePacked(context[0:32], context[62:64], section, uint32(value / PIECE)));
-        return keccak256(abi.encodePacked(key, uint32(value % PIECE / BLOCK)));
+        return keccak256(abi.encodePacked(key, uint32(value % PIECE / NOISE)));
     }
 
     /// @return round(step · ((2b + 1)/256 − 1)), halves up
@@ -249,6 +295,31 @@ contract LinkSteps is IOneStep {
         if (levels == 1) return code;
         if (SoftFloat.lessEqual32(ONE | 1 << 31, half)) ++code;
         if (SoftFloat.lessEqual32(ONE, half)) ++code;
+    }
+
+    /// @return 1 where fewer values of the chunk come before the one at this place than are kept: 7/128, rounded up
+    function _isKept(uint256 place, bytes calldata chunk) private pure returns (uint256) {
+        uint256 most = (chunk.length / 4 * KEPT_OF_A_CHUNK + CHUNK - 1) / CHUNK;
+        return Lanes.countBefore(chunk, place) < most ? 1 : 0;
+    }
+
+    /// @return bits the places of two kept values modulo 16; of an odd number the last has none behind it
+    function _lowerBits(uint256 element, bytes calldata flags) private pure returns (uint256 bits) {
+        uint256 first = Lanes.placeOf(flags, 2 * element % KEPT_OF_A_CHUNK);
+        uint256 second = Lanes.placeOf(flags, 2 * element % KEPT_OF_A_CHUNK + 1);
+        if (first < flags.length) bits = first % 16;
+        if (second < flags.length) bits |= second % 16 << 4;
+    }
+
+    /// @return bits of a chunk: for every 16 places a 1 for each that is kept, then a 0
+    function _counts(bytes calldata flags) private pure returns (uint256 bits) {
+        uint256 length;
+        for (uint256 group = 0; group < flags.length; group += 16) {
+            uint256 end = flags.length - group < 16 ? flags.length : group + 16;
+            uint256 ones = Lanes.countOdd(flags[group:end]);
+            bits |= ((1 << ones) - 1) << length;
+            length += ones + 1;
+        }
     }
 
     function _headerByte(bytes calldata attributes, uint256 element, bytes[] calldata opened)

@@ -209,8 +209,9 @@ def _warnings(terms: Terms) -> tuple[str, ...]:
     found = []
     if terms.f == 0:
         found.append(
-            "one seat can move the model at will: with fewer than 4 seats, or by a plain mean, a "
-            "merge bears no bad update; who is caught loses its bond, training is not undone"
+            "one seat can move the model at will: with fewer than 4 seats, or by a mean of all or "
+            "of contributors, a merge bears no bad update; who is caught loses its bond, training "
+            "is not undone"
         )
     if terms.min_verifiers < TRUSTED_BELOW:
         found.append(

@@ -199,7 +199,7 @@ class JobSpec(Group):
 def _not_judged(method: str) -> ManifestError:
     judged = ", ".join(name for name, known in METHODS.items() if has_link(known.codec))
     return ManifestError(
-        f"method {method}: the judge has no operations for the largest coordinates of a chunk",
+        f"method {method}: the judge has no operation for a cosine transform",
         next_step=f"choose one of the methods {judged}",
     )
 

@@ -203,6 +203,7 @@ def test_an_outlook_says_whom_so_few_members_trust() -> None:
     assert warnings_of(many) == ""
     assert "one seat can move the model" in warnings_of(many | {"members.seats": 3})
     assert "one seat can move the model" in warnings_of(many | {"method.codec": "fp32"})
+    assert "one seat can move the model" in warnings_of(many | {"method.name": "sparseloco"})
     assert "6 verifiers are enough" in warnings_of(many | {"members.min_verifiers": 6})
 
 

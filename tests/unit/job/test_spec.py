@@ -13,6 +13,7 @@ from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import parse_setting, parse_toml, to_toml
 from atoll.job.groups import duration_text, parse_duration, parse_tokens, tokens_text
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, moment_exponents
+from atoll.job.plan import drawn_seats
 from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec, has_link
@@ -250,6 +251,15 @@ def test_what_a_dense_codec_leaves_out_is_fed_back_in_epochs() -> None:
     assert not manifest.shares_moments
     assert can_be_judged(manifest)
     assert Manifest.from_bytes(manifest.to_bytes()) == manifest
+
+
+def test_the_largest_of_each_chunk_are_sent_in_epochs_and_everybody_is_audited() -> None:
+    job = PLAIN.but({"method.name": "sparseloco", "rounds": 20, "members.seats": 16})
+    manifest = job.resolve(DATA, None, NUMERICS, NOW)
+    assert (manifest.codec.kind, manifest.codec.feedback, manifest.epoch) == ("sparse", "0.95", 8)
+    assert (manifest.robust.rule, manifest.terms.f) == ("contributor_mean", 0)
+    assert can_be_judged(manifest)
+    assert drawn_seats(job) == 16
 
 
 @pytest.mark.parametrize(

@@ -547,11 +547,11 @@ async def test_other_terms_than_the_chains_are_refused(context: Any) -> None:
 
 
 async def test_a_job_whose_updates_no_game_could_work_out_is_refused(context: Any) -> None:
-    sparse = make_manifest(
-        {"codec.kind": "sparse", "robust.rule": "contributor_mean", "robust.f": 0, "terms.f": 0}
+    cosines = make_manifest(
+        {"codec.kind": "dct", "robust.rule": "contributor_mean", "robust.f": 0, "terms.f": 0}
     )
-    view = replace(view_at(1), spec_cid=sparse.cid(), terms_hash=terms_hash(sparse.terms))
-    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = sparse.to_bytes()
+    view = replace(view_at(1), spec_cid=cosines.cid(), terms_hash=terms_hash(cosines.terms))
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = cosines.to_bytes()
     assert (await effects(context).run(view, spec_of(view))).fact == JobRefused(NOT_JUDGED)
 
 

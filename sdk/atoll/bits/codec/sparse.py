@@ -1,15 +1,17 @@
 """SparseLoCo's update: the largest coordinates of every chunk, two bits each, and where they are.
 
-The flat vector, in grid steps, is cut into chunks of 4096; of each the 224 largest magnitudes are
+The flat vector, in grid steps, is cut into chunks of 1024; of each the 56 largest magnitudes are
 kept (of a shorter last chunk 7/128, rounded up), ties to the lower index. A kept value is ±1 or ±3
 times its chunk's step, chosen as `block_steps` chooses a block's. Used with error feedback (Sarfi
-et al. 2025, arXiv:2508.15706). 0.0558 bytes a parameter: indices in Elias and Fano's code (Elias
-1974) cost 6.2 bits each, so that 1.75 times as many coordinates travel as with the 12 bits of an
-index within a chunk.
+et al. 2025, arXiv:2508.15706). 0.0562 bytes a parameter: indices in Elias and Fano's code (Elias
+1974) cost 6.2 bits each, so that 1.6 times as many coordinates travel as with the 10 bits of an
+index within a chunk. A chunk is 4 KiB of fp32, which a contract can be shown whole: a coordinate's
+rank in it is one pass.
 
 Body, each part filled up with zero bits: every chunk's step, 4 bits each; the lower 4 bits of
 every kept index; in unary how many were kept of each 16 coordinates (a one for each, then a zero);
-the 2-bit codes of the values. All in ascending order of indices.
+the 2-bit codes of the values. All in ascending order of indices. A whole chunk has 28, 15 and 14
+bytes of the last three.
 """
 
 from __future__ import annotations
@@ -24,17 +26,20 @@ from atoll.bits.codec.header import CodecId
 from atoll.bits.codec.packing import Codes, pack, packed_length, unpack
 from atoll.errors import MalformedUpdate
 
-CHUNK = 4096
-KEPT = 224
+CHUNK = 1024
+KEPT = 56
 KEPT_LEVELS = Levels(2, 4, 8)
 GROUP_BITS = 4
 """Coordinates are counted by groups of 16: near the mean distance of kept ones, 18."""
 
+Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
+_Magnitudes = npt.NDArray[np.uint32]
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
 
 
 def kept_of(length: int) -> int:
-    """Coordinates kept of a vector: 224 of each 4096, and 7/128 of the rest, rounded up."""
+    """Coordinates kept of a vector: 56 of each 1024, and 7/128 of the rest, rounded up."""
     whole, rest = divmod(length, CHUNK)
     return whole * KEPT + -(-rest * KEPT // CHUNK)
 
@@ -43,24 +48,55 @@ def section_lengths(length: int) -> tuple[int, int, int, int]:
     """Bytes of the steps, lower bits, counts and codes."""
     kept = kept_of(length)
     return (
-        packed_length(_chunks(length), STEP_BITS),
+        packed_length(chunks_of(length), STEP_BITS),
         packed_length(kept, GROUP_BITS),
-        packed_length(kept + _groups(length), 1),
+        counts_length(length),
         packed_length(kept, 2),
     )
 
 
+def counts_length(length: int) -> int:
+    """Bytes of the counts of a vector: a bit for each that is kept, and one for each group."""
+    return packed_length(kept_of(length) + _groups(length), 1)
+
+
+def chunks_of(length: int) -> int:
+    """Chunks of a vector."""
+    return -(-length // CHUNK)
+
+
 def encode_body(scaled: Float32Vector) -> bytes:
     """The body for a vector in grid steps."""
-    chosen = _largest(np.abs(scaled))
-    values = scaled[chosen]
+    flags = kept(scaled)
+    values = scaled[flags]
     steps = KEPT_LEVELS.steps(values, KEPT)
     codes = KEPT_LEVELS.codes(values, steps, KEPT)
-    lower = (chosen & ((1 << GROUP_BITS) - 1)).astype(np.uint8)
-    counts = np.zeros(len(chosen) + _groups(len(scaled)), dtype=np.uint8)
-    counts[(chosen >> GROUP_BITS) + np.arange(len(chosen))] = 1
-    parts = (pack(steps, STEP_BITS), pack(lower, GROUP_BITS), pack(counts, 1), pack(codes, 2))
-    return b"".join(parts)
+    return b"".join((pack(steps, STEP_BITS), lower_bits(flags), counts(flags), pack(codes, 2)))
+
+
+def kept(scaled: Float32Vector) -> Flags:
+    """Which values are kept. Magnitudes are compared by their bits: NaN is above infinity."""
+    magnitudes = scaled.view(np.uint32) & _MAGNITUDE
+    whole = len(magnitudes) // CHUNK * CHUNK
+    parts = [_largest_of_rows(magnitudes[:whole].reshape(-1, CHUNK), KEPT)]
+    if whole < len(magnitudes):
+        rest = magnitudes[whole:].reshape(1, -1)
+        parts.append(_largest_of_rows(rest, kept_of(rest.size)))
+    return np.concatenate(parts)
+
+
+def lower_bits(flags: Flags) -> bytes:
+    """The lower bits of the kept indices, packed."""
+    lower = np.flatnonzero(flags) & ((1 << GROUP_BITS) - 1)
+    return pack(lower.astype(np.uint8), GROUP_BITS)
+
+
+def counts(flags: Flags) -> bytes:
+    """How many are kept of each group, in unary."""
+    chosen = np.flatnonzero(flags)
+    ones = np.zeros(len(chosen) + _groups(len(flags)), dtype=np.uint8)
+    ones[(chosen >> GROUP_BITS) + np.arange(len(chosen))] = 1
+    return pack(ones, 1)
 
 
 def decode_body(body: memoryview, length: int) -> Int8Vector:
@@ -70,13 +106,13 @@ def decode_body(body: memoryview, length: int) -> Int8Vector:
         MalformedUpdate: indices that do not ascend or lie outside, a chunk with too many or too
             few, a step that is none, or filling bits that are set.
     """
-    kept, ends = kept_of(length), np.cumsum(section_lengths(length)).tolist()
-    steps = unpack_steps(body[: ends[0]], _chunks(length))
-    lower = unpack(body[ends[0] : ends[1]], kept, GROUP_BITS)
-    counts = unpack(body[ends[1] : ends[2]], kept + _groups(length), 1)
-    codes = unpack(body[ends[2] :], kept, 2)
+    count, ends = kept_of(length), np.cumsum(section_lengths(length)).tolist()
+    steps = unpack_steps(body[: ends[0]], chunks_of(length))
+    lower = unpack(body[ends[0] : ends[1]], count, GROUP_BITS)
+    groups = unpack(body[ends[1] : ends[2]], count + _groups(length), 1)
+    codes = unpack(body[ends[2] :], count, 2)
     values = np.zeros(length, dtype=np.int8)
-    values[_indices(lower, counts, length)] = KEPT_LEVELS.values(codes, steps, KEPT)
+    values[_indices(lower, groups, length)] = KEPT_LEVELS.values(codes, steps, KEPT)
     return values
 
 
@@ -101,23 +137,14 @@ class SparseBody:
 SPARSE = UpdateCodec(SparseBody())
 
 
-def _largest(magnitudes: Float32Vector) -> Indices:
-    """Ascending indices of the kept coordinates."""
-    whole = len(magnitudes) // CHUNK * CHUNK
-    parts = [_largest_of_rows(magnitudes[:whole].reshape(-1, CHUNK), KEPT)]
-    if whole < len(magnitudes):
-        rest = magnitudes[whole:].reshape(1, -1)
-        parts.append(whole + _largest_of_rows(rest, kept_of(rest.size)))
-    return np.concatenate(parts)
-
-
-def _largest_of_rows(rows: Float32Vector, kept: int) -> Indices:
-    """Flat ascending indices of the `kept` largest of each row, ties to the lower index."""
+def _largest_of_rows(rows: _Magnitudes, kept: int) -> Flags:
+    """Of each row the `kept` largest, ties to the lower index; flat."""
     width = rows.shape[1]
     smallest = np.partition(rows, width - kept, axis=1)[:, width - kept, None]
     above, equal = rows > smallest, rows == smallest
     room = kept - above.sum(axis=1, keepdims=True)
-    return np.flatnonzero(above | (equal & (np.cumsum(equal, axis=1) <= room)))
+    flags: Flags = above | (equal & (np.cumsum(equal, axis=1) <= room))
+    return flags.reshape(-1)
 
 
 def _indices(lower: Codes, counts: Codes, length: int) -> Indices:
@@ -131,10 +158,6 @@ def _indices(lower: Codes, counts: Codes, length: int) -> Indices:
     if (indices // CHUNK != np.arange(kept) // KEPT).any():
         raise MalformedUpdate("a chunk keeps another number of coordinates than it must")
     return indices
-
-
-def _chunks(length: int) -> int:
-    return -(-length // CHUNK)
 
 
 def _groups(length: int) -> int:

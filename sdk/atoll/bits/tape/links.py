@@ -1,7 +1,7 @@
 """Family 6 of the tape: an update's bytes from the round's model and the last state.
 
-Rule of this file: it is the codecs once more (`bits.codec`), of jobs whose seats keep nothing of
-their own between rounds. LinkSteps.sol has the same for one element.
+Rule of this file: it is the codecs once more (`bits.codec`). LinkSteps.sol has the same for one
+element, and opcodes.py what words and inputs are.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from atoll.bits.codec import sparse
 from atoll.bits.codec.base import PIECE
 from atoll.bits.codec.block_steps import BLOCK, STEP_BITS, Levels, dither_of
 from atoll.bits.codec.dense import LIMIT, LIMIT4
@@ -58,9 +59,9 @@ def grid4(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor
 
 
 def block_steps(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """BLOCK_STEPS [C reach share]: the index of the step of each 32 values."""
-    _, reach, share = words
-    return torch.from_numpy(Levels(1, reach, share).steps(_floats(inputs[0]), BLOCK))
+    """BLOCK_STEPS [C reach share B]: the index of the step of each B values."""
+    _, reach, share, block = words
+    return torch.from_numpy(Levels(1, reach, share).steps(_floats(inputs[0]), block))
 
 
 def pack_steps(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
@@ -69,8 +70,8 @@ def pack_steps(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> T
 
 
 def codes(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """CODES [C levels dithered section]: 1 or 2 bits a value, the first in the low bits."""
-    count, levels, dithered, section = words
+    """CODES [C levels dithered section B]: 1 or 2 bits a value, the first in the low bits."""
+    count, levels, dithered, section, block = words
     of, steps = Levels(levels, 1, 1), inputs[1].numpy()
     values = _floats(inputs[0]).copy()
     for at in range(0, count if dithered else 0, PIECE):
@@ -78,18 +79,18 @@ def codes(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor
         key = _dither(inputs[2], section)
         noise = key.noise(at // PIECE, min(PIECE, count - at))
         values[at : at + PIECE] += dither_of(noise, own)
-    return _bytes(pack(of.codes(values, steps, BLOCK), of.width))
+    return _bytes(pack(of.codes(values, steps, block), of.width))
 
 
 def said(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """SAID [C levels dithered section]: a byte a value, in grid steps."""
-    count, levels, dithered, section = words
+    """SAID [C levels dithered section B]: a byte a value, in grid steps."""
+    count, levels, dithered, section, block = words
     if not levels:
         return torch.from_numpy(
             _unpacked(inputs[0], count, _GRID4_BITS).view(np.int8) - np.int8(LIMIT4)
         )
     of, steps = Levels(levels, 1, 1), inputs[1].numpy()
-    values = of.values(_unpacked(inputs[0], count, of.width), steps, BLOCK)
+    values = of.values(_unpacked(inputs[0], count, of.width), steps, block)
     for at in range(0, count if dithered else 0, PIECE):
         own = steps[at // BLOCK : (at + PIECE) // BLOCK]
         noise = _dither(inputs[2], section).noise(at // PIECE, min(PIECE, count - at))
@@ -102,6 +103,35 @@ def left(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     at, first = words
     w, told, exponents = inputs
     return one_nan(w - told[first : first + w.numel()].float() * 2.0 ** int(exponents[at]))
+
+
+def kept(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """KEPT [C]: which values are among the largest of their chunk."""
+    return torch.from_numpy(sparse.kept(_floats(inputs[0])).view(np.uint8))
+
+
+def chosen(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """CHOSEN [C]: the values that are kept."""
+    flags, x = inputs
+    return x[torch.from_numpy(_flags(flags, words[0]))]
+
+
+def lower_bits(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """LOWER_BITS [C]: the places of the kept, modulo 16."""
+    return _bytes(sparse.lower_bits(_flags(inputs[0], words[0])))
+
+
+def counts(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """COUNTS [C]: how many are kept of each 16, in unary."""
+    return _bytes(sparse.counts(_flags(inputs[0], words[0])))
+
+
+def spread(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """SPREAD [C]: numbers of the kept at their places, and zeros."""
+    flags, numbers = inputs
+    found = torch.zeros(flags.numel(), dtype=torch.int8)
+    found[torch.from_numpy(_flags(flags, words[0]))] = numbers
+    return found
 
 
 def update_header(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
@@ -130,6 +160,18 @@ def _floats(x: Tensor) -> _Floats:
     return found
 
 
+def _flags(kept: Tensor, count: int) -> sparse.Flags:
+    """Whether the lowest bit is set, of as many as a vector of `count` keeps.
+
+    Raises:
+        ValueError: another number is set, which no KEPT gives.
+    """
+    found: sparse.Flags = (kept.numpy() & 1).astype(np.bool_)
+    if np.count_nonzero(found) != sparse.kept_of(count):
+        raise ValueError("another number of values is kept than the operation keeps")
+    return found
+
+
 def _bytes(data: bytes) -> Tensor:
     return torch.from_numpy(np.frombuffer(data, np.uint8).copy())
 
@@ -147,4 +189,9 @@ OPERATIONS: Final = {
     Op.FP32: fp32,
     Op.SAID: said,
     Op.LEFT: left,
+    Op.KEPT: kept,
+    Op.CHOSEN: chosen,
+    Op.LOWER_BITS: lower_bits,
+    Op.COUNTS: counts,
+    Op.SPREAD: spread,
 }

@@ -241,7 +241,10 @@ class Op(IntEnum):
     norm, big-endian ‖ losses, big-endian; the digest is 0 where the step is not finite (S5, S8).
     Elements are of 4 bytes."""
 
-    # The link. C are the values of all tensors of a section, in ascending order of name.
+    # The link. C are the values of all tensors of a section, in ascending order of name. With
+    # dither B is 32. Of a chunk of 1024 values 56 are kept, of the last, of v, k = ⌈v · 56/1024⌉; K
+    # in all. One comes before another if its magnitude is larger, by its bits, or the same and to
+    # the left.
     SCALED = 0x0601
     """[tensor] x f32, EXPONENTS' node e → f32: x · 2^−e[tensor]."""
     DIFFERENCE = 0x0602
@@ -251,14 +254,14 @@ class Op(IntEnum):
     GRID4 = 0x0604
     """[C] x f32 [C] → u8 [⌈C/2⌉]: rint(x), clamped to ±7, plus 7, two a byte from the low bits."""
     BLOCK_STEPS = 0x0605
-    """[C reach share] x f32 [C] → u8 [⌈C/32⌉]: the index of each block's step: the first at which
-    at most one value in `share` exceeds `reach` steps, and none twice that."""
+    """[C reach share B] x f32 [C] → u8 [⌈C/B⌉]: the index of the step of each block of B values:
+    the first at which at most one value in `share` exceeds `reach` steps, and none twice that."""
     PACK_STEPS = 0x0606
     """[blocks] u8 → u8 [⌈blocks/2⌉]: two indices a byte from the low bits."""
     CODES = 0x0607
-    """[C levels dithered section] x f32 [C], indices u8 (, CONTEXT) → u8: the codes of the values,
-    1 bit each where there is one level, 2 where there are two, from the low bits; with the dither
-    of that section."""
+    """[C levels dithered section B] x f32 [C], indices u8 (, CONTEXT) → u8: the codes of the
+    values, 1 bit each where there is one level, 2 where there are two, from the low bits; with the
+    dither of that section."""
     UPDATE_HEADER = 0x0608
     """[; the header but for its exponents] (EXPONENTS' node) → the header of a section of the
     update; without exponents the tail alone."""
@@ -268,10 +271,23 @@ class Op(IntEnum):
     FP32 = 0x060A
     """[] x f32 → x + 0."""
     SAID = 0x060B
-    """[C levels dithered section] codes u8 (, indices u8 (, CONTEXT)) → i8 [C]: what the codes of
+    """[C levels dithered section B] codes u8 (, indices u8 (, CONTEXT)) → i8 [C]: what the codes of
     CODES, or of GRID4 where levels are 0, say in grid steps, less the dither of that section."""
     LEFT = 0x060C
     """[tensor first] w f32, said i8, EXPONENTS' node e → f32: w − said[first + …] · 2^e[tensor]."""
+    KEPT = 0x060D
+    """[C] x f32 [C] → u8 [C]: 1 where fewer than k values of its chunk come before one, else 0."""
+    CHOSEN = 0x060E
+    """[C] kept u8 [C], x f32 [C] → f32 [K]: the values that are kept, in their order."""
+    LOWER_BITS = 0x060F
+    """[C] kept u8 [C] → u8 [⌈K/2⌉]: the places of the kept values modulo 16, two a byte from the
+    low bits."""
+    COUNTS = 0x0610
+    """[C] kept u8 [C] → u8 [⌈(K + ⌈C/16⌉)/8⌉]: of every 16 values a 1 for each kept one and then a
+    0, a bit each from the low bits."""
+    SPREAD = 0x0611
+    """[C] kept u8 [C], x i8 [K] → i8 [C]: the numbers of x, in their order, where values are kept,
+    else 0."""
 
     @property
     def family(self) -> int:

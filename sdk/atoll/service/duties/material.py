@@ -39,7 +39,7 @@ S = TypeVar("S")
 PACE_TRIES: Final = 6
 PACE_PAUSE_S: Final = 30.0
 """Between two measurements of a pace that is too slow."""
-NOT_JUDGED: Final = "no game could work its updates out: they are sparse"
+NOT_JUDGED: Final = "no game could work its updates out: they are of cosine coefficients"
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,10 @@ JOBS: Mapping[str, Changes] = {
     "lora of two": {"lora": {**LORA, "targets": ["k", "v"]}, "model": {"mlp": "relu2"}},
     "lora of one": {"lora": {**LORA, "targets": ["down"]}, "model": {"tied": False}},
     "fed back": {"codec": {"kind": "two_bit", "feedback": "0.9", "exponents": COARSE}},
+    "largest fed back": {
+        "codec": {"kind": "sparse", "feedback": "0.95", "exponents": COARSE},
+        "robust": {"rule": "contributor_mean"},
+    },
     # Three tiles of attention, the last one short; wide and tall enough for parts of every sum.
     "long": {
         "model": {"seq": 261, "layers": 1, "heads": 4, "kv_heads": 2, "vocab": 300},

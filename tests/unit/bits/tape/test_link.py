@@ -33,6 +33,10 @@ CODECS: Mapping[str, Mapping[str, Any]] = {
         },
         "robust": {"rule": "mean"},
     },
+    "sparse": {
+        "codec": {"kind": "sparse", "exponents": EXPONENTS},
+        "robust": {"rule": "contributor_mean"},
+    },
 }
 
 
@@ -81,9 +85,14 @@ def models_of(job: Small) -> dict[int, GlobalState]:
     return {steps: cold, 2 * steps: replace(cold, moment_exponents=first, moments=warm)}
 
 
-@pytest.mark.parametrize("kind", CODECS)
+NAMES = ("plain", "untied", "lora", "masked", "sgd", "sgd with momentum", "muon", "wide")
+FEW = NAMES[:3]
+"""Of sparse updates: the first have more values than a chunk, and others are no other to them."""
+
+
 @pytest.mark.parametrize(
-    "name", ["plain", "untied", "lora", "masked", "sgd", "sgd with momentum", "muon", "wide"]
+    ("kind", "name"),
+    [(kind, name) for kind in CODECS for name in (FEW if kind == "sparse" else NAMES)],
 )
 def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
     job = make_small({**JOBS[name], **CODECS[kind]})
@@ -94,11 +103,11 @@ def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
         assert job.program.templates[-1].size == len(sent)
 
 
-@pytest.mark.parametrize("kind", ["grid8", "grid4", "two_bit", "sign"])
+@pytest.mark.parametrize("kind", ["grid8", "grid4", "two_bit", "sign", "sparse"])
 def test_a_link_sends_what_was_left_out_before(kind: str) -> None:
     """At the end of a round and of a part of one alike, whatever the steps said is left now."""
     plain: Mapping[str, Any] = CODECS[kind]["codec"]
-    job = make_small({"codec": {**plain, "feedback": "0.7"}})
+    job = make_small({**CODECS[kind], "codec": {**plain, "feedback": "0.7"}})
     model = job.course.model
     assert model is not None
     for seed, count in enumerate((2, 4)):

@@ -6,6 +6,7 @@ Rule of this file: a link and the step before it make the same nodes of the same
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from atoll.bits.codec.block_steps import (
     BLOCK,
@@ -17,6 +18,7 @@ from atoll.bits.codec.block_steps import (
 from atoll.bits.codec.dither import DELTA_SECTION
 from atoll.bits.codec.header import CodecId
 from atoll.bits.codec.packing import packed_length
+from atoll.bits.codec.sparse import GROUP_BITS, KEPT, KEPT_LEVELS, counts_length, kept_of
 from atoll.bits.layout import moment_layout
 from atoll.bits.tape.build.graph import Value
 from atoll.bits.tape.build.grids import f32, joined
@@ -30,8 +32,40 @@ CODECS = {
     "grid4": CodecId.GRID4,
     "two_bit": CodecId.TWO_BIT,
     "sign": CodecId.SIGN,
+    "sparse": CodecId.SPARSE,
+}
+_LEVELS = {
+    CodecId.TWO_BIT: TWO_BIT_LEVELS,
+    CodecId.SIGN: SIGN_LEVELS,
+    CodecId.SPARSE: KEPT_LEVELS,
 }
 EXPONENT_BYTES = 2
+GRID4_BITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Nodes of a section's values in codes.
+
+    Attributes:
+        count: of the values.
+        codes: of those that are sent.
+        indices: of the steps of their blocks, where there are blocks; packed: as the update has
+            them.
+        kept: flags of the values that are sent; None where all are. where: as the update says it.
+    """
+
+    count: int
+    codes: Value
+    indices: tuple[Value, ...] = ()
+    packed: tuple[Value, ...] = ()
+    kept: Value | None = None
+    where: tuple[Value, ...] = ()
+
+    @property
+    def body(self) -> list[Value]:
+        """The section behind its header."""
+        return [*self.packed, *self.where, self.codes]
 
 
 class Coder:
@@ -73,47 +107,67 @@ class Coder:
             return value
         return self.m.graph.add(Op.SCALED, [value, exponents], value.elements, [at])
 
-    def indices(self, x: Value) -> Value | None:
-        """Of the steps of the blocks of a section; None where the codec has none."""
-        if self.codec not in {CodecId.TWO_BIT, CodecId.SIGN}:
-            return None
-        levels, blocks = self._levels, -(-x.elements // BLOCK)
-        words = [x.elements, levels.reach, levels.share]
-        return self.m.graph.add(Op.BLOCK_STEPS, [x], blocks, words, width=1)
-
-    def packed(self, indices: Value) -> Value:
-        """The indices as the update has them."""
-        count = indices.elements
-        size = packed_length(count, STEP_BITS)
-        return self.m.graph.add(Op.PACK_STEPS, [indices], size, [count], width=1)
-
-    def codes(self, x: Value, indices: Value | None, section: int) -> Value:
-        """Of all values of a section; but of fp32 they are in grid steps."""
+    def coded(self, x: Value, section: int) -> Coded:
+        """A section's values, in steps of their grids; of fp32 as they are."""
         g, count = self.m.graph, x.elements
         if self.codec is CodecId.FP32:
-            return g.add(Op.FP32, [x], count)
+            return Coded(count, g.add(Op.FP32, [x], count))
         if self.codec is CodecId.GRID8:
-            return g.add(Op.GRID8, [x], count, width=1)
-        if indices is None:
-            return g.add(Op.GRID4, [x], packed_length(count, 4), [count], width=1)
-        levels, dither = self._levels, self._dither
-        words = [count, levels.levels, len(dither), section]
-        size = packed_length(count, levels.width)
-        return g.add(Op.CODES, [x, indices, *dither], size, words, width=1)
+            return Coded(count, g.add(Op.GRID8, [x], count, width=1))
+        if self.codec is CodecId.GRID4:
+            size = packed_length(count, GRID4_BITS)
+            return Coded(count, g.add(Op.GRID4, [x], size, [count], width=1))
+        if self.codec is not CodecId.SPARSE:
+            return self._in_blocks(x, section)
+        kept = g.add(Op.KEPT, [x], count, [count], width=1)
+        chosen = g.add(Op.CHOSEN, [kept, x], kept_of(count), [count])
+        lower = packed_length(chosen.elements, GROUP_BITS)
+        where = (
+            g.add(Op.LOWER_BITS, [kept], lower, [count], width=1),
+            g.add(Op.COUNTS, [kept], counts_length(count), [count], width=1),
+        )
+        coded = self._in_blocks(chosen, section)
+        return replace(coded, count=count, kept=kept, where=where)
 
-    def said(self, codes: Value, indices: Value | None, count: int) -> Value:
+    def said(self, coded: Coded) -> Value:
         """What the codes of the parameters' section say, in grid steps, a byte each."""
-        g = self.m.graph
+        g, codes, kept = self.m.graph, coded.codes, coded.kept
         if self.codec is CodecId.GRID8:
             return codes
-        if indices is None:
-            return g.add(Op.SAID, [codes], count, [count, 0, 0, DELTA_SECTION], width=1)
-        words = [count, self._levels.levels, len(self._dither), DELTA_SECTION]
-        return g.add(Op.SAID, [codes, indices, *self._dither], count, words, width=1)
+        if self.codec is CodecId.GRID4:
+            words = [coded.count, 0, 0, DELTA_SECTION, 0]
+            return g.add(Op.SAID, [codes], coded.count, words, width=1)
+        sent = coded.count if kept is None else kept_of(coded.count)
+        inputs, words = [codes, *coded.indices, *self._dither], self._words(sent, DELTA_SECTION)
+        said = g.add(Op.SAID, inputs, sent, words, width=1)
+        if kept is None:
+            return said
+        return g.add(Op.SPREAD, [kept, said], coded.count, [coded.count], width=1)
+
+    def _in_blocks(self, x: Value, section: int) -> Coded:
+        """In codes of one or two bits, with a step for each block."""
+        g, count, levels, block = self.m.graph, x.elements, self._levels, self._block
+        words = [count, levels.reach, levels.share, block]
+        blocks = -(-count // block)
+        indices = g.add(Op.BLOCK_STEPS, [x], blocks, words, width=1)
+        size = packed_length(blocks, STEP_BITS)
+        packed = g.add(Op.PACK_STEPS, [indices], size, [blocks], width=1)
+        inputs, words = [x, indices, *self._dither], self._words(count, section)
+        size = packed_length(count, levels.width)
+        codes = g.add(Op.CODES, inputs, size, words, width=1)
+        return Coded(count, codes, (indices,), (packed,))
+
+    def _words(self, count: int, section: int) -> list[int]:
+        """Of CODES and SAID."""
+        return [count, self._levels.levels, len(self._dither), section, self._block]
+
+    @property
+    def _block(self) -> int:
+        return KEPT if self.codec is CodecId.SPARSE else BLOCK
 
     @property
     def _levels(self) -> Levels:
-        return TWO_BIT_LEVELS if self.codec is CodecId.TWO_BIT else SIGN_LEVELS
+        return _LEVELS[self.codec]
 
     @property
     def _dither(self) -> list[Value]:
@@ -129,8 +183,7 @@ def left_of(m: Making, params: dict[str, Value]) -> dict[str, Value]:
     wanted = {name: coder.wanted(name, after) for name, after in params.items()}
     steps = [coder.in_steps(w, exponents, at) for at, w in enumerate(wanted.values())]
     x = joined(m.graph, steps)
-    indices = coder.indices(x)
-    said = coder.said(coder.codes(x, indices, DELTA_SECTION), indices, x.elements)
+    said = coder.said(coder.coded(x, DELTA_SECTION))
     for at, (name, w) in enumerate(wanted.items()):
         found[f"feedback/{name}"] = m.state(1, f"feedback/{name}")
         inputs, words = [w, said, exponents], [at, first]

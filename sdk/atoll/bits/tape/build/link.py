@@ -119,6 +119,4 @@ class _Sent:
             for at, name in enumerate(section.shapes)
         ]
         x = joined(g, values)
-        indices = coder.indices(x)
-        packed = [] if indices is None else [coder.packed(indices)]
-        return [header, *packed, coder.codes(x, indices, section.number)]
+        return [header, *coder.coded(x, section.number).body]

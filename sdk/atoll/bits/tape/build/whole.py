@@ -24,8 +24,8 @@ MAX_OPENED: Final = 1 << 16
 def can_be_judged(manifest: Manifest) -> bool:
     """Whether the EVM can execute any one of the job's operations.
 
-    It can where the update is dense, and where a transaction
-    has gas for all draws of a batch, and for what a segment's steps resulted in.
+    It can where no cosine transform makes the update, and where a transaction has gas for all draws
+    of a batch, and for what a segment's steps resulted in.
     """
     inner = manifest.inner
     opened = inner.segment * (40 + 4 * (inner.batch // inner.micro_batch))
@@ -43,8 +43,8 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
     if not can_be_judged(manifest):
         raise ManifestError(
             "manifest: the operations of this job cannot be judged, and every job has a judge",
-            next_step=f"choose a dense codec, at most {MAX_BATCH} sequences a "
-            "step, or shorter segments",
+            next_step=f"choose another codec than dct, at most {MAX_BATCH} sequences a step, or "
+            "shorter segments",
         )
     m, result = make_step(manifest)
     nodes, templates = m.graph.templates(Part.STEP, result)
