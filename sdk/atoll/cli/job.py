@@ -27,6 +27,7 @@ from atoll.errors import AtollError, ChainError, ConfigError, StorageError
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
+    from atoll.job.delivery import Delivery
     from atoll.job.draft import Draft
     from atoll.job.figures import RoundFigures
     from atoll.job.handle import JobHandle
@@ -372,17 +373,23 @@ def result(
 ) -> None:
     """Fetch the trained model, as `transformers` opens it, with its model card.
 
-    Of a job that trains adapters, what PEFT opens, or with --merged what `transformers` does.
+    Where somebody fell in the last round, that is merged once more without them, and said. Of a
+    job that trains adapters, what PEFT opens, or with --merged what `transformers` does.
     """
     from atoll.job.card import Labels
 
-    async def work() -> None:
+    async def work() -> Delivery:
         async with network.open() as client:
-            labels = Labels(license_, base_model)
-            await client.attach(job).result(folder, labels, merged=merged)
+            handle, labels = client.attach(job), Labels(license_, base_model)
+            delivery = await handle.delivery()
+            await handle.result(folder, labels, merged=merged, delivery=delivery)
+            return delivery
 
-    asyncio.run(work())
-    emit({"job": job, "folder": str(folder)}, str(folder), as_json=json)
+    found = asyncio.run(work())
+    if found.fallen:
+        say(found.text())
+    told = {"job": job, "folder": str(folder), "delivery": found.to_plain()}
+    emit(told, str(folder), as_json=json)
 
 
 @app.command()

@@ -6,37 +6,33 @@ nobody serves any more is named, and neither right nor wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
-from atoll.bits.layout import max_state_bytes
 from atoll.chain.follower import Fold
-from atoll.content.cid import Cid
 from atoll.errors import NotFound, ProtocolError
+from atoll.job.again import TASKS, Again
 from atoll.job.books import Books, keep_books
-from atoll.job.figures import cid_of, model_of, paid_seats
+from atoll.job.figures import model_of, paid_seats
 from atoll.job.narrate import concerns
 from atoll.law import events as ev
 from atoll.law.ballots import Duty
 from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
+from atoll.law.merge_inputs import MergeFacts
 from atoll.law.safety import unsafe_rounds
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import RoundIndex, SeatIndex, Verdict
 from atoll.service.duties.material import files_of
-from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.replay import REPLAY, replaying, wrong_word_at
-from atoll.service.duties.updates import RevealedUpdate
-from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.service.limits import UNFETCHABLE_CONTENT
 from atoll.service.worker import Worker
 
 if TYPE_CHECKING:
     from atoll.job.handle import JobHandle
     from atoll.train.replay import SeatReplay
 
-TASKS = "atoll.service.tasks"
 EQUAL, DIFFERS, GONE = "equal", "differs", "gone"
 """What a check came to; `GONE` where something that it needs is not served any more."""
 
@@ -290,16 +286,15 @@ class _Auditor:
     def store(self) -> str:
         return str(self.handle.client.store.root)
 
-    async def fetch(self, cid: bytes, most: int) -> None:
-        """Raises as `Fetcher.fetch`, and ValueError for what is no CID."""
-        fetcher = self.handle.client.fetcher_of(self.handle.id)
-        await fetcher.fetch(Cid.from_bytes(cid), most)
+    @property
+    def again(self) -> Again:
+        return Again(self.handle, self.view, self.manifest, self.worker)
 
     async def fetch_data(self) -> None:
         """Brings the tokens and the initial weights; what is missing is remembered."""
         try:
             for cid, most in files_of(self.manifest):
-                await self.fetch(cid, most)
+                await self.again.fetch(cid, most)
             await self.worker.run(f"{TASKS}:check_data", self.manifest.to_bytes(), self.store)
         except NotFound as error:
             self.data_gap = f"the job's data is not served any more: {error}"
@@ -329,21 +324,15 @@ class _Auditor:
             raise _Unusable(GONE, self.data_gap)
         if round in self.models:
             return self.models[round]
-        cid, spec = cid_of(self.view, round), self.manifest.to_bytes()
-        if not cid:
-            return bytes(
-                (await self.worker.run(f"{TASKS}:make_initial_state", spec, self.store)).cid
-            )
         try:
-            await self.fetch(cid, max_state_bytes(self.manifest))
-            found = await self.worker.run(f"{TASKS}:inspect_state", spec, cid, self.store)
+            found = await self.again.model(round)
         except NotFound as error:
             raise _Unusable(GONE, "the model that it opened with is not served any more") from error
         except (ProtocolError, *UNFETCHABLE_CONTENT) as error:
             raise _Unusable(DIFFERS, f"the certified address has no model: {error}") from error
-        if found.digest != model_of(self.view, round):
+        if not self.again.is_certified(round, found):
             raise _Unusable(DIFFERS, "the certified address has another model")
-        return cid
+        return found.cid
 
     async def _merge(
         self, past: SettledRound, told: _Told | None, opening: bytes
@@ -355,16 +344,10 @@ class _Auditor:
             return (EQUAL, why) if stays else (DIFFERS, f"{why}, and did not")
         if told is None:
             return DIFFERS, "it was settled, and had not begun"
-        updates = _updates(past, candidates(told.facts, MergeTerms.of(self.manifest)))
-        for update in updates:
-            try:
-                await self.fetch(update.cid, max_update_bytes(self.manifest))
-            except UNFETCHABLE_CONTENT:
-                continue  # no update, for everyone alike
-            except NotFound:
-                return GONE, f"the update of seat {update.seat} is not served any more"
-        spec = self.manifest.to_bytes()
-        command = DoMerge(past.slot, past.facts.seed, told.facts, updates, spec, opening)
+        try:
+            command = await self.again.merge_of(past, told.facts, opening)
+        except NotFound as gone:
+            return GONE, str(gone)
         own: Verdict = await self.worker.run(f"{TASKS}:merge_round", command, self.store)
         wrong = _compare(own, past.verdict)
         if not wrong:
@@ -425,11 +408,6 @@ def _seats(past: SettledRound, extent: Extent) -> Sequence[SeatIndex]:
         return worked
     # Nobody can know beforehand which ones.
     return sorted(SystemRandom().sample(worked, extent.sample))
-
-
-def _updates(past: SettledRound, seats: Iterable[SeatIndex]) -> tuple[RevealedUpdate, ...]:
-    told = ((seat, past.reveals[seat].reveal) for seat in seats)
-    return tuple(RevealedUpdate(s, reveal.update_cid, reveal.update_root) for s, reveal in told)
 
 
 def _compare(own: Verdict, told: Verdict) -> str:
