@@ -28,7 +28,7 @@ RUINOUS = ("scaled_flip", "largest_payload", "label_flip", "first_largest_payloa
 BAR = 0.01
 """Of held-out loss over the honest-only mean's."""
 ABOVE = {"adaptive": 0.02}
-"""What costs more in so few rounds: 1.40 %, of one seed; over ten rounds 0.45, the mean of three."""
+"""What costs more in so few rounds: 1.40 % of one seed; in ten rounds 0.45, three seeds' mean."""
 
 
 @cache
