@@ -94,6 +94,7 @@ class RoundCheck:
     Attributes:
         is_told: the certificate and the facts are those that the events give.
         merge: EQUAL, DIFFERS or GONE; `why` says what differs, or what is gone.
+        worked: how many seats trained anything, of which `seats` were trained again.
     """
 
     round: RoundIndex
@@ -101,6 +102,7 @@ class RoundCheck:
     merge: str
     why: str
     seats: tuple[SeatCheck, ...]
+    worked: int = 0
 
     @property
     def faults(self) -> list[str]:
@@ -175,12 +177,25 @@ class JobCheck:
         return [gap for past in self.rounds for gap in past.gaps]
 
     def text(self) -> str:
-        """The verdict."""
+        """What was found, and the verdict last."""
         faults, gaps = self.faults, self.gaps
-        head = f"{len(faults)} things differ" if faults else "everything that was checked is so"
-        lines = [f"job {self.job}: {head}", *(f"  differs: {fault}" for fault in faults)]
+        lines = [f"  differs: {fault}" for fault in faults]
         lines += [f"  unsafe: round {r} merged more cheats than it bears" for r in self.unsafe]
-        return "\n".join([*lines, *(f"  not checked: {gap}" for gap in gaps)])
+        lines += [f"  not checked: {gap}" for gap in gaps]
+        head = f"{len(faults)} things differ" if faults else (
+            f"nothing that was checked differs; {len(gaps)} things could not be checked"
+            if gaps
+            else "everything that was checked is so"
+        )  # fmt: skip
+        return "\n".join([*lines, f"job {self.job}: {head}: {self.covered}"])
+
+    @property
+    def covered(self) -> str:
+        """How much was checked."""
+        merges = sum(past.merge != GONE for past in self.rounds)
+        seats = sum(seat.outcome != GONE for past in self.rounds for seat in past.seats)
+        worked = sum(past.worked for past in self.rounds)
+        return f"{merges} of {len(self.rounds)} merges, {seats} of {worked} seats' rounds"
 
     def to_plain(self) -> dict[str, object]:
         """As JSON has it."""
@@ -188,6 +203,7 @@ class JobCheck:
             "job": self.job,
             "differs": self.faults,
             "not_checked": self.gaps,
+            "covered": self.covered,
             "unsafe_rounds": list(self.unsafe),
             "rounds": [past.to_plain() for past in self.rounds],
             "books": self.books.to_plain(),
@@ -311,9 +327,9 @@ class _Auditor:
             merge, why = await self._merge(past, told, opening)
         except _Unusable as found:
             gone = tuple(self._seat(past, seat, GONE, found.why) for seat in seats)
-            return RoundCheck(past.round, is_told, found.outcome, found.why, gone)
+            return RoundCheck(past.round, is_told, found.outcome, found.why, gone, _worked(past))
         checks = [await self._replay(past, seat, opening) for seat in seats]
-        return RoundCheck(past.round, is_told, merge, why, tuple(checks))
+        return RoundCheck(past.round, is_told, merge, why, tuple(checks), _worked(past))
 
     async def _opening(self, round: RoundIndex) -> bytes:
         """CID of the model that a round opened with, which is in the store and as certified.
@@ -397,6 +413,11 @@ class _Auditor:
             if said is not None and said.is_fine and is_paid and said != own:
                 wrong.append(str(account))
         return tuple(wrong)
+
+
+def _worked(past: SettledRound) -> int:
+    """Seats that trained anything."""
+    return sum(told.segments > 0 for told in past.reveals.values())
 
 
 def _seats(past: SettledRound, extent: Extent) -> Sequence[SeatIndex]:
