@@ -656,14 +656,13 @@ async def _serve_and_watch(
                 if serving.detach:
                     return (await handle.status()).has_ended
                 say("the verifiers hold the data: this may be stopped, and the job goes on")
-        refundable = await ran_out(handle)
-        if serving.quota and not refundable:
-            say("the job has ended; its rounds are served until the claim deadline")
-            await until_claimed(handle)
-    if refundable:
-        async with network.open(must_sign=True) as client:
-            wei = await client.attach(job).refund()
+        if await ran_out(handle):
+            async with network.open(must_sign=True) as signing:
+                wei = await signing.attach(job).refund()
             say(f"{tokens(wei)} tokens came back")
+        if serving.quota:
+            say(f"job {job} has ended; its rounds are served until nothing can be claimed any more")
+            await until_claimed(handle)
     return True
 
 

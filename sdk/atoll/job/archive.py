@@ -20,7 +20,7 @@ from atoll.content.cid import Cid
 from atoll.errors import AtollError
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import bits
+from atoll.law.words import SeatIndex, bits
 from atoll.service.beside import beside
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 
@@ -104,21 +104,25 @@ async def archiving(handle: JobHandle, quota: int) -> AsyncIterator[None]:
 
 
 async def until_claimed(handle: JobHandle) -> None:
-    """Until the claim deadline of a job that is over, by the chain's clock."""
-    due = await handle.rest_due()
-    while handle.client.follower.now < due:
-        await asyncio.sleep(LAST_LOOK_SECONDS)
+    """Waits for the claim deadline of a job that is over, by the chain's clock; then what was kept
+    may be collected. A chain that does not answer is waited for.
+    """
+    due: int | None = None
+    while due is None or handle.client.follower.now < due:
         try:
+            due = await handle.rest_due()
             await handle.view()
         except AtollError as error:
-            log.info("the chain does not answer", cause=str(error))
+            log.info("the chain does not answer", job=handle.id, cause=str(error))
+        await asyncio.sleep(LAST_LOOK_SECONDS)
+    await asyncio.to_thread(handle.client.store.unpin, reason(handle.id))
 
 
 def _files(past: SettledRound, manifest: Manifest) -> Iterator[tuple[bytes, int]]:
     """What a round left: its merge's model, and the updates that it was made of."""
     if past.verdict.cid:
         yield past.verdict.cid, max_state_bytes(manifest)
-    for seat in bits(past.facts.available):
+    for seat in map(SeatIndex, bits(past.facts.available)):
         told = past.reveals.get(seat)
         if told is not None and told.reveal.update_cid:
             yield told.reveal.update_cid, max_update_bytes(manifest)

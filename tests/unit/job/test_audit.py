@@ -13,6 +13,7 @@ from tests.unit.law.script import VERIFIERS
 
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
+from atoll.errors import ChainError
 from atoll.job import archive as archiving
 from atoll.job import audit as auditing
 from atoll.job.archive import Archive, reason, until_claimed
@@ -182,9 +183,13 @@ async def test_an_archive_is_served_until_nothing_can_be_claimed(
 ) -> None:
     handle, clock = honest.handle(), SimpleNamespace(now=10)
     looks: list[float] = []
+    await Archive(handle, 1 << 30).look()
 
     async def rest_due() -> int:
-        return 12
+        if not looks:
+            raise ChainError("it pauses")
+        assert honest.store.pins()
+        return 13
 
     async def sleep(seconds: float) -> None:
         looks.append(seconds)
@@ -194,7 +199,8 @@ async def test_an_archive_is_served_until_nothing_can_be_claimed(
     monkeypatch.setattr(handle.client, "follower", clock, raising=False)
     monkeypatch.setattr(archiving.asyncio, "sleep", sleep)
     await until_claimed(handle)
-    assert looks == [archiving.LAST_LOOK_SECONDS] * 2
+    assert looks == [archiving.LAST_LOOK_SECONDS] * 3
+    assert honest.store.pins() == []
 
 
 # --- epochs ---
