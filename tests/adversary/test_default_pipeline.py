@@ -25,6 +25,10 @@ SETTING = Setting(n=6, f=1, rounds=4)
 MEMO: Memo = {}
 RUINOUS = ("scaled_flip", "largest_payload", "label_flip", "first_largest_payload")
 """Attacks after which a plain mean has learnt far less."""
+BAR = 0.01
+"""Of held-out loss over the honest-only mean's."""
+ABOVE = {"adaptive": 0.02}
+"""What costs more in so few rounds: 1.40 % of one seed; in ten rounds 0.45, three seeds' mean."""
 
 
 @cache
@@ -48,7 +52,7 @@ def excess(merge: Merge, build: Callable[[], Adversary]) -> float:
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_the_default_pipeline_holds(name: str):
     run, records = played(name)
-    assert run.loss(records[-1].state) / honest_only() - 1 < 0.03
+    assert run.loss(records[-1].state) / honest_only() - 1 < ABOVE.get(name, BAR)
 
 
 @pytest.mark.parametrize("name", RUINOUS)

@@ -27,6 +27,7 @@ from atoll.errors import AtollError, ChainError, ConfigError, StorageError
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
+    from atoll.job.delivery import Delivery
     from atoll.job.draft import Draft
     from atoll.job.figures import RoundFigures
     from atoll.job.handle import JobHandle
@@ -54,6 +55,15 @@ MaxSpend = Annotated[str, typer.Option(metavar="N", help="Tokens that are never 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before paying.")]
 Detach = Annotated[
     bool, typer.Option("--detach", help="Stop serving once the verifiers hold the data.")
+]
+Archive = Annotated[
+    float | None,
+    typer.Option(
+        metavar="GB",
+        min=0.001,
+        help="Keep every round's model and updates, up to so much, and serve them until the claim "
+        "deadline, so that anybody can audit the job after its end.",
+    ),
 ]
 Merged = Annotated[
     bool,
@@ -100,7 +110,7 @@ def continue_job(
     place = folder or Path(f"continued-{job}")
     file = asyncio.run(_write_following(network, job, rounds, place, settings))
     say(f"{file} has the job")
-    _submit(network, file, Payment(max_spend, sure=yes, detach=detach, as_json=json))
+    _submit(network, file, Payment(max_spend, Serving(detach), sure=yes, as_json=json))
 
 
 async def _write_following(
@@ -162,25 +172,49 @@ def submit(
         bool, typer.Option("--again", help="Another job, though this file was submitted.")
     ] = False,
     detach: Detach = False,
+    archive: Archive = None,
     *,
     network: Network,
     json: Json = False,
 ) -> None:
     """Pay for a job and open it, then serve its data. The same file again is the same job."""
-    payment = Payment(max_spend, sure=yes, again=again, detach=detach, as_json=json)
+    serving = Serving.of(detach, archive)
+    payment = Payment(max_spend, serving, sure=yes, again=again, as_json=json)
     _submit(network, file, payment, settings)
 
 
 @dataclass(frozen=True, slots=True)
+class Serving:
+    """How long and what is served.
+
+    Attributes:
+        detach: whether it ends once the verifiers hold the data.
+        quota: bytes of models and updates of past rounds that are kept; 0 keeps none.
+    """
+
+    detach: bool = False
+    quota: int = 0
+
+    @classmethod
+    def of(cls, detach: bool, archive: float | None) -> Serving:
+        """By the options. Raises ConfigError where one says to stop and the other to go on."""
+        if detach and archive is not None:
+            raise ConfigError(
+                "--archive goes on serving, --detach stops", next_step="leave one of them out"
+            )
+        return cls(detach, int((archive or 0) * 10**9))
+
+
+@dataclass(frozen=True, slots=True)
 class Payment:
-    """What `submit` is told beside the job: tokens at most, whether to pay without asking, and
-    whether the same file is another job; then when to stop serving, and what to print.
+    """What `submit` is told beside the job: tokens at most, what to serve, whether to pay without
+    asking, whether the same file is another job, and what to print.
     """
 
     max_spend: str
+    serving: Serving
     sure: bool = False
     again: bool = False
-    detach: bool = False
     as_json: bool = False
 
 
@@ -208,7 +242,7 @@ def _submit(
         job, port = asyncio.run(pay())
         # What `--json` prints is told already.
         tell = _nothing_of if as_json else _words_of
-        _serve_job(network, job, port, until_handed_over=payment.detach, tell=tell)
+        _serve_job(network, job, port, payment.serving, tell)
 
 
 @app.command()
@@ -216,11 +250,13 @@ def _submit(
 def serve(
     job: Job,
     detach: Detach = False,
+    archive: Archive = None,
     *,
     network: Network,
     json: Json = False,
 ) -> None:
     """Serve a job's data again, after a stop or from another machine with this home."""
+    serving = Serving.of(detach, archive)
 
     async def announce() -> int:
         async with network.open(must_sign=True) as client:
@@ -231,7 +267,7 @@ def serve(
     with _stopping([job]):
         port = asyncio.run(announce())
         tell = _line_of if json else _words_of
-        _serve_job(network, job, port, until_handed_over=detach, tell=tell)
+        _serve_job(network, job, port, serving, tell)
 
 
 @app.command("list")
@@ -333,7 +369,8 @@ def audit(
 ) -> None:
     """Check a job from public data: train seats again, merge again, count its money again.
 
-    Ends with 1 where what stands on the chain is not so.
+    Ends with 1 where what stands on the chain is not so, else with 4 where nobody serves any more
+    what a merge or a seat could be checked with.
     """
     from atoll.job.asking import missing_extra
 
@@ -354,8 +391,8 @@ def audit(
 
     checked = asyncio.run(work())
     emit(checked.to_plain(), checked.text(), as_json=json)
-    if checked.faults:
-        raise typer.Exit(1)
+    if checked.faults or checked.gaps:
+        raise typer.Exit(1 if checked.faults else StorageError.exit_code)
 
 
 @app.command()
@@ -372,17 +409,23 @@ def result(
 ) -> None:
     """Fetch the trained model, as `transformers` opens it, with its model card.
 
-    Of a job that trains adapters, what PEFT opens, or with --merged what `transformers` does.
+    Where somebody fell in the last round, that is merged once more without them, and said. Of a
+    job that trains adapters, what PEFT opens, or with --merged what `transformers` does.
     """
     from atoll.job.card import Labels
 
-    async def work() -> None:
+    async def work() -> Delivery:
         async with network.open() as client:
-            labels = Labels(license_, base_model)
-            await client.attach(job).result(folder, labels, merged=merged)
+            handle, labels = client.attach(job), Labels(license_, base_model)
+            delivery = await handle.delivery()
+            await handle.result(folder, labels, merged=merged, delivery=delivery)
+            return delivery
 
-    asyncio.run(work())
-    emit({"job": job, "folder": str(folder)}, str(folder), as_json=json)
+    found = asyncio.run(work())
+    if found.fallen:
+        say(found.text())
+    told = {"job": job, "folder": str(folder), "delivery": found.to_plain()}
+    emit(told, str(folder), as_json=json)
 
 
 @app.command()
@@ -560,11 +603,9 @@ def _nothing_of(item: JobUpdate | RoundFigures) -> None:
     del item
 
 
-def _serve_job(
-    network: Network, job: int, port: int, *, until_handed_over: bool, tell: Tell
-) -> None:
+def _serve_job(network: Network, job: int, port: int, serving: Serving, tell: Tell) -> None:
     """Serves this home's blocks and tells what happens, until the job ends, or nobody needs us."""
-    if asyncio.run(_serve_and_watch(network, job, port, until_handed_over, tell)):
+    if asyncio.run(_serve_and_watch(network, job, port, serving, tell)):
         say(f"job {job} has ended")
     else:
         say(f"the verifiers hold the data of job {job}. {_again(job)}")
@@ -589,9 +630,10 @@ def _again(job: int) -> str:
 
 
 async def _serve_and_watch(
-    network: Network, job: int, port: int, until_handed_over: bool, tell: Tell
+    network: Network, job: int, port: int, serving: Serving, tell: Tell
 ) -> bool:
     """Whether the job has ended; else it was handed over."""
+    from atoll.job.archive import archiving, until_claimed
     from atoll.job.evaluation import evaluating
     from atoll.job.figures import RoundFigures
     from atoll.job.narrate import tokens
@@ -603,6 +645,7 @@ async def _serve_and_watch(
         say(f"serving the data at {client.session.url}; Ctrl-C stops that")
         handle, handed_over = client.attach(job), False
         await stack.enter_async_context(evaluating(handle))
+        await stack.enter_async_context(archiving(handle, serving.quota))
         async for update in _patient(handle):
             if update is not None:
                 tell(update)
@@ -610,14 +653,16 @@ async def _serve_and_watch(
                 await _cancel(network, job)
             if not handed_over and await _is_handed_over(handle):
                 handed_over = True
-                if until_handed_over:
+                if serving.detach:
                     return (await handle.status()).has_ended
                 say("the verifiers hold the data: this may be stopped, and the job goes on")
-        refundable = await ran_out(handle)
-    if refundable:
-        async with network.open(must_sign=True) as client:
-            wei = await client.attach(job).refund()
+        if await ran_out(handle):
+            async with network.open(must_sign=True) as signing:
+                wei = await signing.attach(job).refund()
             say(f"{tokens(wei)} tokens came back")
+        if serving.quota:
+            say(f"job {job} has ended; its rounds are served until nothing can be claimed any more")
+            await until_claimed(handle)
     return True
 
 

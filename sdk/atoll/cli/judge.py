@@ -17,14 +17,14 @@ from atoll.cli.network import (
     on_network,
 )
 from atoll.cli.output import Json, emit
-from atoll.errors import ConfigError
-from atoll.law.words import Digest
 
 if TYPE_CHECKING:
     from atoll.law.views import GameRecord, JobView
 
 FOLDER = Path("~/.atoll/judge")
-SIDES = ("challenger", "provider")
+OnlyJobs = Annotated[
+    list[int] | None, typer.Option("--job", help="Only this job; may be repeated.")
+]
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Dispute wrong training, or defend your own."
 )
@@ -43,62 +43,24 @@ def init(
     """Make a folder with a new key and a config, for an outsider with a bond."""
     where = folder.expanduser()
     made = services.write_config(where, services.Choices("player", rpc, deployment, password_file))
-    start = f"atoll judge play --config {made['config']}"
+    start = f"atoll watch --audit --config {made['config']}"
     emit(made, f"{made['address']}\nfund it, then: {start}", as_json=json)
 
 
 @app.command()
-def play(
-    config: Annotated[Path, typer.Option("--config", help="Its config file.")] = (
-        FOLDER / services.CONFIG_NAME
-    ),
-    side: Annotated[
-        str, typer.Option("--as", help="challenger, or provider with the config of your node.")
-    ] = "challenger",
-    job: Annotated[list[int] | None, typer.Option(help="Only this job; may be repeated.")] = None,
-    share: Annotated[
-        float, typer.Option(help="Of every round's seats, the part that is replayed.")
-    ] = 1.0,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(help="A seat's key that you were told, in hex: half of that seat's pay."),
-    ] = None,
+def defend(
+    config: Annotated[Path, typer.Option("--config", help="The config file of your node.")],
+    job: OnlyJobs = None,
     json: Json = False,
 ) -> None:
-    """Play until told to stop, and say every move; a restart takes up where this one was.
+    """Play the games about your own work while your node's service is down.
 
-    A challenger replays seats of every settled round that can still be disputed, challenges
-    what is wrong, and plays; it says so where a window ended before its replay did. Keys that
-    providers tell too early, and wrong words of auditors, earn it something, too. A provider's
-    service defends its work by itself; `--as provider` does that alone, with the same config,
-    while the service is down.
+    A provider's service defends its work by itself; this does that alone, with its config. What
+    disputes the work of others is `atoll watch --audit`.
     """
-    from atoll.service.main import main
-    from atoll.service.watcher import Player, serve
+    from atoll.service.watcher import Player
 
-    if side not in SIDES:
-        raise ConfigError(f"no side is called {side!r}", next_step="use --as challenger|provider")
-    if not 0 < share <= 1:
-        raise ConfigError(f"--share {share:g} is no part", next_step="use more than 0, at most 1")
-    keys = tuple(map(_key, key or []))
-
-    async def run(settings: Any) -> None:
-        if job:
-            settings = settings.model_copy(update={"jobs": tuple(job)})
-        await serve(settings, Player(side == "challenger", share=share, keys=keys))
-
-    arguments = ["--config", str(config.expanduser())]
-    raise typer.Exit(main("atoll judge play", run, arguments, speaks="json" if json else "text"))
-
-
-def _key(text: str) -> Digest:
-    try:
-        found = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        found = b""
-    if len(found) != 32:
-        raise ConfigError(f"--key {text}: no 32 bytes", next_step="pass 64 hex digits")
-    return Digest(found)
+    services.play("atoll judge defend", Player(watches=False), config, job, as_json=json)
 
 
 @app.command()

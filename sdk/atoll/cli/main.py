@@ -35,6 +35,10 @@ MOUNTED = {
     "claim": ("atoll.cli.earnings:claim_app", "Have everything paid that an account has earned."),
     "tx": ("atoll.cli.tx:app", "A service's transactions: list, bump, cancel."),
     "journal": ("atoll.cli.journal:app", "Back a service's journal up, or move it."),
+    "watch": (
+        "atoll.cli.watch:app",
+        "Watch over all jobs as an outsider, and earn by what is wrong.",
+    ),
     "judge": ("atoll.cli.judge:app", "Dispute wrong training, or defend your own."),
     "network": (
         "atoll.cli.deploying:app",

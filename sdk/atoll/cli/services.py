@@ -20,6 +20,7 @@ from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
     from atoll.job.fit import Fit
+    from atoll.service.watcher import Player
 
 CONFIG_NAME = "config.toml"
 DOES_NOT_FIT = 2
@@ -303,3 +304,17 @@ def status_text(status: dict[str, Any]) -> str:
             found = "  ".join(f"{name} {value:g}" for name, value in measures.items())
             lines.append(f"job {job} round {index}: {found}")
     return "\n".join(lines)
+
+
+def play(name: str, player: Player, config: Path, jobs: list[int] | None, *, as_json: bool) -> None:
+    """Has an outsider's service, or a part of a node's, run until it is told to stop."""
+    from atoll.service.main import main
+    from atoll.service.watcher import serve
+
+    async def run(settings: Any) -> None:
+        if jobs:
+            settings = settings.model_copy(update={"jobs": tuple(jobs)})
+        await serve(settings, player)
+
+    arguments = ["--config", str(config.expanduser())]
+    raise typer.Exit(main(name, run, arguments, speaks="json" if as_json else "text"))

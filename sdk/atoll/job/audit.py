@@ -6,37 +6,33 @@ nobody serves any more is named, and neither right nor wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
-from atoll.bits.layout import max_state_bytes
 from atoll.chain.follower import Fold
-from atoll.content.cid import Cid
 from atoll.errors import NotFound, ProtocolError
+from atoll.job.again import TASKS, Again
 from atoll.job.books import Books, keep_books
-from atoll.job.figures import cid_of, model_of, paid_seats
+from atoll.job.figures import model_of, paid_seats
 from atoll.job.narrate import concerns
 from atoll.law import events as ev
 from atoll.law.ballots import Duty
 from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
+from atoll.law.merge_inputs import MergeFacts
 from atoll.law.safety import unsafe_rounds
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import RoundIndex, SeatIndex, Verdict
 from atoll.service.duties.material import files_of
-from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.replay import REPLAY, replaying, wrong_word_at
-from atoll.service.duties.updates import RevealedUpdate
-from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.service.limits import UNFETCHABLE_CONTENT
 from atoll.service.worker import Worker
 
 if TYPE_CHECKING:
     from atoll.job.handle import JobHandle
     from atoll.train.replay import SeatReplay
 
-TASKS = "atoll.service.tasks"
 EQUAL, DIFFERS, GONE = "equal", "differs", "gone"
 """What a check came to; `GONE` where something that it needs is not served any more."""
 
@@ -98,6 +94,7 @@ class RoundCheck:
     Attributes:
         is_told: the certificate and the facts are those that the events give.
         merge: EQUAL, DIFFERS or GONE; `why` says what differs, or what is gone.
+        worked: how many seats trained anything, of which `seats` were trained again.
     """
 
     round: RoundIndex
@@ -105,6 +102,7 @@ class RoundCheck:
     merge: str
     why: str
     seats: tuple[SeatCheck, ...]
+    worked: int = 0
 
     @property
     def faults(self) -> list[str]:
@@ -179,12 +177,25 @@ class JobCheck:
         return [gap for past in self.rounds for gap in past.gaps]
 
     def text(self) -> str:
-        """The verdict."""
+        """What was found, and the verdict last."""
         faults, gaps = self.faults, self.gaps
-        head = f"{len(faults)} things differ" if faults else "everything that was checked is so"
-        lines = [f"job {self.job}: {head}", *(f"  differs: {fault}" for fault in faults)]
+        lines = [f"  differs: {fault}" for fault in faults]
         lines += [f"  unsafe: round {r} merged more cheats than it bears" for r in self.unsafe]
-        return "\n".join([*lines, *(f"  not checked: {gap}" for gap in gaps)])
+        lines += [f"  not checked: {gap}" for gap in gaps]
+        head = f"{len(faults)} things differ" if faults else (
+            f"nothing that was checked differs; {len(gaps)} things could not be checked"
+            if gaps
+            else "everything that was checked is so"
+        )  # fmt: skip
+        return "\n".join([*lines, f"job {self.job}: {head}: {self.covered}"])
+
+    @property
+    def covered(self) -> str:
+        """How much was checked."""
+        merges = sum(past.merge != GONE for past in self.rounds)
+        seats = sum(seat.outcome != GONE for past in self.rounds for seat in past.seats)
+        worked = sum(past.worked for past in self.rounds)
+        return f"{merges} of {len(self.rounds)} merges, {seats} of {worked} seats' rounds"
 
     def to_plain(self) -> dict[str, object]:
         """As JSON has it."""
@@ -192,6 +203,7 @@ class JobCheck:
             "job": self.job,
             "differs": self.faults,
             "not_checked": self.gaps,
+            "covered": self.covered,
             "unsafe_rounds": list(self.unsafe),
             "rounds": [past.to_plain() for past in self.rounds],
             "books": self.books.to_plain(),
@@ -290,16 +302,15 @@ class _Auditor:
     def store(self) -> str:
         return str(self.handle.client.store.root)
 
-    async def fetch(self, cid: bytes, most: int) -> None:
-        """Raises as `Fetcher.fetch`, and ValueError for what is no CID."""
-        fetcher = self.handle.client.fetcher_of(self.handle.id)
-        await fetcher.fetch(Cid.from_bytes(cid), most)
+    @property
+    def again(self) -> Again:
+        return Again(self.handle, self.view, self.manifest, self.worker)
 
     async def fetch_data(self) -> None:
         """Brings the tokens and the initial weights; what is missing is remembered."""
         try:
             for cid, most in files_of(self.manifest):
-                await self.fetch(cid, most)
+                await self.again.fetch(cid, most)
             await self.worker.run(f"{TASKS}:check_data", self.manifest.to_bytes(), self.store)
         except NotFound as error:
             self.data_gap = f"the job's data is not served any more: {error}"
@@ -316,9 +327,9 @@ class _Auditor:
             merge, why = await self._merge(past, told, opening)
         except _Unusable as found:
             gone = tuple(self._seat(past, seat, GONE, found.why) for seat in seats)
-            return RoundCheck(past.round, is_told, found.outcome, found.why, gone)
+            return RoundCheck(past.round, is_told, found.outcome, found.why, gone, _worked(past))
         checks = [await self._replay(past, seat, opening) for seat in seats]
-        return RoundCheck(past.round, is_told, merge, why, tuple(checks))
+        return RoundCheck(past.round, is_told, merge, why, tuple(checks), _worked(past))
 
     async def _opening(self, round: RoundIndex) -> bytes:
         """CID of the model that a round opened with, which is in the store and as certified.
@@ -329,21 +340,15 @@ class _Auditor:
             raise _Unusable(GONE, self.data_gap)
         if round in self.models:
             return self.models[round]
-        cid, spec = cid_of(self.view, round), self.manifest.to_bytes()
-        if not cid:
-            return bytes(
-                (await self.worker.run(f"{TASKS}:make_initial_state", spec, self.store)).cid
-            )
         try:
-            await self.fetch(cid, max_state_bytes(self.manifest))
-            found = await self.worker.run(f"{TASKS}:inspect_state", spec, cid, self.store)
+            found = await self.again.model(round)
         except NotFound as error:
             raise _Unusable(GONE, "the model that it opened with is not served any more") from error
         except (ProtocolError, *UNFETCHABLE_CONTENT) as error:
             raise _Unusable(DIFFERS, f"the certified address has no model: {error}") from error
-        if found.digest != model_of(self.view, round):
+        if not self.again.is_certified(round, found):
             raise _Unusable(DIFFERS, "the certified address has another model")
-        return cid
+        return found.cid
 
     async def _merge(
         self, past: SettledRound, told: _Told | None, opening: bytes
@@ -355,16 +360,10 @@ class _Auditor:
             return (EQUAL, why) if stays else (DIFFERS, f"{why}, and did not")
         if told is None:
             return DIFFERS, "it was settled, and had not begun"
-        updates = _updates(past, candidates(told.facts, MergeTerms.of(self.manifest)))
-        for update in updates:
-            try:
-                await self.fetch(update.cid, max_update_bytes(self.manifest))
-            except UNFETCHABLE_CONTENT:
-                continue  # no update, for everyone alike
-            except NotFound:
-                return GONE, f"the update of seat {update.seat} is not served any more"
-        spec = self.manifest.to_bytes()
-        command = DoMerge(past.slot, past.facts.seed, told.facts, updates, spec, opening)
+        try:
+            command = await self.again.merge_of(past, told.facts, opening)
+        except NotFound as gone:
+            return GONE, str(gone)
         own: Verdict = await self.worker.run(f"{TASKS}:merge_round", command, self.store)
         wrong = _compare(own, past.verdict)
         if not wrong:
@@ -416,6 +415,11 @@ class _Auditor:
         return tuple(wrong)
 
 
+def _worked(past: SettledRound) -> int:
+    """Seats that trained anything."""
+    return sum(told.segments > 0 for told in past.reveals.values())
+
+
 def _seats(past: SettledRound, extent: Extent) -> Sequence[SeatIndex]:
     """Which seats of a round are trained again."""
     worked = [seat for seat, told in sorted(past.reveals.items()) if told.segments]
@@ -425,11 +429,6 @@ def _seats(past: SettledRound, extent: Extent) -> Sequence[SeatIndex]:
         return worked
     # Nobody can know beforehand which ones.
     return sorted(SystemRandom().sample(worked, extent.sample))
-
-
-def _updates(past: SettledRound, seats: Iterable[SeatIndex]) -> tuple[RevealedUpdate, ...]:
-    told = ((seat, past.reveals[seat].reveal) for seat in seats)
-    return tuple(RevealedUpdate(s, reveal.update_cid, reveal.update_root) for s, reveal in told)
 
 
 def _compare(own: Verdict, told: Verdict) -> str:

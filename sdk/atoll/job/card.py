@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.content.cid import Cid
+from atoll.job.delivery import Delivery
 from atoll.job.figures import RoundFigures, cid_of, paid_seats
 from atoll.job.narrate import MISSES, tokens, words
 from atoll.law import events as ev
@@ -44,6 +45,7 @@ class Origin:
     Attributes:
         merged: how many rounds were merged into the model that it is about.
         cuts: every miss and every fall of the job, in order.
+        delivery: of a job's result, how it came about.
     """
 
     view: JobView
@@ -52,13 +54,15 @@ class Origin:
     figures: Sequence[RoundFigures]
     cuts: Sequence[ev.Missed | ev.Fell]
     labels: Labels = NO_LABELS
+    delivery: Delivery | None = None
 
 
 def facts(origin: Origin) -> dict[str, Any]:
     """All that the card says, as JSON has it; amounts are wei as text, rounds count from 0."""
     view, manifest = origin.view, origin.manifest
     data, init = manifest.data, manifest.init
-    rounds = view.settled[: origin.merged]
+    rounds, delivery = view.settled[: origin.merged], origin.delivery
+    certified = rounds[-1].verdict.state if rounds else None
     return {
         "name": manifest.name,
         "job": view.job_id,
@@ -70,8 +74,10 @@ def facts(origin: Origin) -> dict[str, Any]:
         "spec_cid": _cid(view.spec_cid),
         "rounds_merged": origin.merged,
         "rounds_planned": view.require_terms().rounds,
-        "model_digest": _hex(rounds[-1].verdict.state if rounds else None),
-        "model_cid": _cid(cid_of(view, origin.merged)),
+        "model_digest": _hex(certified if delivery is None else delivery.digest),
+        "model_cid": _cid(cid_of(view, origin.merged) if delivery is None else delivery.cid),
+        "certified_digest": _hex(certified),
+        "delivery": None if delivery is None else delivery.to_plain(),
         "data": {
             "train_cid": _cid(data.cid),
             "train_root": data.root.hex(),
@@ -190,6 +196,8 @@ def _head(told: dict[str, Any]) -> list[str]:
     ]
     name = json.dumps(told["name"]).replace("`", "'")
     intro = [f"# `{name}`", "", "Trained by strangers with Atoll, and checked by replays.", ""]
+    if told["delivery"] is not None and told["delivery"]["fallen"]:
+        intro += [f"Of the result: {told['delivery']['text']}.", ""]
     return [*intro, *_table(("what", "which"), rows)]
 
 

@@ -335,7 +335,7 @@ class Client:
     async def _floors(self) -> Floors:
         (values,) = await self.chain.read("params")
         params = Params(*values)
-        return Floors(params.min_provider_bond, params.min_verifier_bond)
+        return Floors(params.min_provider_bond, params.min_verifier_bond, params.winner_share_bps)
 
     async def estimate(self, manifest: Manifest) -> Estimate:
         """The most a job can cost, by the contract's own arithmetic, and what is there."""

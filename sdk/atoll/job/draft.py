@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from atoll.job.asking import Ask
 from atoll.job.plan import Figure, Floors, complete, filled
@@ -31,6 +31,7 @@ class Draft:
         pace: what was measured; None where nothing had to be.
         job: its number, where it is on the chain already.
         said: the job's file as it was, with nothing computed.
+        floors: of the network that it is for.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Draft:
     pace: Pace | None = None
     job: JobId | None = None
     said: str = ""
+    floors: Floors = field(default_factory=Floors)
 
 
 async def write_draft(
@@ -59,7 +61,7 @@ async def write_draft(
     if pace is not None:
         spec, figures = complete(spec, pace, floors)
     manifest = spec.resolve(found.data, found.init, found.numerics, now)
-    return Draft(key, spec, manifest, figures, pace)
+    return Draft(key, spec, manifest, figures, pace, floors=floors)
 
 
 async def measure(spec: JobSpec, found: Found, ask: Ask) -> Pace:

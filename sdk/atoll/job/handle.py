@@ -28,6 +28,7 @@ from atoll.errors import (
 )
 from atoll.job.asking import missing_extra
 from atoll.job.card import CARD, FACTS, NO_LABELS, Labels, Origin, card, facts
+from atoll.job.delivery import Delivery, deliver
 from atoll.job.document import parse_toml
 from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
 from atoll.job.figures import RoundFigures, cid_of, known, model_of
@@ -246,21 +247,47 @@ class JobHandle:
         data = await self.client.fetcher_of(self.id).get(cid, MAX_MANIFEST_BYTES)
         manifest = Manifest.from_bytes(data)
         if manifest.digest() != view.spec_digest:
-            raise ManifestError("the manifest is not the one that the chain names")
+            raise ManifestError("the manifest is not the one that the committee signed")
         manifest.check_terms(view.terms_hash)
         return manifest
 
+    async def delivery(self) -> Delivery:
+        """Which model is the job's result: where somebody fell in its last merge, that merge is
+        made once more without them.
+
+        Raises:
+            ConfigError: the last round is not FINAL, or nothing was merged; somebody fell, and the
+                train extra is missing.
+        """
+        snapshot, view = await self.status(), await self.view()
+        found = None
+        if snapshot.is_final and view.settled:
+            with self.client.store.holding():
+                found = await deliver(self, view, await self.manifest())
+        if found is None:
+            raise _no_result(snapshot)
+        return found
+
     async def result(
-        self, folder: Path, labels: Labels = NO_LABELS, *, merged: bool = False
+        self,
+        folder: Path,
+        labels: Labels = NO_LABELS,
+        *,
+        merged: bool = False,
+        delivery: Delivery | None = None,
     ) -> Path:
         """Fetches the trained model, checks it against the last certificate, and writes it so that
         `transformers.AutoModelForCausalLM.from_pretrained(folder)` opens it.
 
-        It is delivered once the last round is FINAL, as that round's committee certified it: also
-        where somebody has fallen in it since, which the model card then says.
+        It is delivered once the last round is FINAL. Where somebody fell in it, it is merged once
+        more without them, if their updates' bytes are still to be had; `delivery()` and the model
+        card say which it is.
 
         Adapters are written as `peft.PeftModel.from_pretrained` opens them, or, if `merged`, added
         to the weights that they were trained on.
+
+        Args:
+            delivery: what `delivery()` gave, where that was asked for already.
 
         Raises:
             ConfigError: the last round is not FINAL, or nothing was merged; the train extra is
@@ -268,10 +295,12 @@ class JobHandle:
             NotFound: no gateway has the model.
             ProtocolError: what was delivered is not what the committee signed.
         """
-        snapshot = await self.status()
-        if not (snapshot.is_final and snapshot.settled_rounds):
-            raise _no_result(snapshot)
-        return await self.checkpoint(folder, labels=labels, merged=merged)
+        with self.client.store.holding():
+            found = delivery or await self.delivery()
+            model = Certified(Cid.from_bytes(found.cid), found.digest)
+            rounds = len((await self.view()).settled)
+            await self._write(folder, model, rounds, Dress(labels, merged, found))
+        return folder
 
     async def checkpoint(
         self,
@@ -281,7 +310,8 @@ class JobHandle:
         *,
         merged: bool = False,
     ) -> Path:
-        """The model after a settled round (the last, if None), fetched and checked as `result` is.
+        """The model after a settled round (the last, if None), as it was certified: fetched and
+        checked as `result` is.
 
         Beside it lie its model card, README.md, and the same facts for programs, card.json.
 
@@ -290,18 +320,23 @@ class JobHandle:
             NotFound: no gateway has the model.
             ProtocolError: what was delivered is not what the committee signed.
         """
-        view, manifest = await self.view(), await self.manifest()
+        view = await self.view()
         rounds = _rounds_merged(view, round)
-        model = _model_of(view, rounds)
+        await self._write(folder, _model_of(view, rounds), rounds, Dress(labels, merged))
+        return folder
+
+    async def _write(self, folder: Path, model: Certified, rounds: int, dress: Dress) -> None:
+        """A model, which is fetched first, and its card."""
+        view, manifest = await self.view(), await self.manifest()
         await self._fetch_certified(manifest, model)
-        if merged and manifest.lora is not None:
+        if dress.merged and manifest.lora is not None:
             await _fetch_base(self.client.fetcher_of(self.id), manifest)
-        form = Form(merged, self._started_from())
+        form = Form(dress.merged, self._started_from())
         await asyncio.to_thread(_export, self.client.store, manifest, model, folder, form)
         events = [update.event for update in await self.client.follower.updates(self.id)]
         cuts = [event for event in events if isinstance(event, Missed | Fell)]
-        _write_card(Origin(view, manifest, rounds, await self.figures(), cuts, labels), folder)
-        return folder
+        told = view, manifest, rounds, await self.figures(), cuts, dress.labels
+        _write_card(Origin(*told, delivery=dress.delivery), folder)
 
     async def sample(self, prompt: str, sampling: Sampling, round: int | None = None) -> str:
         """Text from the model after a settled round (the last, if None), after a prompt.
@@ -380,7 +415,7 @@ async def _fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokeniz
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """A global state that a committee signed."""
+    """A global state that a committee signed, or that follows from what is on the chain."""
 
     cid: Cid
     digest: Digest
@@ -430,6 +465,17 @@ async def _fetch_base(fetcher: Fetcher, manifest: Manifest) -> None:
     if manifest.init.cid is not None:
         limit = max_params_bytes(manifest.model)
         await fetcher.fetch(Cid.from_bytes(manifest.init.cid), limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Dress:
+    """What goes with a model: the card's labels, whether adapters are added to their base, and
+    of a result how it came about.
+    """
+
+    labels: Labels
+    merged: bool
+    delivery: Delivery | None = None
 
 
 @dataclass(frozen=True, slots=True)

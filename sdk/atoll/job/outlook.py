@@ -11,6 +11,7 @@ from math import ceil
 from typing import Any
 
 from atoll.bits.layout import max_state_bytes, param_count
+from atoll.job.deterrence import DRIFT, Deterrence
 from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.narrate import tokens
@@ -56,6 +57,9 @@ class Outlook:
         seconds_at_most: until the job may be closed unfinished.
         pay_final_seconds: from a round's settlement until its pay is sure; result_final_seconds:
             from the last one's until the result is.
+        found_share: the chance that a false round is found, while a third of the auditors look
+            away; `deterred_wei` what it may be worth to who sends it before it pays.
+        upkeep_wei: what as many permanent cheats as the merge bears lose a round, on average.
     """
 
     parameters: int
@@ -70,6 +74,9 @@ class Outlook:
     seconds_at_most: int
     pay_final_seconds: int
     result_final_seconds: int
+    found_share: float
+    deterred_wei: int
+    upkeep_wei: int
     warnings: tuple[str, ...]
     roles: tuple[Role, ...]
 
@@ -84,6 +91,7 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
     manifest, terms = draft.manifest, draft.manifest.terms
     trained = terms.rounds * terms.seats * terms.segments * terms.segment_pay
     gas = sum(SUBMIT_GAS.values())
+    deters = Deterrence.of(terms, draft.floors.winner_share_bps)
     return Outlook(
         parameters=param_count(manifest.model),
         train_tokens=manifest.data.train_tokens,
@@ -97,7 +105,10 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
         seconds_at_most=terms.expiry - manifest.created,
         pay_final_seconds=AuditClock.of(terms, 0).window_end,
         result_final_seconds=_last_clock(terms).window_end,
-        warnings=_warnings(terms),
+        found_share=float(deters.found),
+        deterred_wei=deters.bears,
+        upkeep_wei=deters.upkeep,
+        warnings=_warnings(terms, deters),
         roles=(
             _submitter(draft, pace),
             member_needs("provider", manifest, pace),
@@ -204,9 +215,35 @@ def _safety(terms: Terms) -> str:
     )
 
 
-def _warnings(terms: Terms) -> tuple[str, ...]:
-    """What whoever relies on the result has to know of so few members."""
+def _deterred(look: Outlook, deters: Deterrence) -> list[str]:
+    """What the bonds are worth: to one false round, and to cheats for ever."""
+    lines = []
+    if deters.bears >= 0:
+        lines.append(
+            f"deters     a false round is found with {look.found_share:.0%}, if a third of the "
+            f"auditors look away, and costs its pay and {tokens(deters.burnt)} tokens that are "
+            f"burnt: it pays from a gain of {tokens(deters.bears)} tokens on, and less work never"
+        )
+    if deters.f:
+        lines.append(
+            f"upkeep     {deters.f} permanent {'cheat' if deters.f == 1 else 'cheats'}, as many as "
+            f"a merge bears, lose {tokens(deters.upkeep)} tokens a round on average; for it they "
+            f'take back {DRIFT} of what a round moves the model (docs/attacks.md, "Drift, a '
+            'round", small models)'
+        )
+    return lines
+
+
+def _warnings(terms: Terms, deters: Deterrence) -> tuple[str, ...]:
+    """What whoever relies on the result has to know of such bonds, and of so few members."""
     found = []
+    if deters.bears < 0:
+        found.append(
+            f"the bonds deter nobody: leaving out a round's work saves up to "
+            f"{tokens(deters.pay)} tokens and costs {tokens(deters.loss)} on average, for it is "
+            f"found with {float(deters.found):.0%}; raise money.provider_bond or audit.share, or "
+            "leave them out"
+        )
     if terms.f == 0:
         found.append(
             "one seat can move the model at will: with fewer than 4 seats, or by a mean of all or "
@@ -239,6 +276,7 @@ def report(draft: Draft, look: Outlook) -> str:
         "a verifier",
         *_windows(terms, look),
         _safety(terms),
+        *_deterred(look, Deterrence.of(terms, draft.floors.winner_share_bps)),
         *(f"warning: {text}" for text in look.warnings),
         PUBLIC_NOTICE,
         "",

@@ -13,6 +13,7 @@ from math import ceil
 from typing import Any
 
 from atoll.errors import ConfigError
+from atoll.job.deterrence import BOND_MARGIN, bond_for, found_part
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.methods import method_of
 from atoll.job.spec import JobSpec, method_chosen, robust_f
@@ -32,17 +33,17 @@ FEE_MARGIN = Fraction(3, 2)
 """A fee pays a replay and half as much again."""
 SIGN_PART = 10
 """A signature earns so large a part of a replay's fee."""
-COLLUDING = Fraction(1, 3)
-"""Share of auditors that say nothing of what they find, in what a bond must deter."""
-BOND_MARGIN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """The least bonds that a network takes, wei."""
+    """What a network asks for: the least bonds, wei, and the part of a slashed one, in basis
+    points, that goes to who won it and is not burnt.
+    """
 
     provider_bond: int = 0
     verifier_bond: int = 0
+    winner_share_bps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,21 +248,25 @@ def _price_of(spec: JobSpec, budget: int, trained: int, duty: int) -> int:
 
 
 def _bonds(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
-    """So much that leaving out any number of segments costs more than it saves."""
+    """So much that leaving out a round costs more than it saves, and a false one more than it is
+    likely to be worth (`deterrence`).
+    """
     assert spec.model is not None
     assert spec.money.price_per_token is not None  # `_prices` came first
     tokens = _inner_steps(spec) * spec.inner.batch * spec.model.seq
     pay = tokens * spec.money.price_per_token
-    caught = Fraction(spec.audit.share) * (1 - COLLUDING)
-    worst = pay * (1 - caught) / caught if caught else Fraction(pay)
-    provider = max(_rounded(BOND_MARGIN * max(worst, Fraction(pay))), floors.provider_bond)
+    share, members = Fraction(spec.audit.share), spec.members
+    found = found_part(share, members.seats, members.min_verifiers, _borne(spec))
+    least = bond_for(Fraction(pay), found, floors.winner_share_bps)
+    provider = max(_rounded(least), floors.provider_bond)
     verifier = max(provider, floors.verifier_bond)
-    deterred = f"{BOND_MARGIN} times what leaving out work saves"
     return {
         "money.provider_bond": (
             provider,
-            f"{deterred} while a third of the auditors look away; a round pays "
-            f"{tokens_text(pay)}; the network's least is {tokens_text(floors.provider_bond)}",
+            f"what is burnt of it is {BOND_MARGIN} times what leaving out a round saves, "
+            f"{tokens_text(pay)} tokens, over the chance of {float(found):.0%} to be found while a "
+            f"third of the auditors look away; the network's least is "
+            f"{tokens_text(floors.provider_bond)}",
         ),
         "money.verifier_bond": (verifier, "a verifier can do as much harm as a provider"),
     }

@@ -35,7 +35,7 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     spec, init = await asyncio.to_thread(prepare_weights, spec, store)
     data = await asyncio.to_thread(prepare_data, spec, store, on_progress)
     usual = DEFAULT_PARAMS
-    floors = Floors(usual.min_provider_bond, usual.min_verifier_bond)
+    floors = Floors(usual.min_provider_bond, usual.min_verifier_bond, usual.winner_share_bps)
     key, now = key_of(spec, data, init), int(time.time())
     async with asking() as ask:
         found = Found(data, init, await machine_numerics(ask))

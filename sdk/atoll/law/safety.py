@@ -7,8 +7,9 @@ it: the chain has all of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from atoll.law.merge_inputs import MergeFacts
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Bitmap, Digest, RoundIndex, to_bitmap
 
@@ -27,14 +28,43 @@ class CleanModel:
     cid: bytes | None
 
 
+@dataclass(frozen=True, slots=True)
+class LastMerge:
+    """The merge that a job's result comes from.
+
+    Attributes:
+        past: the last settled round that merged anything.
+        fallen: seats whose updates it may hold and whose holders lost it.
+        facts: what it is merged by once more: nobody who lost it takes part, left out or not.
+    """
+
+    past: SettledRound
+    fallen: Bitmap
+    facts: MergeFacts
+
+
+def last_merge(view: JobView) -> LastMerge | None:
+    """None of a job that has merged nothing. It changes no more once all its rounds are FINAL."""
+    merged = (past for past in reversed(view.settled) if past.verdict.merged)
+    past = next(merged, None)
+    if past is None:
+        return None
+    facts = past.merge_facts
+    out = Bitmap(facts.fallen | _lost(view, past))
+    return LastMerge(past, fallen_in(view, past), replace(facts, fallen=out))
+
+
 def fallen_in(view: JobView, past: SettledRound) -> Bitmap:
     """Seats that count as had in a settled round and whose holders lost that round."""
+    weighed = past.facts.available & ~past.verdict.left_out
+    return Bitmap(weighed & _lost(view, past))
+
+
+def _lost(view: JobView, past: SettledRound) -> Bitmap:
     return to_bitmap(
         seat
         for seat, told in past.reveals.items()
-        if past.facts.available >> seat & 1
-        and not past.verdict.left_out >> seat & 1
-        and view.providers[told.holder].lost_from <= past.round
+        if view.providers[told.holder].lost_from <= past.round
     )
 
 

@@ -111,11 +111,20 @@ def is_canonical(command: DoGetUpdate, store_dir: str) -> bool:
 
 def merge_round(command: DoMerge, store_dir: str) -> Verdict:
     """Merges, stores the next global state, and evaluates the one before."""
+    return _merged(command, store_dir, is_evaluated=True)
+
+
+def merge_again(command: DoMerge, store_dir: str) -> Verdict:
+    """As `merge_round`, and evaluates nothing: its loss is eight zero bytes."""
+    return _merged(command, store_dir, is_evaluated=False)
+
+
+def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:
     pin_torch()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     model = read_global_state(manifest, command.opening, store, outer=False, moments=False)
     loss = bytes(8)
-    if manifest.data.is_evaluated:
+    if is_evaluated and manifest.data.is_evaluated:
         loss = loss_bytes(evaluate.evaluate(model.params, manifest, store))
     found = merge_updates(
         model,

@@ -26,7 +26,7 @@ def seat(outcome: str, *, is_paid: bool = True) -> SeatCheck:
 
 
 def checked(*seats: SeatCheck, merge: str = EQUAL, balance: int = 50) -> JobCheck:
-    past = RoundCheck(RoundIndex(0), True, merge, "the update of seat 1 is gone", seats)
+    past = RoundCheck(RoundIndex(0), True, merge, "the update of seat 1 is gone", seats, 4)
     return JobCheck(7, (past,), BOOKS, balance)
 
 
@@ -61,7 +61,7 @@ def test_a_job_that_is_so_ends_well(audited: Audit) -> None:
     assert done.exit_code == 0
     assert done.stdout.splitlines() == [
         "round 0: certificate fits; merge equal; seat 2 equal",
-        "job 7: everything that was checked is so",
+        "job 7: everything that was checked is so: 1 of 1 merges, 1 of 4 seats' rounds",
     ]
 
 
@@ -73,10 +73,13 @@ def test_what_differs_ends_with_one(audited: Audit) -> None:
     assert audited(checked(balance=49)).exit_code == 1
 
 
-def test_what_is_gone_is_said_and_ends_well(audited: Audit) -> None:
-    done = audited(checked(merge=GONE))
-    assert done.exit_code == 0
-    assert "not checked: round 0: the update of seat 1 is gone" in done.stdout
+def test_what_could_not_be_checked_is_said_last_and_ends_with_four(audited: Audit) -> None:
+    done = audited(checked(seat(EQUAL), merge=GONE))
+    assert done.exit_code == 4
+    *_, gap, last = done.stdout.splitlines()
+    assert gap == "  not checked: round 0: the update of seat 1 is gone"
+    assert last.endswith("1 things could not be checked: 0 of 1 merges, 1 of 4 seats' rounds")
+    assert audited(checked(seat(DIFFERS), merge=GONE)).exit_code == 1  # a fault is worse
 
 
 def test_a_script_reads_one_document(audited: Audit) -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.job.trained import InProcess, TrainedJob, lies_at
 from tests.unit.law.factories import digest
 from tests.unit.law.script import VERIFIERS
 
+from atoll.bits.layout import max_state_bytes
+from atoll.content.cid import Cid
+from atoll.errors import ChainError
+from atoll.job import archive as archiving
 from atoll.job import audit as auditing
+from atoll.job.archive import Archive, reason, until_claimed
 from atoll.job.audit import EQUAL, GONE, Extent, JobCheck, RoundCheck, audit
 from atoll.law import events as ev
 from atoll.law.ballots import Body
@@ -45,7 +51,9 @@ async def test_of_an_honest_job_everything_is_so(honest: TrainedJob) -> None:
     assert [len(past.seats) for past in found.rounds] == [4, 4]
     assert {seat.outcome for past in found.rounds for seat in past.seats} == {EQUAL}
     assert tuple(told) == found.rounds
-    assert "everything that was checked is so" in found.text()
+    assert found.text() == (
+        f"job {found.job}: everything that was checked is so: 2 of 2 merges, 8 of 8 seats' rounds"
+    )
 
 
 async def test_only_what_was_asked_for_is_checked(honest: TrainedJob) -> None:
@@ -142,6 +150,57 @@ async def test_money_that_does_not_add_up_is_a_fault(honest: TrainedJob) -> None
         net.log.pop()
     (fault,) = found.faults
     assert fault.startswith("money: the contract holds")
+
+
+# --- the submitter's archive ---
+
+
+async def test_an_archive_has_all_that_an_audit_of_a_job_needs(honest: TrainedJob) -> None:
+    archive = Archive(honest.handle(), 1 << 30)
+    honest.gateways.gone = {late := honest.updates[1, 2]}
+    try:
+        await archive.look()
+    finally:
+        honest.gateways.gone = set()
+    assert late not in archive.kept
+    await archive.look()
+    mine, needed = reason(honest.script.net.job), {*honest.updates.values(), *honest.models}
+    kept = {pin.cid.to_bytes() for pin in honest.store.pins() if pin.reason == mine}
+    assert kept == set(archive.kept) == needed
+    sizes = [honest.store.file_bytes(Cid.from_bytes(cid)) for cid in needed]
+    assert archive.used == sum(sizes)
+
+
+async def test_an_archive_never_exceeds_its_quota(honest: TrainedJob) -> None:
+    archive = Archive(honest.handle(), max_state_bytes(honest.manifest))
+    await archive.look()
+    assert archive.is_full
+    assert 0 < archive.used <= archive.quota
+
+
+async def test_an_archive_is_served_until_nothing_can_be_claimed(
+    honest: TrainedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle, clock = honest.handle(), SimpleNamespace(now=10)
+    looks: list[float] = []
+    await Archive(handle, 1 << 30).look()
+
+    async def rest_due() -> int:
+        if not looks:
+            raise ChainError("it pauses")
+        assert honest.store.pins()
+        return 13
+
+    async def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        clock.now += 1
+
+    monkeypatch.setattr(handle, "rest_due", rest_due, raising=False)
+    monkeypatch.setattr(handle.client, "follower", clock, raising=False)
+    monkeypatch.setattr(archiving.asyncio, "sleep", sleep)
+    await until_claimed(handle)
+    assert looks == [archiving.LAST_LOOK_SECONDS] * 3
+    assert reason(honest.script.net.job) not in {pin.reason for pin in honest.store.pins()}
 
 
 # --- epochs ---

@@ -10,11 +10,11 @@ from tests.jobs import PLAIN
 from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 
 from atoll.errors import ConfigError, ManifestError
+from atoll.job.deterrence import BOND_MARGIN, COLLUDING, Deterrence
 from atoll.job.draft import Draft
 from atoll.job.outlook import outlook, report
 from atoll.job.plan import (
     CLOCK,
-    COLLUDING,
     DAY,
     FEE_MARGIN,
     Floors,
@@ -123,12 +123,27 @@ def test_a_fee_pays_for_a_replay_and_half_as_much_again() -> None:
 
 
 @pytest.mark.parametrize("share", ["0.25", "0.5", "1"])
-def test_what_the_audits_miss_is_worth_less_than_what_they_find(share: str) -> None:
-    """While a third of the pool looks away, for a seat that makes everything up in every round."""
-    terms = completed({"audit.share": share}).resolve(DATA, None, NUMERICS, NOW).terms
-    pay = terms.segments * terms.segment_pay
-    found = Fraction(share) * (1 - COLLUDING)
-    assert (1 - found) * pay < found * (terms.provider_bond + pay)
+@pytest.mark.parametrize("winner", [0, 3000])
+def test_a_false_round_costs_more_than_nine_rounds_pay(share: str, winner: int) -> None:
+    """While a third of the pool looks away, and where the winner is the cheat's other account."""
+    spec, _ = complete(NANO.but({"audit.share": share}), PACE, Floors(winner_share_bps=winner))
+    terms = spec.resolve(DATA, None, NUMERICS, NOW).terms
+    deters, pay = Deterrence.of(terms, winner), terms.segments * terms.segment_pay
+    cap = Fraction(-(-terms.min_verifiers // 2), terms.seats)
+    assert deters.found == min(Fraction(share), cap) * (1 - COLLUDING)
+    assert deters.burnt == terms.provider_bond * (10_000 - winner) // 10_000
+    for worth in (0, 9 * pay):  # less work, and a false model that somebody pays for
+        assert pay + (1 - deters.found) * worth <= deters.found * (pay + deters.burnt)
+    assert deters.bears > 9 * pay
+    assert deters.upkeep == terms.f * deters.found * deters.burnt // 1 >= BOND_MARGIN * pay
+
+
+def test_a_large_share_deters_no_more_than_half_of_the_pool_can_replay() -> None:
+    few, many = (
+        completed({"members.seats": 12, "members.min_verifiers": n, "audit.share": "1"}).money
+        for n in (1, 24)
+    )
+    assert (few.provider_bond or 0) >= 10 * (many.provider_bond or 0)
 
 
 def test_bonds_are_at_least_the_network_s() -> None:
@@ -196,6 +211,27 @@ def warnings_of(changes: dict[str, object]) -> str:
     spec = completed(changes)
     draft = Draft("key", spec, spec.resolve(DATA, None, NUMERICS, NOW), (), PACE)
     return "\n".join(outlook(draft, PACE, 1).warnings)
+
+
+def test_bonds_that_deter_nobody_are_said() -> None:
+    spec = completed({})
+    assert "deter nobody" not in warnings_of({})
+    weak = {"money.provider_bond": (spec.money.provider_bond or 0) // 1000}
+    assert "leaving out a round's work saves up to" in warnings_of(weak)
+    manifest = spec.resolve(DATA, None, NUMERICS, NOW)
+    draft = Draft("key", spec, manifest, (), PACE, floors=Floors(winner_share_bps=10_000))
+    look = outlook(draft, PACE, 1)
+    assert look.deterred_wei < 0 == look.upkeep_wei  # who wins takes all, and may be the cheat
+    assert "\ndeters" not in report(draft, look)
+
+
+def test_a_report_says_what_bonds_deter_and_what_permanent_cheats_pay() -> None:
+    spec = completed({})
+    draft = Draft("key", spec, spec.resolve(DATA, None, NUMERICS, NOW), (), PACE)
+    text = report(draft, outlook(draft, PACE, 1))
+    assert "deters     a false round is found with" in text
+    assert "upkeep     1 permanent cheat" in text
+    assert "docs/attacks.md" in text
 
 
 def test_an_outlook_says_whom_so_few_members_trust() -> None:

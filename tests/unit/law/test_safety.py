@@ -6,7 +6,7 @@ import pytest
 from tests.unit.law.factories import make_terms
 from tests.unit.law.script import VERIFIERS, Script
 
-from atoll.law.safety import last_clean, unsafe_rounds
+from atoll.law.safety import last_clean, last_merge, unsafe_rounds
 from atoll.law.words import Role, SeatIndex
 
 
@@ -87,3 +87,53 @@ def test_a_round_that_merged_nothing_has_moved_no_model() -> None:
     script.settle(merged=0)
     fall(script, 1, 3)
     assert unsafe_rounds(script.net.view) == ()
+
+
+# --- the merge that a result comes from ---
+
+
+def test_while_nobody_fell_the_last_merge_is_as_it_was(script: Script) -> None:
+    past = script.net.view.settled[1]
+    found = last_merge(script.net.view)
+    assert found is not None
+    assert (found.past.round, found.fallen, found.facts) == (1, 0, past.merge_facts)
+
+
+def test_who_lost_the_last_merge_takes_no_part_in_it(script: Script) -> None:
+    fall(script, 1, 3)
+    found = last_merge(script.net.view)
+    assert found is not None
+    assert (found.past.round, found.fallen, found.facts.fallen) == (1, 0b1010, 0b1010)
+
+
+def test_who_was_left_out_and_fell_does_not_come_in_again() -> None:
+    """With one less to leave out from, the rule could spare nobody, and would merge it."""
+    script = Script.ready()
+    script.train()
+    script.say()
+    script.net.wait(1)
+    script.settle({3})
+    fall(script, 3)
+    alone = last_merge(script.net.view)
+    fall(script, 1)
+    both = last_merge(script.net.view)
+    assert alone is not None and both is not None
+    assert (alone.fallen, both.fallen, both.facts.fallen) == (0, 0b0010, 0b1010)
+
+
+def test_rounds_that_merged_nothing_are_passed_over(script: Script) -> None:
+    script.train()
+    script.say()
+    script.net.wait(1)
+    script.settle(merged=0)
+    found = last_merge(script.net.view)
+    assert found is not None and found.past.round == 1
+
+
+def test_a_job_that_merged_nothing_has_no_last_merge() -> None:
+    script = Script.ready()
+    script.train()
+    script.say()
+    script.net.wait(1)
+    script.settle(merged=0)
+    assert last_merge(script.net.view) is None

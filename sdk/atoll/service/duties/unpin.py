@@ -53,7 +53,9 @@ def decide_unpin(state: State[S]) -> Decision:
     # Whoever audits a round, or plays a game about it, runs it again from what it began with.
     audited = [past.round for past in view.auditing(state.now)]
     played = [game.claim.round for game in view.games.values() if game.is_open]
-    below = min([view.round - 1, *audited, *played])
+    # The result of a job is made from the last merge's updates, should somebody fall in it.
+    merged = [past.round for past in view.settled if past.verdict.merged]
+    below = min([view.round - 1, *audited, *played, *merged[-1:]])
     manifest = manifest_of(state.facts)
     if manifest is not None:
         below -= below % manifest.epoch  # a seat's state comes from all of it

@@ -1,0 +1,86 @@
+"""A settled round's model and merge, brought here or made here again from what gateways serve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from atoll.bits.layout import max_params_bytes, max_state_bytes
+from atoll.content.cid import Cid
+from atoll.errors import NotFound
+from atoll.job.figures import cid_of, model_of
+from atoll.law.manifest import Manifest
+from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
+from atoll.law.views import JobView, SettledRound
+from atoll.law.words import to_bitmap
+from atoll.service.duties.merge import DoMerge
+from atoll.service.duties.opening import OpeningReady
+from atoll.service.duties.updates import updates_of
+from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.service.worker import Worker
+
+if TYPE_CHECKING:
+    from atoll.job.handle import JobHandle
+
+TASKS: Final = "atoll.service.tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """One job's rounds, with a worker that computes; the store has to be held meanwhile."""
+
+    handle: JobHandle
+    view: JobView
+    manifest: Manifest
+    worker: Worker
+
+    @property
+    def store(self) -> str:
+        return str(self.handle.client.store.root)
+
+    async def fetch(self, cid: bytes, most: int) -> None:
+        """Raises as `Fetcher.fetch`, and ValueError for what is no CID."""
+        fetcher = self.handle.client.fetcher_of(self.handle.id)
+        await fetcher.fetch(Cid.from_bytes(cid), most)
+
+    async def model(self, round: int) -> OpeningReady:
+        """The global state that a round opens with, in the store; see `is_certified`.
+
+        Raises:
+            NotFound: nobody serves it.
+            ProtocolError, UNFETCHABLE_CONTENT: what the certificate names is no global state.
+        """
+        cid, spec = cid_of(self.view, round), self.manifest.to_bytes()
+        if not cid:
+            init = self.manifest.init.cid
+            if init is not None:
+                await self.fetch(init, max_params_bytes(self.manifest.model))
+            first: OpeningReady = await self.worker.run(
+                f"{TASKS}:make_initial_state", spec, self.store
+            )
+            return first
+        await self.fetch(cid, max_state_bytes(self.manifest))
+        found: OpeningReady = await self.worker.run(f"{TASKS}:inspect_state", spec, cid, self.store)
+        return found
+
+    def is_certified(self, round: int, found: OpeningReady) -> bool:
+        """Whether that is the state that a committee signed; the first one nobody has to sign."""
+        return not cid_of(self.view, round) or found.digest == model_of(self.view, round)
+
+    async def merge_of(self, past: SettledRound, facts: MergeFacts, opening: bytes) -> DoMerge:
+        """The merge by these facts, whose updates are in the store.
+
+        Raises NotFound where nobody serves an update that may count.
+        """
+        seats = to_bitmap(candidates(facts, MergeTerms.of(self.manifest)))
+        updates = updates_of(past.reveals, seats)
+        for update in updates:
+            try:
+                await self.fetch(update.cid, max_update_bytes(self.manifest))
+            except UNFETCHABLE_CONTENT:
+                continue  # no update, for everyone alike
+            except NotFound as error:
+                what = f"the update of seat {update.seat} is not served any more"
+                raise NotFound(what) from error
+        spec = self.manifest.to_bytes()
+        return DoMerge(past.slot, past.facts.seed, facts, updates, spec, opening)

@@ -1,0 +1,122 @@
+"""The model that is a job's result: the certified one, or where somebody fell in the last merge,
+what that merge gives without who fell (SPEC-ROUNDS.md, 11).
+
+Rule of this file: nothing is chosen. Who fell is on the chain, and whoever has the same updates
+makes the same model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from atoll.errors import NotFound, NumericsMismatch, ProtocolError
+from atoll.job.again import TASKS, Again
+from atoll.job.asking import missing_extra
+from atoll.job.evaluation import can_evaluate
+from atoll.job.figures import cid_of, model_of
+from atoll.job.narrate import numbers
+from atoll.law.manifest import Manifest
+from atoll.law.safety import LastMerge, last_merge
+from atoll.law.views import JobView
+from atoll.law.words import NO_BITS, Bitmap, Digest, Verdict, bits
+from atoll.service.limits import UNFETCHABLE_CONTENT
+from atoll.service.worker import Worker
+
+if TYPE_CHECKING:
+    from atoll.job.handle import JobHandle
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What is delivered.
+
+    Attributes:
+        cid, digest: of the model.
+        certified: digest of the newest model that a committee signed.
+        round: the last that merged anything.
+        fallen: seats whose updates that merge held and whose holders lost it.
+        merged: how many updates it is made of, where it was made again.
+        why_not: why the certified model is delivered although somebody fell.
+    """
+
+    cid: bytes
+    digest: Digest
+    certified: Digest
+    round: int
+    fallen: Bitmap = NO_BITS
+    merged: int | None = None
+    why_not: str = ""
+
+    def text(self) -> str:
+        """Sentences."""
+        if not self.fallen:
+            return f"the model is {self.digest.hex()}, as its committee certified it"
+        seats = f"seat{'s' if self.fallen.bit_count() > 1 else ''} {numbers(self.fallen)}"
+        if self.why_not:
+            return (
+                f"the model is {self.digest.hex()}, as its committee certified it: it holds what "
+                f"{seats} sent in round {self.round} and fell for, since that round could not be "
+                f"merged once more: {self.why_not}"
+            )
+        made = f"made of {self.merged} updates" if self.merged else (
+            "what the round began with, since fewer updates are left than its rule needs"
+        )  # fmt: skip
+        return (
+            f"round {self.round} was merged once more without {seats}, which fell in it: the model "
+            f"is {self.digest.hex()}, {made}; its committee certified {self.certified.hex()}"
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "model_digest": self.digest.hex(),
+            "certified_digest": self.certified.hex(),
+            "round": self.round,
+            "fallen": bits(self.fallen),
+            "merged_again": self.merged,
+            "not_merged_again": self.why_not or None,
+            "text": self.text(),
+        }
+
+
+async def deliver(handle: JobHandle, view: JobView, manifest: Manifest) -> Delivery | None:
+    """The result of a job whose rounds are all FINAL; None of one that merged nothing.
+
+    Where it is made again it is in the store afterwards, which has to be held.
+
+    Raises:
+        ConfigError: somebody fell, and the train extra is missing.
+    """
+    last = last_merge(view)
+    if last is None:
+        return None
+    cid, digest = cid_of(view, len(view.settled)), model_of(view, len(view.settled))
+    found = Delivery(cid, digest, digest, last.past.round, last.fallen)
+    if not last.fallen:
+        return found
+    if not can_evaluate():
+        raise missing_extra("merging the last round once more")
+    worker = Worker()
+    try:
+        made = await _made(Again(handle, view, manifest, worker), last)
+    except NotFound as error:
+        return replace(found, why_not=str(error))
+    except NumericsMismatch as error:
+        return replace(found, why_not=f"this machine does not come to the job's bits: {error}")
+    except (ProtocolError, *UNFETCHABLE_CONTENT) as error:
+        return replace(found, why_not=f"the model that it began with is not there: {error}")
+    finally:
+        worker.kill()
+    return replace(found, cid=made.cid, digest=made.state, merged=made.merged)
+
+
+async def _made(again: Again, last: LastMerge) -> Verdict:
+    """The last merge once more. Raises NotFound, NumericsMismatch, and as `Again.model`."""
+    await again.worker.run(f"{TASKS}:check_machine", again.manifest.to_bytes())
+    opening = await again.model(last.past.round)
+    if not again.is_certified(last.past.round, opening):
+        raise ProtocolError("the certified address has another model")
+    command = await again.merge_of(last.past, last.facts, opening.cid)
+    made: Verdict = await again.worker.run(f"{TASKS}:merge_again", command, again.store)
+    return made
