@@ -35,7 +35,7 @@ from atoll.service import tasks
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.updates import RevealedUpdate
 from atoll.service.worker import resolve
-from atoll.train.judged import EarlierRound
+from atoll.train.earlier import EarlierRound
 from atoll.train.round import TrainedRound, TrainTask, train_round
 
 Change = Callable[[TrainedRound], TrainedRound]
