@@ -12,7 +12,7 @@ from tests.small_job import small_manifest
 from tests.unit.law.factories import DOMAIN, digest
 from tests.unit.law.script import Script
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import NotFound
