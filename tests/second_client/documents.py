@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.second_client.refusals import check_manifest
 from tests.second_client.words import decode_cbor
 
 Manifest = dict[str, Any]
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
+
+MAX_BYTES = 16 * 1024
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -27,10 +30,11 @@ OUTER_SLOTS = {
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Raises ValueError unless the bytes are canonical, and the epoch is the codec's."""
+    """Raises ValueError where the bytes are not canonical, or are refused (`refusals`)."""
+    if len(data) > MAX_BYTES:
+        raise ValueError("more than 16 KiB")
     manifest: Manifest = decode_cbor(data)
-    if not 1 <= manifest["epoch"] <= epoch_of(manifest):
-        raise ValueError("not this codec's epoch")
+    check_manifest(manifest)
     return manifest
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,10 +20,14 @@ from atoll_verifier.behaviour import VerifierBehaviour
 ROOT = Path(__file__).parents[2]
 
 
+def _contract(name: str) -> dict[str, Any]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    found: dict[str, Any] = next(c for c in settings["contracts"] if c["name"] == name)
+    return found
+
+
 def _layers() -> list[set[str]]:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    first = next(c for c in contracts["contracts"] if c["name"] == "imports go down")
-    return [set(row.split(" | ")) for row in first["layers"]]
+    return [set(row.split(" | ")) for row in _contract("imports go down")["layers"]]
 
 
 def test_the_table_for_contributors_is_the_contract() -> None:
@@ -40,6 +45,24 @@ def test_every_package_has_a_room() -> None:
     named = {name for row in _layers() for name in row}
     folders = {f"atoll.{p.parent.name}" for p in (ROOT / "sdk" / "atoll").glob("*/__init__.py")}
     assert folders | {"atoll.errors", "atoll_devnet", "atoll_node", "atoll_verifier"} == named
+
+
+def _called_pure() -> set[str]:
+    """Modules above the law whose docstring says that the file is pure; the law all is."""
+    found = set()
+    for top in ("sdk/atoll", "node/atoll_node", "verifier/atoll_verifier", "devnet/atoll_devnet"):
+        for file in (ROOT / top).rglob("*.py"):
+            if re.search(r"Rule of this file:\s+pure\b", file.read_text(encoding="utf-8")):
+                parts = file.relative_to(ROOT / top).with_suffix("").parts
+                found.add(".".join((top.split("/")[1], *parts)))
+    return {name for name in found if not name.startswith("atoll.law.")}
+
+
+def test_what_calls_itself_pure_is_held_to_it() -> None:
+    name = "what is called pure imports no clock, process, network or database"
+    listed = set(_contract(name)["source_modules"])
+    functions = {"atoll.bits.init", "atoll_node.behaviour", "atoll_verifier.behaviour"}
+    assert listed - functions == _called_pure()  # of these three a part of the file's rule
 
 
 @pytest.mark.parametrize(

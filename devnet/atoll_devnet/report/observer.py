@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from atoll.chain.follower import Fold, Folded, News
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
 from atoll.errors import NotFound

@@ -7,12 +7,12 @@ from atoll.bits.sections import UpdateLayout
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
 from atoll.train.adapters import full_weights
-from atoll.train.data import open_tokenizer
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import pin_torch
 from atoll.train.round import read_global_state
+from atoll.train.tokenizer import open_tokenizer
 
 PROMPT = "def "
 SAMPLE_TOKENS = 240

@@ -27,7 +27,7 @@ from atoll.service.duties.merge import checked_of, checking, foreseeing, foresee
 from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import opening_of
 from atoll.service.machine import Decision
-from atoll.train.judged import EarlierRound
+from atoll.train.earlier import EarlierRound
 from atoll_node.behaviour import ProviderState
 from atoll_node.deadlines import MARGIN_PART, deadline_file, tell
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import structlog
 
 from atoll.chain.deployment import Deployment
-from atoll.chain.index import Advanced, EventIndex, Indexed, Rewound
+from atoll.chain.index import Advanced, EventIndex, Rewound
+from atoll.chain.indexed import Indexed
 from atoll.errors import RpcUnavailable
 from atoll.law.events import ContractEvent, GatewayAnnounced, JobCreated
 from atoll.law.owners import Ownership, enter, ownership_of

@@ -17,8 +17,8 @@ import structlog
 from atoll.chain.contracts import AtollChain
 from atoll.chain.database import Database
 from atoll.chain.decode import RawLog, decode_log
+from atoll.chain.indexed import Indexed
 from atoll.errors import ConfigError, RpcUnavailable, UndecodableLog
-from atoll.law.events import ContractEvent
 from atoll.law.words import Address, BlockRef, Digest
 
 log = structlog.get_logger("atoll.chain.index")
@@ -34,16 +34,6 @@ CREATE TABLE IF NOT EXISTS read_logs (block INTEGER NOT NULL REFERENCES read_blo
     ON DELETE CASCADE, log_index INTEGER NOT NULL, address TEXT NOT NULL, topics BLOB NOT NULL,
     data BLOB NOT NULL, tx BLOB NOT NULL, PRIMARY KEY (block, log_index)) WITHOUT ROWID;
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Indexed:
-    """An event in a confirmed block; `transaction` is the hash of the one that caused it."""
-
-    event: ContractEvent
-    block: BlockRef
-    log_index: int
-    transaction: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -407,7 +407,7 @@ class JobHandle:
 
 async def _fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenizer: Cid) -> None:
     from atoll.bits.layout import max_state_bytes  # noqa: PLC0415
-    from atoll.train.data import MAX_TOKENIZER_BYTES  # noqa: PLC0415
+    from atoll.train.tokenizer import MAX_TOKENIZER_BYTES  # noqa: PLC0415
 
     await fetcher.fetch(model, max_state_bytes(manifest))
     await fetcher.fetch(tokenizer, MAX_TOKENIZER_BYTES)
@@ -501,8 +501,8 @@ def _export(
 ) -> None:
     state = _open_model(store, manifest, model)
     from atoll.train.adapters import export_adapters, full_weights  # noqa: PLC0415
-    from atoll.train.data import open_tokenizer  # noqa: PLC0415
     from atoll.train.export import export_model  # noqa: PLC0415
+    from atoll.train.tokenizer import open_tokenizer  # noqa: PLC0415
 
     if manifest.lora is not None and not form.merged:
         export_adapters(state.params, manifest.lora, folder)
@@ -521,8 +521,8 @@ def _sample(
 ) -> str:
     state = _open_model(store, manifest, model)
     from atoll.train.adapters import full_weights  # noqa: PLC0415
-    from atoll.train.data import open_tokenizer  # noqa: PLC0415
     from atoll.train.generate import generate  # noqa: PLC0415
+    from atoll.train.tokenizer import open_tokenizer  # noqa: PLC0415
 
     tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
     weights = full_weights(state.params, manifest, store)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.job.narrate import MISSES, disputed
 from atoll.law import events as ev
 from atoll.law.disputes import DISPUTE_HANDLERS

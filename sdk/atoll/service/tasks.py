@@ -28,13 +28,13 @@ from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.train import evaluate
 from atoll.train.base import open_base
 from atoll.train.course import open_held_out_tokens, open_training_tokens
-from atoll.train.data import open_tokenizer
+from atoll.train.earlier import EarlierRound
 from atoll.train.initial import open_initial_state
-from atoll.train.judged import EarlierRound
 from atoll.train.pace import measure
 from atoll.train.probe import check_environment, pin_torch
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import TrainTask, read_global_state
+from atoll.train.tokenizer import open_tokenizer
 
 
 def check_machine(manifest: bytes) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.law import events as ev
 from atoll.law.words import Address
 

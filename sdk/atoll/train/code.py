@@ -4,6 +4,11 @@ The files are the import closure of `ROOTS`, computed and not listed: a list tha
 forgets, and a provider would lose its bond over what it forgot. What is hashed of each file is its
 syntax tree without docstrings, comments, layout and the words of errors, so that prose is free and
 the digest is the same for every Python that runs us.
+
+The closure stops at `LEFT_OUT`, where bytes come from. A file is what its CID names, in a format
+of others' which their tools read as well; and tokens, models and frozen weights are held against
+roots of the manifest and the chain after they were read. So a store can be mended, or be another
+one, and everybody's jobs still take the version.
 """
 
 from __future__ import annotations
@@ -19,11 +24,15 @@ from atoll.law.words import Digest
 
 PACKAGE = "atoll"
 ROOTS = (
-    "atoll.bits.init", "atoll.bits.opening", "atoll.bits.segment", "atoll.bits.link",
-    "atoll.merge.round", "atoll.bits.held_out",
-)  # fmt: skip
-"""What a replay, a merge and its judgement call: initial weights, what a round opens with, steps,
-the update, the next global model, its held-out loss."""
+    "atoll.train.initial",
+    "atoll.train.replay",
+    "atoll.merge.round",
+    "atoll.train.evaluate",
+)
+"""What makes round 0's model, a seat's round (whoever trains it runs the same), the next global
+model and its held-out loss, from the bytes in a store on."""
+LEFT_OUT = ("atoll.content",)
+"""Packages whose files are not hashed, and not followed."""
 _HERE = Path(__file__).parents[1]
 _FILES_KEPT = 256
 _C_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|/\*.*?\*/|//[^\n]*', re.DOTALL)
@@ -64,14 +73,15 @@ def closure(root: Path = _HERE) -> list[Path]:
 
 
 def _files_of(module: str, root: Path) -> Iterator[Path]:
-    """A module's file and those of the packages around it; nothing for somebody else's module.
+    """A module's file and those of the packages around it; nothing for what is not followed.
 
     `from a import b` is asked for as `a.b`, which may name something inside `a`. The outermost
     package is left out: it says what a submitter may import, and decides nothing.
     """
     package, *names = module.split(".")
     place = root
-    for name in names if package == PACKAGE else ():
+    is_ours = package == PACKAGE and ".".join((package, *names[:1])) not in LEFT_OUT
+    for name in names if is_ours else ():
         if place != root and (place / "__init__.py").is_file():
             yield place / "__init__.py"
         if (place / f"{name}.py").is_file():

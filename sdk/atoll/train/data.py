@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from atoll.bits.errors import MalformedDataset
 from atoll.bits.pieces import SHARD_BYTES, root_of_shards, shard_node
@@ -26,25 +25,7 @@ from atoll.errors import TooLarge
 from atoll.law.manifest import DataSpec, Manifest
 from atoll.law.words import Digest
 
-MAX_TOKENIZER_BYTES = 1 << 26
 NODE_BYTES: Final = 32
-
-
-def byte_tokenizer() -> Tokenizer:
-    """A tokenizer without merges: token i is byte i, 256 in all."""
-    alphabet = _byte_alphabet()
-    vocab = {letter: byte for byte, letter in enumerate(alphabet)}
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
-
-
-def _byte_alphabet() -> list[str]:
-    """GPT-2's printable letter for each byte: itself where printable, else from U+0100 up."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    shifted = iter(range(0x100, 0x200))
-    return [chr(byte if byte in printable else next(shifted)) for byte in range(256)]
 
 
 def nodes_bytes(size: int) -> int:
@@ -202,16 +183,3 @@ def write_tokens(words: Tokens, store: LocalStore) -> Written:
     root = root_of_shards(nodes, len(raw))
     cid, nodes_cid = store.add_bytes(bytes(raw)), store.add_bytes(nodes)
     return Written(cid.to_bytes(), nodes_cid.to_bytes(), root)
-
-
-def open_tokenizer(store: LocalStore, cid: bytes) -> Tokenizer:
-    """The tokenizer.json with this CID.
-
-    Raises:
-        MalformedDataset: the file is not a tokenizer.
-    """
-    text = store.read_bytes(Cid.from_bytes(cid), MAX_TOKENIZER_BYTES)
-    try:
-        return Tokenizer.from_str(text.decode())
-    except Exception as error:  # the library raises bare Exception
-        raise MalformedDataset(f"tokenizer.json: {error}") from error

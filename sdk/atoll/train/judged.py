@@ -7,19 +7,7 @@ from dataclasses import dataclass
 from atoll.law.games.claims import Claim
 from atoll.law.games.judge import Need
 from atoll.law.words import Digest, JobId, RoundIndex, SeatIndex
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierRound:
-    """A round of the epoch that a seat's state comes from.
-
-    Attributes:
-        global_state_cid: binary, of the GlobalState that it opened from.
-    """
-
-    round: RoundIndex
-    data_seed: Digest
-    global_state_cid: bytes
+from atoll.train.earlier import EarlierRound
 
 
 @dataclass(frozen=True, slots=True)

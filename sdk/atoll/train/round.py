@@ -40,7 +40,7 @@ from atoll.train.checkpoints import (
     Checkpoints,
 )
 from atoll.train.course import open_course
-from atoll.train.judged import EarlierRound
+from atoll.train.earlier import EarlierRound
 
 log = structlog.get_logger("atoll.train")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.content.cid import Cid
 from atoll.job.history import History
 from atoll.job.narrate import Names, tokens, via, words

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.job.books import REASONS, Books, keep_books
 from atoll.job.figures import RoundFigures, known
 from atoll.job.history import NOT_MOVES, History, RoundRecord

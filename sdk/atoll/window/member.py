@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.job.account import statements
 from atoll.job.earnings import State, Statement
 from atoll.job.narrate import Names, describe, words

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.job.narrate import JobSnapshot, words
 from atoll.law import events as ev
 from atoll.law.owners import Ownership, enter

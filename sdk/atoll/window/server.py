@@ -18,7 +18,7 @@ from typing import Any, Final
 from aiohttp import web
 from eth_utils.address import to_checksum_address
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.errors import AtollError, ChainError, ConfigError, RpcUnavailable
 from atoll.job.client import Client
 from atoll.law.events import JobCreated

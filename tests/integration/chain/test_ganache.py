@@ -13,7 +13,8 @@ from tests.integration.chain.local_anvil import Anvil, start_ganache, stop
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import deploy
-from atoll.chain.index import Advanced, EventIndex, Indexed
+from atoll.chain.index import Advanced, EventIndex
+from atoll.chain.indexed import Indexed
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.chain.txstore import TxState
 from atoll.errors import TransactionFailed

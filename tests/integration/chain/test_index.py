@@ -16,7 +16,8 @@ from tests.integration.chain.local_anvil import Anvil
 from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
-from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
+from atoll.chain.index import Advanced, Change, EventIndex, Rewound
+from atoll.chain.indexed import Indexed
 from atoll.chain.logs import LogReader
 from atoll.content.storage import StoreConfig
 from atoll.errors import ConfigError, RpcUnavailable

@@ -15,7 +15,8 @@ from atoll.chain import rpc as rpc_module
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower
-from atoll.chain.index import EventIndex, Indexed, Rewound
+from atoll.chain.index import EventIndex, Rewound
+from atoll.chain.indexed import Indexed
 from atoll.chain.logs import LogReader
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.errors import RpcUnavailable

@@ -23,7 +23,7 @@ from atoll.chain.abi import EventAbi, registry
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Fold
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.chain.rpc import FailoverProvider, RpcRefused
 from atoll.content.sources import normalise_gateway
 from atoll.errors import RpcUnavailable, UndecodableLog

@@ -19,7 +19,7 @@ def _generator(name: str) -> ModuleType:
     return module
 
 
-GENERATORS = [_generator(f"generate{name}") for name in ("", "_judge", "_merge")]
+GENERATORS = [_generator(f"generate{name}") for name in ("", "_judge", "_merge", "_moments")]
 FILES = [(module, name) for module in GENERATORS for name in sorted(module.FILES)]
 
 

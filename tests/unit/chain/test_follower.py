@@ -11,7 +11,8 @@ from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
-from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
+from atoll.chain.index import Advanced, Change, EventIndex, Rewound
+from atoll.chain.indexed import Indexed
 from atoll.errors import RpcUnavailable
 from atoll.law import events as ev
 from atoll.law.owners import Ownership

@@ -13,7 +13,7 @@ from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.window.jobs import LIAR, play
 
 from atoll.chain.contracts import Escrow
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.job.history import History
 from atoll.law.rounds import apply
 from atoll.law.views import JobView

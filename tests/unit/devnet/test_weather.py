@@ -21,7 +21,7 @@ from tests.unit.law.script import Script
 
 from atoll.chain.contracts import AtollChain, Escrow
 from atoll.chain.follower import Follower
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.law.rounds import apply
 from atoll.law.views import JobView
 from atoll.law.words import Role

@@ -15,8 +15,8 @@ from atoll.job.document import to_toml
 from atoll.job.prepare import prepare_data, prepare_weights
 from atoll.job.spec import JobSpec
 from atoll.job.submissions import key_of
-from atoll.train.data import open_tokenizer
 from atoll.train.pretrained import read_spec
+from atoll.train.tokenizer import open_tokenizer
 
 
 @pytest.fixture

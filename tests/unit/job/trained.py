@@ -12,7 +12,7 @@ from tests.small_job import small_manifest
 from tests.unit.law.factories import DOMAIN, digest
 from tests.unit.law.script import Script
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import NotFound
@@ -35,7 +35,7 @@ from atoll.service import tasks
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.updates import RevealedUpdate
 from atoll.service.worker import resolve
-from atoll.train.judged import EarlierRound
+from atoll.train.earlier import EarlierRound
 from atoll.train.round import TrainedRound, TrainTask, train_round
 
 Change = Callable[[TrainedRound], TrainedRound]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from atoll.errors import ManifestError
 from atoll.law.draws import DrawStream
 from atoll.law.manifest import Manifest, RobustSpec
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, merge_inputs
 from atoll.law.merkle import verify_proof
-from atoll.law.words import Bitmap, Digest, SeatIndex, to_bitmap
+from atoll.law.terms import check_terms
+from atoll.law.words import Bitmap, Digest, SeatIndex, Terms, to_bitmap
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -27,16 +30,57 @@ def _generator(name: str) -> ModuleType:
     return module
 
 
-GENERATOR = _generator("generate_rounds")
+GENERATORS = [_generator("generate_rounds"), _generator("generate_refusals")]
+FILES = [(module, name) for module in GENERATORS for name in sorted(module.FILES)]
 
 
 def _load(name: str) -> Any:
     return json.loads((VECTORS / name).read_text())
 
 
-@pytest.mark.parametrize("name", sorted(GENERATOR.FILES))
-def test_running_the_generator_again_writes_the_same_file(name: str) -> None:
-    assert GENERATOR.render(GENERATOR.FILES[name]) == (VECTORS / name).read_text()
+@pytest.mark.parametrize(("generator", "name"), FILES, ids=[name for _, name in FILES])
+def test_running_the_generator_again_writes_the_same_file(generator: ModuleType, name: str) -> None:
+    assert generator.render(generator.FILES[name]) == (VECTORS / name).read_text()
+
+
+REFUSALS, TERMS = _load("refused_manifests.json"), _load("terms.json")
+
+
+def _spliced(case: Any) -> bytes:
+    base, at = bytes.fromhex(REFUSALS["base"][2:]), case["at"]
+    return base[:at] + bytes.fromhex(case["inserted"][2:]) + base[at + case["removed"] :]
+
+
+def test_manifests_are_taken_and_refused_as_the_vectors_say() -> None:
+    for case in REFUSALS["taken"]:
+        assert Manifest.from_bytes(_spliced(case))
+    for case in REFUSALS["refused"]:
+        with pytest.raises(ManifestError):
+            Manifest.from_bytes(_spliced(case))
+
+
+def test_terms_are_taken_and_refused_as_the_vectors_say() -> None:
+    """What the deployment and its clock bound is the contract's alone, whose test reads it."""
+    names = [field.name for field in fields(Terms)]
+    base = bytes.fromhex(TERMS["base"][2:])
+    numbers = [int.from_bytes(base[at : at + 32], "big") for at in range(0, len(base), 32)]
+    terms = Terms(*numbers[:-1], program=Digest(base[-32:]))
+    both, own = TERMS["heldByBoth"], TERMS["heldByTheContract"]
+    changed = {
+        place: [
+            replace(terms, **{names[index]: int(value)})
+            for index, value in zip(columns["index"], columns["value"], strict=True)
+        ]
+        for place, columns in both.items()
+    }
+    for one in (terms, *changed["taken"]):
+        check_terms(one)
+    for one in changed["refused"]:
+        with pytest.raises(ManifestError):
+            check_terms(one)
+    assert {names[index] for index in (*own["taken"]["index"], *own["refused"]["index"])} == {
+        "expiry", "move_seconds", "program",
+    }  # fmt: skip
 
 
 MERGES = _load("merge_inputs.json")["cases"]

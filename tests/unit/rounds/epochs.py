@@ -11,7 +11,7 @@ from atoll.bits.state import GlobalState
 from atoll.law.hashing import sha256
 from atoll.law.words import Digest, RoundIndex
 from atoll.merge.round import merge
-from atoll.train.judged import EarlierRound
+from atoll.train.earlier import EarlierRound
 from atoll.train.replay import Claimed
 from atoll.train.round import TrainedRound, TrainTask, train_round
 

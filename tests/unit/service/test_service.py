@@ -18,7 +18,8 @@ from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
-from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
+from atoll.chain.index import Advanced, Change, EventIndex, Rewound
+from atoll.chain.indexed import Indexed
 from atoll.errors import InsufficientFunds, NotFound, RpcUnavailable, StorageError
 from atoll.law import events as ev
 from atoll.law.views import JobView

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.law.factories import address
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.law import events as ev
 from atoll.law.words import BlockRef, Digest
 from atoll.service.twin import ACTS, Twin

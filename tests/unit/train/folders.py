@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from atoll.train.data import byte_tokenizer
+from atoll.train.tokenizer import byte_tokenizer
 
 SEQ = 24
 LLAMA3 = {

@@ -13,15 +13,8 @@ from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import CorruptBlock, NotFound
 from atoll.law.manifest import DataSpec
-from atoll.train.data import (
-    TokenFile,
-    WordForm,
-    byte_tokenizer,
-    nodes_bytes,
-    open_tokenizer,
-    read_nodes,
-    write_tokens,
-)
+from atoll.train.data import TokenFile, WordForm, nodes_bytes, read_nodes, write_tokens
+from atoll.train.tokenizer import byte_tokenizer, open_tokenizer
 
 
 @pytest.fixture

@@ -40,11 +40,11 @@ from atoll.service.tasks import check_data, make_initial_state
 from atoll.train import pace
 from atoll.train.adapters import export_adapters, merged_weights
 from atoll.train.base import open_base, read_weights
-from atoll.train.data import byte_tokenizer
 from atoll.train.evaluate import evaluate
 from atoll.train.export import export_model
 from atoll.train.pretrained import prepare_init, read_params
 from atoll.train.round import train_round
+from atoll.train.tokenizer import byte_tokenizer
 
 ALL = list(LINEARS)
 GAIN = "model.norm.weight"

@@ -16,8 +16,8 @@ from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps
 from atoll.errors import StorageError
 from atoll.law.manifest import ModelSpec
-from atoll.train.data import byte_tokenizer
 from atoll.train.export import FILES, export_model
+from atoll.train.tokenizer import byte_tokenizer
 
 SPECS = {
     "tied, shared key heads": small_model(),

@@ -18,9 +18,9 @@ from atoll.bits.ops import NativeOps, operations
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
-from atoll.train.data import byte_tokenizer
 from atoll.train.export import export_model
 from atoll.train.pretrained import USUAL_SEQ, Weights, prepare_init, read_params, read_spec
+from atoll.train.tokenizer import byte_tokenizer
 
 INT8_DISTANCE = 0.05
 """Root mean square of what the int8 forward pass adds to logits, over that of the logits."""

@@ -20,10 +20,10 @@ from atoll.errors import ConfigError, ManifestError, NumericsMismatch
 from atoll.law.held_out import mean_loss
 from atoll.merge.round import merge
 from atoll.train import probe
-from atoll.train.data import byte_tokenizer
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
 from atoll.train.round import TrainedRound
+from atoll.train.tokenizer import byte_tokenizer
 
 
 def test_training_lowers_the_evaluation_loss(job: Job, trained: TrainedRound) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from tests.unit.law.factories import digest, make_terms
 from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.law import events as ev
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome

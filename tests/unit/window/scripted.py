@@ -8,7 +8,7 @@ from typing import Any, cast
 from tests.unit.law.script import Script
 from tests.unit.window.jobs import items_of
 
-from atoll.chain.index import Indexed
+from atoll.chain.indexed import Indexed
 from atoll.errors import ChainError, RpcUnavailable
 from atoll.job.client import Client
 from atoll.job.figures import RoundFigures, known

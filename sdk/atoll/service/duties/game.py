@@ -26,7 +26,8 @@ from atoll.service.commands import ContractCall, Done, Fact, Transaction
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.model import model_of_round
 from atoll.service.machine import AnyCommand, Decision, State
-from atoll.train.judged import EarlierRound, JudgeTask, Position
+from atoll.train.earlier import EarlierRound
+from atoll.train.judged import JudgeTask, Position
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects

@@ -23,7 +23,7 @@ from atoll.train.corpus.chat import Render, Span, answers, find_template, plain_
 from atoll.train.corpus.documents import SECTION_BYTES, Document
 from atoll.train.corpus.files import reading
 from atoll.train.corpus.options import DataOptions
-from atoll.train.data import MAX_TOKENIZER_BYTES, byte_tokenizer
+from atoll.train.tokenizer import MAX_TOKENIZER_BYTES, byte_tokenizer
 
 Ids: TypeAlias = NDArray[np.uint32]
 """Token ids, with HIDDEN added to those that are no targets."""

@@ -17,7 +17,7 @@ from atoll.content.local import LocalStore
 from atoll.train.corpus.chat import answers, find_template, plain_template
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
-from atoll.train.data import open_tokenizer
+from atoll.train.tokenizer import open_tokenizer
 
 Messages = list[dict[str, str]]
 CHATML = (

@@ -17,7 +17,8 @@ from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import PreparedData, Progress, prepare
-from atoll.train.data import TokenFile, WordForm, byte_tokenizer, open_tokenizer
+from atoll.train.data import TokenFile, WordForm
+from atoll.train.tokenizer import byte_tokenizer, open_tokenizer
 
 WORDS = [
     "the",

@@ -1,0 +1,20 @@
+"""What a round inside an epoch is told of the rounds before it. Needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.law.words import Digest, RoundIndex
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRound:
+    """A round of the epoch that a seat's state comes from.
+
+    Attributes:
+        global_state_cid: binary, of the GlobalState that it opened from.
+    """
+
+    round: RoundIndex
+    data_seed: Digest
+    global_state_cid: bytes

@@ -1,0 +1,41 @@
+"""The tokenizer of a data set, a file in the store; training reads tokens only. Needs no torch."""
+
+from __future__ import annotations
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from atoll.bits.errors import MalformedDataset
+from atoll.content.cid import Cid
+from atoll.content.local import LocalStore
+
+MAX_TOKENIZER_BYTES = 1 << 26
+
+
+def byte_tokenizer() -> Tokenizer:
+    """A tokenizer without merges: token i is byte i, 256 in all."""
+    alphabet = _byte_alphabet()
+    vocab = {letter: byte for byte, letter in enumerate(alphabet)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _byte_alphabet() -> list[str]:
+    """GPT-2's printable letter for each byte: itself where printable, else from U+0100 up."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    shifted = iter(range(0x100, 0x200))
+    return [chr(byte if byte in printable else next(shifted)) for byte in range(256)]
+
+
+def open_tokenizer(store: LocalStore, cid: bytes) -> Tokenizer:
+    """The tokenizer.json with this CID.
+
+    Raises:
+        MalformedDataset: the file is not a tokenizer.
+    """
+    text = store.read_bytes(Cid.from_bytes(cid), MAX_TOKENIZER_BYTES)
+    try:
+        return Tokenizer.from_str(text.decode())
+    except Exception as error:  # the library raises bare Exception
+        raise MalformedDataset(f"tokenizer.json: {error}") from error

@@ -1,0 +1,173 @@
+"""Writes the vectors of what is refused: `python tests/vectors/generate_refusals.py`.
+
+Rule of this file: every case is a valid document with one thing changed. Cases are those of
+`tests/unit/law/manifests.py` and `bounds.py`; `README.md` beside it says what each file holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple, fields, replace
+from decimal import Decimal
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
+from tests.unit.law.bounds import DECIMALS, INTEGERS, ROOMY, SMALLEST, TERMS
+from tests.unit.law.factories import make_manifest
+from tests.unit.law.manifests import AT_THE_BOUND, BROKEN, NO_MANIFEST, broken, put
+
+from atoll.errors import ManifestError
+from atoll.law import manifest as m
+from atoll.law.manifest import Manifest
+from atoll.law.terms import check_terms
+from atoll.law.words import Digest, Terms
+
+HERE = Path(__file__).parent
+Json: TypeAlias = dict[str, Any]
+NOW = 1_800_000_000
+LONGEST_GAME = 10_000
+PLACES: Mapping[type[BaseModel], tuple[str, ...]] = {
+    m.ModelSpec: ("model",),
+    m.RopeScalingSpec: ("model", "rope_scaling"),
+    m.InitSpec: ("init",),
+    m.DataSpec: ("data",),
+    m.InnerSpec: ("inner",),
+    m.OuterSpec: ("outer",),
+    m.CodecSpec: ("codec",),
+    m.TensorExponents: ("codec", "exponents"),
+    m.RobustSpec: ("robust",),
+    m.Manifest: (),
+}
+CBOR_INTEGERS = range(-(1 << 64), 1 << 64)
+
+
+def alike(first: bytes, second: bytes) -> int:
+    """How many bytes both begin with."""
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def spliced(base: bytes, changed: bytes) -> Json:
+    """`changed` by what of the base it replaces, from where on."""
+    begin = alike(base, changed)
+    end = alike(base[begin:][::-1], changed[begin:][::-1])
+    inserted = changed[begin : len(changed) - end]
+    return {"at": begin, "removed": len(base) - begin - end, "inserted": f"0x{inserted.hex()}"}
+
+
+def beyond() -> Iterator[tuple[str, bytes]]:
+    """A manifest for each bound of a number, one beyond it."""
+    for spec, name, low, high in INTEGERS:
+        for side, value in (("below", low - 1), ("above", high + 1)):
+            if value in CBOR_INTEGERS:
+                place = (*PLACES[spec], name)
+                said = f"{'.'.join(place)} {side} its bound"
+                yield said, broken(put(*place, value=value))
+    for spec, name, least, most in DECIMALS:
+        for side, number in (("below", Decimal(least)), ("above", Decimal(most))):
+            moved = number - SMALLEST if side == "below" else number + SMALLEST
+            if moved >= 0:
+                text = f"{moved:f}".rstrip("0").rstrip(".") if moved else "0"
+                place = (*PLACES[spec], name)
+                said = f"{'.'.join(place)} {side} its bound"
+                yield said, broken(put(*place, value=text))
+
+
+def refused_manifests() -> Json:
+    base = make_manifest().to_bytes()
+    cases = {name: broken(change) for name, change in BROKEN.items()}
+    cases |= dict(beyond()) | NO_MANIFEST
+    refused = []
+    for reason, data in cases.items():
+        try:
+            Manifest.from_bytes(data)
+        except ManifestError:
+            refused.append({"reason": reason, **spliced(base, data)})
+        else:
+            raise ValueError(f"not refused: {reason}")
+    taken = [{"why": name, **spliced(base, broken(c))} for name, c in AT_THE_BOUND.items()]
+    for case in AT_THE_BOUND.values():
+        Manifest.from_bytes(broken(case))
+    return {"base": f"0x{base.hex()}", "refused": refused, "taken": taken}
+
+
+# --- terms.json ---
+
+BASE = replace(ROOMY, expiry=NOW + 1_000_000, program=Digest(b"\7" * 32))
+NAMES = [field.name for field in fields(Terms)]
+
+
+def held_by_both() -> Iterator[tuple[str, int, bool]]:
+    """Each term at its bounds and one beyond: the law and the contract say the same."""
+    for name, low, high in TERMS:
+        if name == "expiry":
+            continue
+        for value in (low - 1, low, high, high + 1):
+            if value < 0:
+                continue
+            try:
+                check_terms(replace(BASE, **{name: value}))
+            except ManifestError:
+                yield name, value, False
+            else:
+                yield name, value, True
+    for value in (3, 512, 2048):
+        yield "segment_steps", value, value == 512
+
+
+def held_by_the_contract() -> Iterator[tuple[str, int, bool]]:
+    """What follows from the clock and the deployment, which the law alone does not know."""
+    year = 365 * 86_400
+    for value in (NOW, NOW + 1, NOW + 5 * year, NOW + 5 * year + 1):
+        yield "expiry", value, NOW < value <= NOW + 5 * year
+    most = (LONGEST_GAME - 2 * BASE.game_seconds) // 40
+    for value in (most, most + 1):
+        yield "move_seconds", value, value == most
+    yield "program", 0, False
+    yield "program", 1, True
+
+
+def columns(cases: Iterator[tuple[str, int, bool]]) -> Json:
+    """Values taken in place of the base's, and those refused; `index` counts as `Types.sol`."""
+    found: Json = {name: {"index": [], "value": []} for name in ("refused", "taken")}
+    for name, value, is_fine in cases:
+        place = found["taken" if is_fine else "refused"]
+        place["index"].append(NAMES.index(name))
+        place["value"].append(str(value))
+    return found
+
+
+def terms() -> Json:
+    words = [int.from_bytes(v, "big") if isinstance(v, bytes) else v for v in astuple(BASE)]
+    encoded = b"".join(word.to_bytes(32, "big") for word in words)
+    return {
+        "base": f"0x{encoded.hex()}",
+        "deployment": {
+            "longestGame": LONGEST_GAME, "minBond": 80, "minWindow": 1, "now": NOW,
+        },
+        "heldByBoth": columns(held_by_both()),
+        "heldByTheContract": columns(held_by_the_contract()),
+    }  # fmt: skip
+
+
+FILES: Mapping[str, Callable[[], Json]] = {
+    "refused_manifests.json": refused_manifests,
+    "terms.json": terms,
+}
+
+
+def render(build: Callable[[], Json]) -> str:
+    """The file's text: keys in alphabetical order."""
+    return json.dumps(build(), indent=1, sort_keys=True) + "\n"
+
+
+def main() -> None:
+    for name, build in FILES.items():
+        (HERE / name).write_text(render(build))
+
+
+if __name__ == "__main__":
+    main()
