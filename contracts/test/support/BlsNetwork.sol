@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {BlsKeys} from "../../src/BlsKeys.sol";
 import {BlsPolicy} from "../../src/BlsPolicy.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Bls} from "../../src/libraries/Bls.sol";
@@ -13,16 +12,11 @@ import {Network} from "./Network.sol";
 abstract contract BlsNetwork is Network {
     using Bits for uint256;
 
-    BlsKeys internal keys;
-
-    function setUp() public virtual override {
-        super.setUp();
-        keys.wire(address(stakes));
-    }
+    BlsPolicy internal keys;
 
     function deployPolicies() internal override returns (address[] memory policies) {
-        keys = new BlsKeys();
-        policy = new BlsPolicy(address(keys));
+        keys = new BlsPolicy();
+        policy = keys;
         policies = new address[](1);
         policies[0] = address(policy);
     }
