@@ -13,6 +13,7 @@ import {Hashing} from "./libraries/Hashing.sol";
 import {Pull} from "./libraries/Pull.sol";
 import {TermsCheck} from "./libraries/TermsCheck.sol";
 import {Owners} from "./Owners.sol";
+import {HolderWord} from "./types/Holders.sol";
 import "./types/Types.sol";
 
 /// @title Escrow. Always: funded = claimed + refunded + burnt + balance, for every job.
@@ -275,31 +276,31 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     /// @return account that is to get it
     function _claim(Due memory due, bool isAlone) private returns (address account, uint256 amount) {
         (uint256 jobId, uint32 to) = (due.jobId, due.to);
-        Holder memory m = IMembersHooks(members).noteClaim(jobId, due.role, due.id, to);
+        HolderWord m = IMembersHooks(members).noteClaim(jobId, due.role, due.id, to);
         bytes32 set = Hashing.setOf(jobId, due.role, due.id);
-        uint32 from = m.claimedTo > m.from ? m.claimedTo : m.from;
-        bool endsFall = m.hasFallen && due.role == Role.PROVIDER && !isFallClosed[set] && _isLast(jobId, m, to);
-        if (to > m.to || from > to || (from == to && !endsFall)) {
-            if (isAlone || to > m.to) revert NoSuchRounds(from, to, m.to);
-            return (m.account, 0);
+        uint32 from = m.claimedToIn() > m.fromIn() ? m.claimedToIn() : m.fromIn();
+        bool endsFall = m.hasFallenIn() && due.role == Role.PROVIDER && !isFallClosed[set] && _isLast(jobId, m, to);
+        account = m.accountIn();
+        if (to > m.toIn() || from > to || (from == to && !endsFall)) {
+            if (isAlone || to > m.toIn()) revert NoSuchRounds(from, to, m.toIn());
+            return (account, 0);
         }
+        Job storage job = _jobs[jobId];
         uint256 lost = 0;
-        if (due.role == Role.PROVIDER) (amount, lost) = _payOfSeat(jobId, set, due.id, m, from, to);
-        else amount = _payOfMember(jobId, m, from, to);
+        if (due.role == Role.PROVIDER) (amount, lost) = _payOfSeat(job, due, set, m, from);
+        else amount = _payOfMember(job, jobId, m, from, to);
         if (endsFall) {
             isFallClosed[set] = true;
             IMembersHooks(members).closeFall(jobId);
         }
-        Job storage job = _jobs[jobId];
         _spend(job, amount);
         if (lost > 0) _burn(job, lost);
-        account = m.account;
         emit Claimed(jobId, account, due.role, due.id, to, amount, lost);
     }
 
     /// @return whether no round of a holder comes after those before `to`
-    function _isLast(uint256 jobId, Holder memory m, uint32 to) private view returns (bool) {
-        if (to == m.to) return true;
+    function _isLast(uint256 jobId, HolderWord m, uint32 to) private view returns (bool) {
+        if (to == m.toIn()) return true;
         (JobStatus status, uint32 settled,) = IRoundsHooks(rounds).statusOf(jobId);
         return _isClosed(status) && to == settled;
     }
@@ -326,25 +327,29 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     }
 
     /// @dev A game about an earlier round may still take a later one.
-    function _payOfSeat(uint256 jobId, bytes32 set, uint32 id, Holder memory m, uint32 from, uint32 to)
+    function _payOfSeat(Job storage job, Due memory due, bytes32 set, HolderWord m, uint32 from)
         private
         view
         returns (uint256 amount, uint256 lost)
     {
         if (game.openGames(set) != 0) {
             uint256 open = uint256(game.lowestOpen(set));
-            if (open < uint256(Hashing.placeOf(set, to))) revert NotFinal(to, open);
+            if (open < uint256(Hashing.placeOf(set, due.to))) revert NotFinal(due.to, open);
         }
-        uint32 lostFrom = m.hasFallen ? IMembersHooks(members).lostFrom(jobId, Role.PROVIDER, id) : type(uint32).max;
-        (amount, lost) = IRoundsHooks(rounds).segmentsPaid(jobId, m.index, from, to, lostFrom);
-        uint256 pay = _jobs[jobId].segmentPay;
+        uint32 lostFrom = type(uint32).max;
+        if (m.hasFallenIn()) lostFrom = IMembersHooks(members).lostFrom(due.jobId, Role.PROVIDER, due.id);
+        (amount, lost) = IRoundsHooks(rounds).segmentsPaid(due.jobId, m.indexIn(), from, due.to, lostFrom);
+        uint256 pay = job.segmentPay;
         return (amount * pay, lost * pay);
     }
 
-    function _payOfMember(uint256 jobId, Holder memory m, uint32 from, uint32 to) private view returns (uint256) {
-        Job storage job = _jobs[jobId];
-        uint256 signatures = IRoundsHooks(rounds).signaturesOf(jobId, m.index, from, to);
-        return signatures * job.signFee + IAuditsHooks(audits).dutiesOf(jobId, m.account, from, to) * job.dutyFee;
+    function _payOfMember(Job storage job, uint256 jobId, HolderWord m, uint32 from, uint32 to)
+        private
+        view
+        returns (uint256)
+    {
+        uint256 signatures = IRoundsHooks(rounds).signaturesOf(jobId, m.indexIn(), from, to);
+        return signatures * job.signFee + IAuditsHooks(audits).dutiesOf(jobId, m.accountIn(), from, to) * job.dutyFee;
     }
 
     /// @return wei for the last round's second auditors, and for one committee more

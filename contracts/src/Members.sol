@@ -11,12 +11,14 @@ import {Bits} from "./libraries/Bits.sol";
 import {Hashing} from "./libraries/Hashing.sol";
 import {Placed} from "./libraries/Placed.sol";
 import {Wired} from "./libraries/Wired.sol";
+import {Holders, HolderWord} from "./types/Holders.sol";
 import "./types/Types.sol";
 
 /// @title Holders of seats and places. Each has an id that is never used again, a bond, and the rounds that it counts in.
 /// @dev What the rounds contract has to know of members lies there; here lies what they owe.
 contract Members is IMembers, IMembersHooks, Wired {
     using Bits for uint256;
+    using Holders for Holder;
 
     /// How often an account missed lately in a job and role.
     struct Record {
@@ -121,7 +123,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     function cutSeat(uint256 jobId, uint16 seat) external {
         (uint32 id, uint32 to, uint32 next) = IRoundsHooks(rounds).clearOwing(jobId, seat);
         bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, id);
-        Holder memory m = _holders[set];
+        Holder memory m = _holders[set].load();
         if (m.to > to) _endSeat(jobId, set, m, id, to);
         uint32 round = next == 0 ? 0 : next - 1;
         _cut(jobId, Role.PROVIDER, id, round < m.from ? m.from : round, Miss.SEAT);
@@ -165,7 +167,7 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     /// @inheritdoc IMembers
     function cutMember(uint256 jobId, uint32 round, uint32 id) external {
-        Holder memory m = _holders[Hashing.setOf(jobId, Role.VERIFIER, id)];
+        Holder memory m = _holders[Hashing.setOf(jobId, Role.VERIFIER, id)].load();
         bool isIts = m.from <= round && round < m.to;
         if (!isIts || !IRounds(rounds).absentOf(jobId, round).has(m.index)) revert NotAbsent(id, round);
         uint256 end = IRounds(rounds).timesOf(jobId, round).windowEnd;
@@ -178,7 +180,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     /// @inheritdoc IMembers
     function release(uint256 jobId, Role role, uint32 id) external {
         bytes32 set = Hashing.setOf(jobId, role, id);
-        Holder memory m = _holders[set];
+        Holder memory m = _holders[set].load();
         if (m.account == address(0) || m.isReleased) revert NotMember(jobId, role, m.account);
         if (block.timestamp < IRounds(rounds).absoluteEnd(jobId)) _requireFree(jobId, role, id, m, set);
         _free(jobId, role, id, m, set);
@@ -239,16 +241,16 @@ contract Members is IMembers, IMembersHooks, Wired {
     }
 
     /// @inheritdoc IMembersHooks
-    function noteClaim(uint256 jobId, Role role, uint32 id, uint32 to) external returns (Holder memory before) {
+    function noteClaim(uint256 jobId, Role role, uint32 id, uint32 to) external returns (HolderWord before) {
         if (msg.sender != address(jobs)) revert NotAllowed(msg.sender);
         Holder storage m = _holders[Hashing.setOf(jobId, role, id)];
-        before = m;
-        if (to > before.claimedTo) m.claimedTo = uint24(to); // what is beyond the holder's rounds the escrow refuses
+        before = m.peek();
+        if (to > before.claimedToIn()) m.claimedTo = uint24(to); // what is beyond the holder's rounds the escrow refuses
     }
 
     /// @inheritdoc IMembersHooks
     function holderOf(uint256 jobId, Role role, uint32 id) external view returns (Holder memory) {
-        return _holders[Hashing.setOf(jobId, role, id)];
+        return _holders[Hashing.setOf(jobId, role, id)].load();
     }
 
     /// @inheritdoc IMembersHooks
@@ -284,7 +286,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         if (own.id == 0 || own.role != role) revert NotMember(jobId, role, msg.sender);
         id = own.id;
         set = Hashing.setOf(jobId, role, id);
-        m = _holders[set];
+        m = _holders[set].load();
         if (m.to != FOREVER) revert AlreadyLeaving(jobId, role, id);
     }
 
@@ -303,7 +305,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     /// @dev Unless it is leaving already.
     /// @param atOnce whether a seat that has not committed does not count any more in the round that runs
     function _leave(uint256 jobId, Role role, uint32 id, bytes32 set, bool atOnce) private {
-        Holder memory m = _holders[set];
+        Holder memory m = _holders[set].load();
         if (m.to != FOREVER) return;
         if (role == Role.VERIFIER) return _endPlace(jobId, set, m, id);
         IRoundsHooks r = IRoundsHooks(rounds);
@@ -324,7 +326,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     {
         uint32 id = _memberAt[jobId][place];
         bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
-        Holder memory m = _holders[set];
+        Holder memory m = _holders[set].load();
         uint64 readyUntil = _readyUntil[set];
         if (readyUntil != 0 && block.timestamp >= readyUntil) {
             _endPlace(jobId, set, m, id);
@@ -404,7 +406,7 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     /// @dev Doubled a miss, up to an eighth of the bond, and halved by each round done since.
     function _cut(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind) private {
-        Holder memory m = _holders[Hashing.setOf(jobId, role, id)];
+        Holder memory m = _holders[Hashing.setOf(jobId, role, id)].load();
         uint256 amount = _cutOf(jobId, role, _takeLevel(jobId, role, m, round));
         bytes32 fault = Hashing.fault(address(this), jobId, role, id, round, kind, 0);
         amount = stakes.slash(_orderOf(jobId, role, id, fault, amount));

@@ -142,6 +142,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         uint256 pool = block.number > h.poolChangedAt ? ready : ready & j.readyBefore;
         bytes32 seed = Hashing.dataSeed(_slot(jobId, h.round), 0, blockhash(block.number - 1));
         j.seeds[h.round & 1] = seed;
+        _forgetAccounts(j);
         _openRound(jobId, j, h, seed, Draws.committee(seed, pool == 0 ? ready : pool));
     }
 
@@ -209,7 +210,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     // --- what the modules do ---
 
     /// @inheritdoc IRounds
-    function settle(uint256, bytes calldata, uint256[] calldata, Verdict calldata, bytes calldata) external {
+    function settle(uint256, bytes calldata, uint256[] calldata, Certified calldata) external {
         _delegate(settlement);
     }
 
@@ -419,9 +420,12 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     /// @dev As `timesOf` has it, from one word less: that of the windows is read where AUDIT took more than one of them.
     function _requireOver(Job storage j, Shape memory s, uint32 to) private view {
         if (to == 0) return;
-        Settlement memory last = j.settled[to - 1].load();
-        uint256 end = last.settledAt == 0 ? 0 : uint256(last.settledAt) + s.finalAfter;
-        if (last.audits > 1) end += uint256(last.audits - 1) * j.windows.audit;
+        uint256 end;
+        unchecked { // 40 bits and fewer
+            Settlement memory last = j.settled[to - 1].load();
+            if (last.settledAt != 0) end = uint256(last.settledAt) + s.finalAfter;
+            if (last.audits > 1) end += uint256(last.audits - 1) * j.windows.audit;
+        }
         if (end == 0 || block.timestamp < end) revert WindowOpen(end, block.timestamp);
     }
 
@@ -438,7 +442,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         }
     }
 
-    /// @return count rounds from … to in whose row the bit is set; each word is read once
+    /// @return count rounds from … to in whose row the bit is set; each word is read once, and its rows are counted at once
     function _bitsOf(mapping(uint256 => uint256) storage words_, uint256 bits, uint256 index, uint32 from, uint32 to)
         private
         view
@@ -446,13 +450,13 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     {
         if (from >= to) return 0;
         (uint256 word_, uint256 shift) = Rows.locate(bits, from);
-        uint256 row = words_[word_] >> index;
         unchecked {
-            for (uint256 left = to - from; left != 0; left--) {
-                count += (row >> shift) & 1;
-                shift += bits;
-                if (shift == 256 && left > 1) (shift, row) = (0, words_[++word_] >> index);
+            uint256 last = to - 1;
+            for (uint256 end = last * bits / 256; word_ < end; (word_++, shift = 0)) {
+                count += Rows.countOf(words_[word_] >> shift, bits, index);
             }
+            uint256 left = (last % (256 / bits) + 1) * bits - shift;
+            count += Rows.countOf(words_[word_] >> shift & Rows.ones(left), bits, index);
         }
     }
 

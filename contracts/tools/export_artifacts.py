@@ -27,7 +27,6 @@ TESTED_TARGET = CONTRACTS.parent / "tests" / "judge"
 DEPLOYED = (
     "AtollToken",
     "EcdsaPolicy",
-    "BlsKeys",
     "BlsPolicy",
     "Config",
     "Stakes",

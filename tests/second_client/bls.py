@@ -13,7 +13,17 @@ from py_ecc.bls.g2_primitives import G1_to_pubkey, G2_to_signature, pubkey_to_G1
 from py_ecc.bls.hash_to_curve import hash_to_G2
 from py_ecc.fields import optimized_bls12_381_FQ as FQ
 from py_ecc.fields import optimized_bls12_381_FQ2 as FQ2
-from py_ecc.optimized_bls12_381 import G1, b, b2, field_modulus, is_on_curve, multiply, normalize
+from py_ecc.optimized_bls12_381 import (
+    G1,
+    Z1,
+    add,
+    b,
+    b2,
+    field_modulus,
+    is_on_curve,
+    multiply,
+    normalize,
+)
 from py_ecc.optimized_bls12_381 import pairing as paired
 from tests.second_client.curve import sign
 from tests.second_client.words import bits, hashed, keccak
@@ -61,6 +71,15 @@ def signers_of(digest: bytes, keys: Sequence[bytes], certificate: bytes) -> int:
     if not G2ProofOfPossession.FastAggregateVerify(chosen, digest, whole):
         raise ValueError("not the sum of these members' signatures")
     return signers
+
+
+def key_sum(keys: Sequence[bytes]) -> bytes:
+    """As the registry keeps it of a committee."""
+    total = Z1
+    for key in keys:
+        total = add(total, pubkey_to_G1(_compressed_key(key)))
+    x, y = normalize(total)
+    return int(x).to_bytes(SIZE, "big") + int(y).to_bytes(SIZE, "big")
 
 
 def summed(signatures: Sequence[bytes]) -> bytes:

@@ -97,6 +97,7 @@ def test_a_sum_of_signatures_is_of_registered_keys() -> None:
             assert bls.is_proof(keys[-1], message, unhex(member["proof"]))
         served.append(bls.signed(secret, digest))
         assert served[-1] == unhex(member["signature"])
+    assert bls.key_sum(keys) == unhex(case["keySum"])
     certificate = unhex(case["certificate"])
     assert certificate[4:] == bls.summed([served[i] for i in (0, 1, 3)])
     assert bls.signers_of(digest, keys, certificate) == case["signers"]

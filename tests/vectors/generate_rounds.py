@@ -412,6 +412,7 @@ def bls_case() -> Json:
     return {
         "certificate": text(made),
         "digest": text(found),
+        "keySum": text(bls.key_sum(keys.values())),
         "members": members,
         "registry": registry,
         "signers": 0b1011,

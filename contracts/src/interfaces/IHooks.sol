@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {HolderWord} from "../types/Holders.sol";
 import "../types/Types.sol";
 
 /// What a settled job may have to pay or burn, in units.
@@ -62,7 +63,7 @@ interface IMembersHooks {
 
     /// @notice Only escrow: the holder's pay before `to` is claimed.
     /// @return before the holder as it was
-    function noteClaim(uint256 jobId, Role role, uint32 id, uint32 to) external returns (Holder memory before);
+    function noteClaim(uint256 jobId, Role role, uint32 id, uint32 to) external returns (HolderWord before);
     /// @notice Only escrow: a fallen holder's rounds are claimed up to its last.
     function closeFall(uint256 jobId) external;
     /// @notice Only audits: a miss of a holder, cut at once. Reverts if it was cut before.

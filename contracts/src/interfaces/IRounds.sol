@@ -22,13 +22,9 @@ interface IRounds is IRoundsEvents {
     /// @notice Anyone: ends the merge with what two thirds of the committee signed, and opens the next round.
     /// @param places of the lot's words, a byte each, in the chain's order
     /// @param has the words themselves
-    function settle(
-        uint256 jobId,
-        bytes calldata places,
-        uint256[] calldata has,
-        Verdict calldata verdict,
-        bytes calldata certificate
-    ) external;
+    /// @param shown the committee's accounts in it, by ascending place, need not be there: they are cheaper shown than read, once a
+    /// whole pool has settled a round and is the next one's committee too
+    function settle(uint256 jobId, bytes calldata places, uint256[] calldata has, Certified calldata shown) external;
     /// @notice Anyone, from the job's expiry on, once the lot's deadline has passed: pays what was had and closes the job.
     function settleLate(uint256 jobId, bytes calldata places, uint256[] calldata has) external;
     /// @notice Adds a member's signature of the last certificate, until the next settlement.

@@ -164,6 +164,13 @@ library Hashing {
         }
     }
 
+    /// @return value keccak256 of a committee's accounts, a word each
+    function accounts(address[] memory list) internal pure returns (bytes32 value) {
+        assembly ("memory-safe") {
+            value := keccak256(add(list, 32), shl(5, mload(list)))
+        }
+    }
+
     /// @return what the mask of a segment's work word is
     function mask(bytes32 key, uint256 segment) internal pure returns (bytes32) {
         return keccak256(abi.encode(key, segment));

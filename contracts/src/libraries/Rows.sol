@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Bits} from "./Bits.sol";
+
 /// @title One narrow bitmap a round, several rounds to a word: where there are few seats, a word is written once for many rounds.
 library Rows {
     /// @param count seats or places, at most 256
@@ -28,15 +30,26 @@ library Rows {
     /// @return word which one holds the round's row
     /// @return shift and from which bit on
     function locate(uint256 bits, uint256 round) internal pure returns (uint256 word, uint256 shift) {
-        uint256 each = 256 / bits;
-        return (round / each, (round % each) * bits);
+        unchecked {
+            uint256 each = 256 / bits;
+            return (round / each, (round % each) * bits);
+        }
     }
 
     function part(uint256 word, uint256 bits, uint256 shift) internal pure returns (uint256) {
         return (word >> shift) & ones(bits);
     }
 
+    /// @return in how many of a word's rows the bit is set
+    function countOf(uint256 word, uint256 bits, uint256 index) internal pure returns (uint256) {
+        word >>= index;
+        if (bits == 256) return word & 1;
+        return Bits.popcount(word & (type(uint256).max / ones(bits)));
+    }
+
     function ones(uint256 bits) internal pure returns (uint256) {
-        return type(uint256).max >> (256 - bits);
+        unchecked {
+            return type(uint256).max >> (256 - bits);
+        }
     }
 }

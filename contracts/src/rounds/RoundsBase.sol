@@ -52,6 +52,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         bytes32 lotSeed; // of lots after the first, whose seed is the round's
         bytes32 model;
         bytes32 digest;
+        bytes32 accounts; // hash of the committee's; zero or `NONE` where it is not that of a whole pool that has not changed
         Earned earned;
         mapping(uint256 round => Settlement) settled;
         mapping(uint256 word => uint256) pay; // rows of seats
@@ -69,6 +70,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     uint256 internal constant LEAF_BYTES = 64;
     uint256 internal constant MAX_AUDITS = 16;
     uint256 internal constant MAX_STREAK = 3;
+    bytes32 internal constant NONE = bytes32(uint256(1)); // not zero, since a word that was zero is dearer to write
 
     address public immutable jobs;
     address public members;
@@ -153,11 +155,19 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     }
 
     /// @dev Who is outbid or leaves goes before who is ready comes: a place may do both.
-    function _changePool(Job storage j) internal {
+    /// @return isChanged whether somebody did
+    function _changePool(Job storage j) internal returns (bool isChanged) {
         (uint256 in_, uint256 out) = (j.poolIn, j.poolOut);
-        if (in_ | out == 0) return;
+        if (in_ | out == 0) return false;
         j.ready = (j.ready & ~out) | in_;
         (j.poolIn, j.poolOut) = (0, 0);
+        return true;
+    }
+
+    /// @dev What is kept of a committee's accounts is not the next one's. Later lots of a round change nothing: what is kept is
+    /// of the whole pool, which is then in each of them.
+    function _forgetAccounts(Job storage j) internal {
+        if (j.accounts != 0) j.accounts = NONE;
     }
 
     function _void(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {

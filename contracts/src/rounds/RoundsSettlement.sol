@@ -26,6 +26,7 @@ contract RoundsSettlement is RoundsBase {
         uint256 spoke; // places
         uint256 lacking; // places whose word lacks an available seat
         bool isDecided; // by the words alone
+        bytes32 accounts; // hash of the committee's accounts, where the job does not keep it yet
     }
 
     error WrongWords(bytes32 given, bytes32 kept);
@@ -39,24 +40,18 @@ contract RoundsSettlement is RoundsBase {
 
     constructor(address jobs_) RoundsBase(jobs_) {}
 
-    function settle(
-        uint256 jobId,
-        bytes calldata places,
-        uint256[] calldata has,
-        Verdict calldata verdict,
-        bytes calldata certificate
-    ) external {
+    function settle(uint256 jobId, bytes calldata places, uint256[] calldata has, Certified calldata shown) external {
         Job storage j = _jobs[jobId];
         Head memory h = j.head.load();
         Count memory c = _count(j, h, places, has);
         if (!c.isDecided && block.timestamp < _wordsEnd(h)) revert StillOpen(_wordsEnd(h), block.timestamp);
-        _requireSound(j, verdict, c.available);
-        bytes32 digest = Hashing.certificate(_slot(jobId, h.round), _seed(j, h.round), c.words, verdict);
-        uint256 signers = _requireSigned(jobId, j, h.round, digest, certificate);
-        _store(jobId, j, h, c, verdict, digest, signers);
-        h.streak = verdict.merged == 0 ? h.streak + 1 : 0;
-        j.model = verdict.state;
-        _next(jobId, j, h);
+        _requireSound(j, shown.verdict, c.available);
+        bytes32 digest = Hashing.certificate(_slot(jobId, h.round), _seed(j, h.round), c.words, shown.verdict);
+        uint256 signers = _requireSigned(jobId, j, h.round, c, digest, shown);
+        _store(jobId, j, h, c, shown.verdict, digest, signers);
+        h.streak = shown.verdict.merged == 0 ? h.streak + 1 : 0;
+        j.model = shown.verdict.state;
+        _next(jobId, j, h, c.accounts);
     }
 
     function settleLate(uint256 jobId, bytes calldata places, uint256[] calldata has) external {
@@ -163,36 +158,49 @@ contract RoundsSettlement is RoundsBase {
     }
 
     /// @return signers places
-    function _requireSigned(uint256 jobId, Job storage j, uint32 round, bytes32 digest, bytes calldata certificate)
-        private
-        view
-        returns (uint256 signers)
-    {
-        uint256 committee = j.committee;
-        uint256 size = committee.popcount();
-        address[] memory accounts = _accountsOf(j, committee, size, round);
+    function _requireSigned(
+        uint256 jobId,
+        Job storage j,
+        uint32 round,
+        Count memory c,
+        bytes32 digest,
+        Certified calldata shown
+    ) private view returns (uint256 signers) {
+        address[] memory accounts = _accountsOf(j, c, round, shown.accounts);
         bytes32 slot = Hashing.slotHash(_slot(jobId, round));
-        uint256 ranks = IAttestationPolicy(j.policy).certify(slot, accounts, digest, certificate);
+        uint256 ranks = IAttestationPolicy(j.policy).certify(slot, accounts, digest, shown.certificate);
+        uint256 size = accounts.length;
         if (ranks.popcount() * 3 < size * 2) revert TooFewSigners(ranks.popcount(), size);
-        if (ranks == Bits.firstBits(size)) return committee;
-        for (uint256 left = committee; ranks != 0; (left &= left - 1, ranks >>= 1)) {
+        uint256 left = j.committee;
+        if (ranks == Bits.firstBits(size)) return left;
+        for (; ranks != 0; (left &= left - 1, ranks >>= 1)) {
             if (ranks & 1 == 1) signers |= left & (~left + 1);
         }
     }
 
+    /// @param shown are taken where the job keeps their hash; what else is shown makes no difference
     /// @return accounts by ascending place
-    function _accountsOf(Job storage j, uint256 committee, uint256 size, uint32 round)
+    function _accountsOf(Job storage j, Count memory c, uint32 round, address[] calldata shown)
         private
         view
         returns (address[] memory accounts)
     {
+        uint256 committee = j.committee;
+        uint256 size = committee.popcount();
         accounts = new address[](size);
+        if (shown.length == size) {
+            assembly ("memory-safe") {
+                calldatacopy(add(accounts, 32), shown.offset, shl(5, size))
+            }
+            if (Hashing.accounts(accounts) == j.accounts) return accounts;
+        }
         uint256 i;
         unchecked {
             for (uint256 place = 0; committee != 0; (committee >>= 1, place++)) {
                 if (committee & 1 == 1) accounts[i++] = _accountAt(j, place, round);
             }
         }
+        c.accounts = Hashing.accounts(accounts);
     }
 
     // --- what stays of a round ---
@@ -258,21 +266,28 @@ contract RoundsSettlement is RoundsBase {
     // --- the boundary ---
 
     /// @dev Members change here and nowhere else while a job runs. The committee's pool is older than the seed.
-    function _next(uint256 jobId, Job storage j, Head memory h) private {
+    /// @param accounts hash of the committee's that has settled, where the job does not keep it; else zero
+    function _next(uint256 jobId, Job storage j, Head memory h, bytes32 accounts) private {
         Shape memory s = j.shape.load();
         if (s.hasPartials) _noteShort(j);
         h.round++;
         (uint256 pool, uint256 out) = (j.ready, j.poolOut);
-        _changePool(j);
+        if (_changePool(j)) accounts = NONE;
         if (h.round == s.rounds) return _close(jobId, j, h, JobStatus.DONE);
         if (h.isCancelled) return _close(jobId, j, h, JobStatus.CANCELLED);
-        bool isOver = h.streak == MAX_STREAK || block.timestamp >= s.expiry;
-        if (isOver) return _close(jobId, j, h, JobStatus.EXPIRED);
+        if (h.streak == MAX_STREAK || block.timestamp >= s.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
         if (!_hasEnough(j, s)) return _wait(jobId, j, h, 0);
         bytes32 seed = _seed(j, h.round);
         // The seed is older than some leavings: who leaves takes its own ticket away, and changes nobody else's luck.
         uint256 committee = Draws.committee(seed, pool) & ~out;
+        _noteAccounts(j, accounts, pool, committee);
         _openRound(jobId, j, h, seed, committee == 0 ? Draws.committee(seed, j.ready) : committee);
+    }
+
+    /// @dev Kept of a whole pool that has not changed, and so settles the next round too.
+    function _noteAccounts(Job storage j, bytes32 accounts, uint256 pool, uint256 committee) private {
+        if (accounts == NONE) return _forgetAccounts(j);
+        if (accounts != 0 && committee == pool && committee == j.committee) j.accounts = accounts;
     }
 
     /// @dev Twice running is a miss, and so is once a round after next to one without any segment. Who takes a seat

@@ -176,7 +176,7 @@ contract AttacksTest is Network {
         bytes memory places = said[jobId][0].places;
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsSettlement.TooFewSigners.selector);
-        rounds.settle(jobId, places, has, v, few);
+        rounds.settle(jobId, places, has, bare(v, few));
         vm.warp(defaultTerms().expiry + 1); // at the latest
         rounds.settleLate(jobId, places, has);
         hasStatus(jobId, JobStatus.EXPIRED);
@@ -250,7 +250,7 @@ contract AttacksTest is Network {
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory signed = certificate(jobId, digestFor(jobId, v), 255, 127);
         noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, v, signed);
+        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, bare(v, signed));
         blame(verifier(7));
         play(jobId); // the eighth has not signed until now
         members.cutMember(jobId, 0, 8);
@@ -359,7 +359,7 @@ contract AttacksTest is Network {
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory signed = certificate(jobId, digestFor(jobId, v), 255, 255 - 32);
         noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, v, signed);
+        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, bare(v, signed));
         same(rounds.state(jobId).due, 0, "it owes no signature of what it does not have");
         play(jobId);
         vm.expectPartialRevert(Members.NotAbsent.selector);

@@ -32,8 +32,8 @@ contract CertificatesTest is BlsNetwork {
         uint256 committee = now_.facts.committee;
         bytes memory one = certificate(jobId, digest, committee, 1);
         vm.expectPartialRevert(bytes4(keccak256("TooFewSigners(uint256,uint256)")));
-        rounds.settle(jobId, now_.places, now_.has, v, one);
-        rounds.settle(jobId, now_.places, now_.has, v, certificate(jobId, digest, committee, 3));
+        rounds.settle(jobId, now_.places, now_.has, bare(v, one));
+        rounds.settle(jobId, now_.places, now_.has, bare(v, certificate(jobId, digest, committee, 3)));
         same(rounds.state(jobId).due, 4, "the third owes one");
         bytes memory late = certificate(jobId, digest, 4, 1);
         vm.expectPartialRevert(BlsPolicy.WrongSignature.selector);
@@ -72,37 +72,30 @@ contract CertificatesTest is BlsNetwork {
         same(activeOf(OUTSIDER, Role.VERIFIER), BOND / 2, "half to who shows it");
     }
 
-    function test_noKeyChangesWhileItsMemberIsCounted() public allHome {
+    /// @dev Nothing that became of its bond gives an account another key, so what waits to be settled stands.
+    function test_noKeyEverChanges() public allHome {
         toWords(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory waiting = certificate(jobId, digestFor(jobId, v), rounds.state(jobId).committee, 7);
         noteFacts(jobId, v);
-        for (uint256 i = 0; i < 3; i++) {
-            (bytes memory key, bytes memory proof) = proofFor(verifier(i), 99 + i);
-            vm.expectRevert(abi.encodeWithSelector(BlsKeys.BondLocked.selector, verifier(i), BOND));
-            vm.prank(verifier(i));
-            keys.register(key, proof);
-        }
-        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, v, waiting);
-        same(rounds.state(jobId).round, 1, "settled");
-        // Nor by leaving: the bond is held until the window of its last round is over.
-        vm.prank(verifier(0));
-        members.leavePool(jobId);
-        (bytes memory another, bytes memory itsProof) = proofFor(verifier(0), 7);
-        vm.expectPartialRevert(BlsKeys.BondLocked.selector);
-        vm.prank(verifier(0));
-        keys.register(another, itsProof);
-    }
-
-    function test_whoseBondIsSlashedWhollyStillWaitsADay() public allHome {
-        toWords(jobId);
         vm.prank(address(words));
         members.slashEquivocated(jobId, 1, 0, OUTSIDER);
         same(lockedOf(verifier(0), Role.VERIFIER), 0, "nothing is locked");
-        (bytes memory key, bytes memory proof) = proofFor(verifier(0), 7);
-        vm.expectPartialRevert(BlsKeys.TooEarly.selector);
-        vm.prank(verifier(0));
-        keys.register(key, proof);
+        for (uint256 i = 0; i < 3; i++) {
+            (bytes memory key, bytes memory proof) = proofFor(verifier(i), 99 + i);
+            vm.expectRevert(abi.encodeWithSelector(BlsKeys.HasKey.selector, verifier(i)));
+            vm.prank(verifier(i));
+            keys.register(key, proof);
+        }
+        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, bare(v, waiting));
+        same(rounds.state(jobId).round, 1, "settled");
+    }
+
+    /// @dev As in every round, but that the sum is kept before the first one settles, by somebody else.
+    function test_P22_aKeptSumSettlesTheSame() public allHome {
+        vm.prank(OUTSIDER);
+        keys.keep(accountsOf(jobId, 7));
+        test_P22_twoThirdsSettleAndTheThirdSignsLate();
     }
 }

@@ -96,7 +96,7 @@ contract ColludersTest is Network {
         bytes memory places = said[jobId][0].places;
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsSettlement.TooFewSigners.selector);
-        rounds.settle(jobId, places, has, lie, theirs);
+        rounds.settle(jobId, places, has, bare(lie, theirs));
         vm.warp(rounds.state(jobId).deadline);
         rounds.poke(jobId);
         same(rounds.state(jobId).lot, 1, "the next lot");

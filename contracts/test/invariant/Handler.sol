@@ -22,9 +22,11 @@ contract Handler is Network {
     uint256 public people; // accounts made so far; a provider's and a verifier's each
     uint256 public paidOut; // tokens that claims sent
     uint256 public done; // actions that were not refused
+    uint256 public forged; // settlements by who was a committee before
     bool private _isTrying;
     mapping(uint256 jobId => Claim[]) internal open; // games
     mapping(uint256 jobId => mapping(uint32 round => bytes32)) internal finalRows;
+    mapping(uint256 jobId => address[]) private _before; // the last committee that settled
 
     constructor() {
         setUp();
@@ -118,7 +120,30 @@ contract Handler is Network {
         uint256 signers = how % 3 == 0 ? (2 * members_ + 2) / 3 : members_;
         bytes memory signed = certificate(jobId, digestFor(jobId, v), s.committee, Bits.firstBits(signers));
         noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][s.round].places, said[jobId][s.round].has, v, signed);
+        Certified memory shown = Certified(v, accountsOf(jobId, s.committee), signed);
+        if (isForged(jobId, s.round, shown)) return;
+        _before[jobId] = shown.accounts;
+        if (how % 2 == 0) shown.accounts = new address[](0);
+        rounds.settle(jobId, said[jobId][s.round].places, said[jobId][s.round].has, shown);
+    }
+
+    /// @return whether the committee before settles, by showing itself, a round that is another's
+    function isForged(uint256 jobId, uint32 round, Certified memory shown) private returns (bool) {
+        (address[] memory theirs, address[] memory own) = (_before[jobId], shown.accounts);
+        bool isOther = theirs.length > own.length;
+        bytes memory signed = abi.encodePacked(uint32(theirs.length.firstBits()));
+        for (uint256 i = 0; i < theirs.length; i++) {
+            if (!isOther) isOther = theirs[i] != own[i];
+            signed = bytes.concat(signed, signatureOf(keyOfMember(theirs[i]), digestFor(jobId, shown.verdict)));
+        }
+        if (!isOther) return false;
+        Certified memory lie = Certified(shown.verdict, theirs, signed);
+        try rounds.settle(jobId, said[jobId][round].places, said[jobId][round].has, lie) {
+            forged++;
+            return true;
+        } catch {
+            return false;
+        }
     }
 
     function refill(uint256 jobId) internal {

@@ -69,6 +69,10 @@ contract InvariantsTest is Check {
         same(handler.stakesTokens(), handler.staked(), "active and thawing");
     }
 
+    function invariant_P23_noCommitteeOfAnotherRoundSettles() external view {
+        same(handler.forged(), 0, "settlements by who is not the committee");
+    }
+
     function invariant_P36_P38_whatIsFinalStands() external {
         handler.requireFinalRowsStand();
     }

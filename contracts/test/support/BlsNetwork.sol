@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {BlsKeys} from "../../src/BlsKeys.sol";
 import {BlsPolicy} from "../../src/BlsPolicy.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Bls} from "../../src/libraries/Bls.sol";
@@ -14,16 +13,11 @@ import {deployed} from "./Deployed.sol";
 abstract contract BlsNetwork is Network {
     using Bits for uint256;
 
-    BlsKeys internal keys;
-
-    function setUp() public virtual override {
-        super.setUp();
-        keys.wire(address(stakes));
-    }
+    BlsPolicy internal keys;
 
     function deployPolicies() internal override returns (address[] memory policies) {
-        keys = BlsKeys(deployed("BlsKeys", ""));
-        policy = BlsPolicy(deployed("BlsPolicy", abi.encode(keys)));
+        keys = BlsPolicy(deployed("BlsPolicy", ""));
+        policy = keys;
         policies = new address[](1);
         policies[0] = address(policy);
     }

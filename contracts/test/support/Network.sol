@@ -359,7 +359,7 @@ abstract contract Network is Check {
         bytes memory signed = certificate(jobId, digestFor(jobId, v), s.committee, all);
         noteFacts(jobId, v);
         Said storage now_ = said[jobId][s.round];
-        rounds.settle(jobId, now_.places, now_.has, v, signed);
+        rounds.settle(jobId, now_.places, now_.has, Certified(v, accountsOf(jobId, s.committee), signed));
     }
 
     function settle(uint256 jobId) internal {
@@ -534,6 +534,19 @@ abstract contract Network is Check {
 
     function accountOf(uint256 jobId, uint16 seat) internal view returns (address account) {
         (account,,) = rounds.seatHolder(jobId, seat);
+    }
+
+    /// @return what a settlement may show that leaves it to the contract who the committee is
+    function bare(Verdict memory v, bytes memory signed) internal pure returns (Certified memory) {
+        return Certified(v, new address[](0), signed);
+    }
+
+    /// @return accounts of these places, ascending, in the round that runs
+    function accountsOf(uint256 jobId, uint256 places) internal view returns (address[] memory accounts) {
+        accounts = new address[](places.popcount());
+        for (uint256 i = 0; places != 0; (places &= places - 1, i++)) {
+            accounts[i] = memberAt(jobId, places.lowest());
+        }
     }
 
     function memberAt(uint256 jobId, uint16 place) internal view returns (address account) {

@@ -30,7 +30,7 @@ contract EdgesTest is Network {
         Verdict memory v = verdictFor(jobId, 15);
         bytes32 digest = digestFor(jobId, v);
         noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, v, certificate(jobId, digest, 7, 3));
+        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, bare(v, certificate(jobId, digest, 7, 3)));
         isNotDue(jobId, 1, 0, digest);
         isNotDue(jobId, 2, 1, digest);
         isNotDue(jobId, late, 3, digest);
@@ -90,7 +90,7 @@ contract EdgesTest is Network {
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory two = certificate(jobId, digestFor(jobId, v), 7, 3);
         noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, v, two);
+        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, bare(v, two));
         play(jobId);
         same(rounds.absentOf(jobId, 0), 4, "the third never signed");
         uint256 end = rounds.timesOf(jobId, 0).windowEnd;

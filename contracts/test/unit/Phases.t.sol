@@ -296,7 +296,7 @@ contract PhasesTest is Network {
         bytes memory places = said[jobId][0].places;
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsSettlement.StillOpen.selector);
-        rounds.settle(jobId, places, has, v, "");
+        rounds.settle(jobId, places, has, bare(v, ""));
         sayWord(jobId, 1, 15);
         nextBlock();
         settle(jobId); // two of three have all of them
@@ -334,10 +334,10 @@ contract PhasesTest is Network {
         Verdict memory v = verdictFor(jobId, 15);
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsSettlement.WrongWords.selector);
-        rounds.settle(jobId, hex"010002", has, v, "");
+        rounds.settle(jobId, hex"010002", has, bare(v, ""));
         has[1] = 14;
         vm.expectPartialRevert(RoundsSettlement.WrongWords.selector);
-        rounds.settle(jobId, hex"000102", has, v, "");
+        rounds.settle(jobId, hex"000102", has, bare(v, ""));
     }
 
     /// forge-config: default.fuzz.runs = 32
@@ -392,7 +392,7 @@ contract PhasesTest is Network {
         refuses(v, bytes.concat(bytes4(uint32(1)), one), RoundsSettlement.TooFewSigners.selector);
         bytes memory stranger = signatureOf(0xbad, digest);
         refuses(v, bytes.concat(bytes4(uint32(3)), one, stranger), EcdsaPolicy.WrongSignature.selector);
-        rounds.settle(jobId, hex"000102", said[jobId][0].has, v, bytes.concat(bytes4(uint32(3)), one, two));
+        rounds.settle(jobId, hex"000102", said[jobId][0].has, bare(v, bytes.concat(bytes4(uint32(3)), one, two)));
     }
 
     function test_P22_aHighSignatureIsNone() public allHome {
@@ -409,7 +409,7 @@ contract PhasesTest is Network {
     function refuses(Verdict memory v, bytes memory certificate_, bytes4 why) internal {
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(why);
-        rounds.settle(jobId, hex"000102", has, v, certificate_);
+        rounds.settle(jobId, hex"000102", has, bare(v, certificate_));
     }
 
     function test_P24_aCertificateBindsRoundSeedAndWords() public allHome {
@@ -494,7 +494,7 @@ contract PhasesTest is Network {
         Verdict memory v = verdictFor(jobId, 15);
         bytes32 digest = digestFor(jobId, v);
         noteFacts(jobId, v);
-        rounds.settle(jobId, hex"000102", said[jobId][0].has, v, certificate(jobId, digest, 7, 3));
+        rounds.settle(jobId, hex"000102", said[jobId][0].has, bare(v, certificate(jobId, digest, 7, 3)));
         same(rounds.state(jobId).due, 4, "the third owes one");
         rounds.sign(
             jobId, said[jobId][0].facts, 3, bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), digest))
@@ -511,7 +511,7 @@ contract PhasesTest is Network {
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory two = certificate(jobId, digestFor(jobId, v), rounds.state(jobId).committee, 3);
         noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][1].places, said[jobId][1].has, v, two);
+        rounds.settle(jobId, said[jobId][1].places, said[jobId][1].has, bare(v, two));
         hasStatus(jobId, JobStatus.DONE);
         vm.warp(rounds.timesOf(jobId, 1).auditEnd - 1);
         same(rounds.absentOf(jobId, 1), 0, "it may sign still");

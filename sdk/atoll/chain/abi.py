@@ -31,7 +31,7 @@ ENTRY_CONTRACTS = (
     "Config",
     "AtollToken",
     "EcdsaPolicy",
-    "BlsKeys",
+    "BlsPolicy",
 )
 """Contracts that are called directly; of others (the game, the claims) the caller names which."""
 

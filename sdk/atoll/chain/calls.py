@@ -112,12 +112,18 @@ class Calls:
         self,
         job: JobId,
         words: Mapping[PlaceIndex, Bitmap],
-        verdict: Verdict,
-        certificate: bytes,
+        certified: tuple[Verdict, Sequence[Address], bytes],
     ) -> Call:
-        """`words` are all of the lot, in the chain's order."""
+        """`words` are all of the lot, in the chain's order.
+
+        Args:
+            certified: a verdict, the committee's accounts by ascending place, its certificate.
+                Without the accounts the contract reads them, which is dearer for it.
+        """
         said = (bytes(words), list(words.values()))
-        return self.build("settle", job, *said, verdict, certificate, permissionless=True)
+        verdict, accounts, certificate = certified
+        shown = (verdict, list(accounts), certificate)
+        return self.build("settle", job, *said, shown, permissionless=True)
 
     def settle_late(self, job: JobId, words: Mapping[PlaceIndex, Bitmap]) -> Call:
         """From the job's expiry on, without a certificate."""
@@ -242,8 +248,12 @@ class Calls:
     # Keys of certificates
 
     def register(self, key: bytes, proof: bytes) -> Call:
-        """Makes a BLS12-381 key the sender's; `proof` is the key's signature of that."""
+        """Makes a BLS12-381 key the sender's for ever; `proof` is the key's signature of that."""
         return self.build("register", key, proof)
+
+    def keep(self, accounts: Sequence[Address]) -> Call:
+        """Has the sum of these accounts' keys kept, which makes their certificates cheaper."""
+        return self.build("keep", list(accounts), permissionless=True)
 
     # Jobs
 

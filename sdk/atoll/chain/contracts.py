@@ -206,7 +206,11 @@ class AtollChain:
 
         Only of a deployment that has a registry of such keys.
         """
-        return bytes((await self._read("keyOf", account, contract="BlsKeys"))[0])
+        return bytes((await self._read("keyOf", account, contract="BlsPolicy"))[0])
+
+    async def bls_sum(self, accounts: Sequence[Address]) -> bytes:
+        """What the keys of these accounts add up to, as it is kept; empty where it is not."""
+        return bytes((await self._read("sumOf", list(accounts), contract="BlsPolicy"))[0])
 
     # Jobs
 
@@ -335,7 +339,7 @@ def _is_to(transaction: Any, address: str) -> bool:
 def _certificate(function: Function, data: bytes, job: JobId) -> bytes | None:
     """Of a settlement of this job; what does not decode is nobody's."""
     try:
-        asked, *_, certificate = abi_decode(function.inputs, data)
+        asked, *_, (_, _, certificate) = abi_decode(function.inputs, data)
     except DecodingError:
         return None
     return bytes(certificate) if asked == job else None

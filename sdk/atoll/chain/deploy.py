@@ -176,8 +176,7 @@ class _Deployer:
         self._create("EcdsaPolicy")
         policies = [at["EcdsaPolicy"]]
         if has_bls:
-            self._create("BlsKeys")
-            self._create("BlsPolicy", at["BlsKeys"])
+            self._create("BlsPolicy")
             policies.append(at["BlsPolicy"])
         longest = config.unbonding_delay + LONGEST_MOVES
         delays = (config.unbonding_delay, config.change_delay, longest)
@@ -214,8 +213,6 @@ class _Deployer:
         self._wire("Audits", at["Game"])
         self._wire("Claims", at["Game"])
         self._wire("Game", at["Claims"])
-        if "BlsKeys" in at:
-            self._wire("BlsKeys", at["Stakes"])
 
     def _create(self, name: str, *args: Any) -> None:
         artifact = load_artifact(name)

@@ -35,8 +35,8 @@ class Deployment:
 
     Attributes:
         block: the block before which none of them has said anything.
-        addresses: contract name to address; "AtollToken" is the ERC-20 of stakes and pay. "BlsKeys"
-            and "BlsPolicy" are among them where the chain has what they call.
+        addresses: contract name to address; "AtollToken" is the ERC-20 of stakes and pay, and
+            "BlsPolicy" is among them where the chain has what it calls.
     """
 
     chain_id: int

@@ -61,6 +61,11 @@ def key_of(secret: int) -> bytes:
     return (G1Point() * Scalar(secret)).to_xy_bytes_be()
 
 
+def key_sum(keys: Iterable[bytes]) -> bytes:
+    """What keys add up to: x ‖ y. Raises ValueError on no point."""
+    return sum((_key(key) for key in keys), G1Point.identity()).to_xy_bytes_be()
+
+
 def sign(secret: int, message: bytes, domain: bytes = SIGN) -> bytes:
     """A signature, compressed."""
     return (G2Point.hash_to_curve(message, domain) * Scalar(secret)).to_compressed_bytes()
@@ -83,14 +88,14 @@ def is_signed(key: bytes, message: bytes, signature: bytes, domain: bytes = SIGN
 def is_signed_by_all(keys: Iterable[bytes], message: bytes, point: bytes) -> bool:
     """Whether the point is the sum of one signature of each key, as a certificate has it."""
     try:
-        total = sum((_key(key) for key in keys), G1Point.identity())
+        total = key_sum(keys)
         whole = G2Point.from_xy_bytes_be(point)
     except ValueError:
         return False
     # The library reads what is not reduced or infinite, too: a certificate has one spelling.
     if whole.to_xy_bytes_be() != point:
         return False
-    return _is_signed(total.to_xy_bytes_be(), message, whole, SIGN)
+    return _is_signed(total, message, whole, SIGN)
 
 
 def added(signatures: Iterable[bytes]) -> bytes:

@@ -107,7 +107,8 @@ class OneRound:
         signature = sign_hash(self.accounts[1], running.digest_of(verdict))
         certificate = certificate_bytes([self.verifier], {self.verifier: signature})
         calls = self.chain.calls
-        self.send(self.provider, calls.settle(self.job, running.words, verdict, certificate))
+        certified = (verdict, [self.verifier], certificate)
+        self.send(self.provider, calls.settle(self.job, running.words, certified))
         self.anvil.mine()
 
     def audit(self, past: SettledRound, manifest: Manifest) -> None:

@@ -71,18 +71,22 @@ async def test_a_key_is_registered_where_the_chain_has_its_curve(
     assert await chain.bls_key(me) == b""
     secret = bls.secret_of(bytes(32))
     key = bls.key_of(secret)
-    message = bls.proof_message(chain.deployment.chain_id, known["BlsKeys"], me, key)
+    message = bls.proof_message(chain.deployment.chain_id, known["BlsPolicy"], me, key)
     proof = bls.added([bls.sign(secret, message, bls.PROVE)])
     with pytest.raises(TransactionFailed, match="NotProven"):
         await chain.simulate(chain.calls.register(key, proof), Address(accounts[1].address))
-    call = chain.calls.register(key, proof)
-    order = {"from": me, "to": call.to, "data": f"0x{call.data.hex()}", "gas": hex(10**6)}
-    sent = anvil.ask("eth_sendTransaction", order)
-    while anvil.ask("eth_getTransactionReceipt", sent) is None:
-        continue
+    for call in (chain.calls.register(key, proof), chain.calls.keep([me, me])):
+        order = {"from": me, "to": call.to, "data": f"0x{call.data.hex()}", "gas": hex(10**6)}
+        sent = anvil.ask("eth_sendTransaction", order)
+        while anvil.ask("eth_getTransactionReceipt", sent) is None:
+            continue
     assert await chain.bls_key(me) == key
+    assert await chain.bls_sum([me]) == b""
+    assert await chain.bls_sum([me, me]) == bls.key_sum([key, key])
+    with pytest.raises(TransactionFailed, match="HasKey"):
+        await chain.simulate(chain.calls.register(key, proof), me)
     older = await deploy(spawn("--hardfork", "shanghai").url, accounts[0])
-    assert not {"BlsKeys", "BlsPolicy"} & set(older.addresses)
+    assert "BlsPolicy" not in older.addresses
 
 
 async def test_a_view_that_reverts_names_its_error(chain: AtollChain) -> None:

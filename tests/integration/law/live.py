@@ -346,7 +346,8 @@ class Live(Network):
         }
         said = (bytes(self.words), list(self.words.values()))
         certificate = certificate_bytes(committee, signed)
-        sent = (WATCHER, self.chain.rounds, "settle", self.job, *said, verdict, certificate)
+        shown = (verdict, committee, certificate)
+        sent = (WATCHER, self.chain.rounds, "settle", self.job, *said, shown)
         self.both(sent, lambda: super(Live, self).settle(signers, left_out, merged))
 
     def settle_late(self) -> None:

@@ -58,10 +58,12 @@ def test_a_call_goes_to_the_contract_that_has_the_function() -> None:
 def test_dataclasses_and_words_encode_by_position() -> None:
     verdict = Verdict(Bitmap(4), 2, SEED, b"cid", b"\x01" * 8)
     words = {PlaceIndex(7): Bitmap(0b101), PlaceIndex(3): Bitmap(1)}
-    call = Calls(DEPLOYMENT).settle(JobId(1), words, verdict, b"certificate")
-    shape = ["uint256", "bytes", "uint256[]", "(uint256,uint16,bytes32,bytes,bytes8)", "bytes"]
-    said = (4, 2, bytes(SEED), b"cid", b"\x01" * 8)
-    assert decode(shape, call.data[4:]) == (1, b"\x07\x03", (0b101, 1), said, b"certificate")
+    member = Address("0x" + "ab" * 20)
+    call = Calls(DEPLOYMENT).settle(JobId(1), words, (verdict, [member], b"certificate"))
+    certified = "((uint256,uint16,bytes32,bytes,bytes8),address[],bytes)"
+    said = ((4, 2, bytes(SEED), b"cid", b"\x01" * 8), (member,), b"certificate")
+    given = decode(["uint256", "bytes", "uint256[]", certified], call.data[4:])
+    assert given == (1, b"\x07\x03", (0b101, 1), said)
 
 
 def test_what_anyone_may_do_is_marked() -> None:

@@ -92,6 +92,14 @@ def test_a_coordinate_has_one_spelling() -> None:
     assert not bls.is_signed_by_all([KEYS[COMMITTEE[0]]], message, spelled)
 
 
+def test_a_sum_of_keys_is_the_key_of_the_secrets_sum() -> None:
+    order = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
+    assert bls.key_sum(KEYS.values()) == bls.key_of(sum(SECRETS) % order)
+    assert bls.key_sum([bls.key_of(5), bls.key_of(order - 5)]) == bytes(96)
+    with pytest.raises(ValueError):
+        bls.key_sum([b"\1" * 96])
+
+
 def test_keys_that_cancel_out_sign_nothing() -> None:
     order = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
     both = [bls.key_of(5), bls.key_of(order - 5)]

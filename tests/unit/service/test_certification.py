@@ -8,17 +8,21 @@ from typing import Any, cast
 
 import pytest
 from eth_account import Account
+from tests.unit.law.factories import make_terms
 from tests.unit.law.identities import address, digest
+from tests.unit.law.script import Script
 
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.keys import sign_hash
 from atoll.errors import ConfigError
 from atoll.law import bls
 from atoll.law.certificates import Bls, Ecdsa, Kind, signer_of
-from atoll.law.views import JobView
-from atoll.law.words import Address, Domain, JobId
+from atoll.law.owes import committee_accounts
+from atoll.law.views import JobView, OpenRound
+from atoll.law.words import Address, Bitmap, Domain, JobId, RoundIndex
 from atoll.service.duties.certification import (
     ensure_key,
+    ensure_sum,
     kind_of,
     own_secret,
     scheme_of,
@@ -28,7 +32,7 @@ from atoll.service.duties.certification import (
 )
 from atoll.service.effects import Effects
 
-ADDRESSES = {name: address(name) for name in (*REQUIRED, "BlsKeys", "BlsPolicy")}
+ADDRESSES = {name: address(name) for name in (*REQUIRED, "BlsPolicy")}
 DEPLOYMENT = Deployment(31337, 0, ADDRESSES)
 HASH = digest("certificate")
 KEY = Account.from_key(bytes([7]) * 32)
@@ -46,25 +50,30 @@ class Member:
 
     keys: dict[Address, bytes] = field(default_factory=dict)
     sent: dict[str, Any] = field(default_factory=dict)
+    sums: dict[tuple[Address, ...], bytes] = field(default_factory=dict)
     asked: int = 0
 
     async def bls_key(self, account: Address) -> bytes:
         self.asked += 1
         return self.keys.get(account, b"")
 
-    async def submit(self, name: str, call: Any, *, retry_failed: bool) -> None:
+    async def bls_sum(self, accounts: list[Address]) -> bytes:
+        return self.sums.get(tuple(accounts), b"")
+
+    async def submit(self, name: str, call: Any, *, retry_failed: bool = False) -> None:
         self.sent[name] = call
 
     async def wait(self, name: str) -> None:
         key, proof = self.sent[name]
-        message = bls.proof_message(31337, ADDRESSES["BlsKeys"], ME, key)
+        message = bls.proof_message(31337, ADDRESSES["BlsPolicy"], ME, key)
         assert bls.is_signed_by_all([key], message, proof) is False  # another domain
         self.keys[ME] = key
 
     @property
     def effects(self) -> Effects:
-        chain = SimpleNamespace(deployment=DEPLOYMENT, bls_key=self.bls_key)
-        calls = SimpleNamespace(register=lambda key, proof: (key, proof))
+        asked = {"bls_key": self.bls_key, "bls_sum": self.bls_sum}
+        chain = SimpleNamespace(deployment=DEPLOYMENT, **asked)
+        calls = SimpleNamespace(register=lambda key, proof: (key, proof), keep=tuple)
         context = SimpleNamespace(
             me=ME, chain=chain, queue=self, sign_hash=lambda message: sign_hash(KEY, message)
         )
@@ -103,12 +112,62 @@ async def test_a_key_is_registered_once_and_only_where_it_is_wanted() -> None:
         await ensure_key(member.effects, PLAIN)
 
 
-async def test_another_key_is_replaced_under_another_name() -> None:
+async def test_an_account_with_another_key_is_told_so() -> None:
     member = Member(keys={ME: b"\1" * 96})
-    await ensure_key(member.effects, NEW)
-    member.keys[ME] = b"\2" * 96
-    await ensure_key(member.effects, NEW)
-    assert len(member.sent) == 2
+    with pytest.raises(ConfigError, match="has another key"):
+        await ensure_key(member.effects, NEW)
+    assert not member.sent
+
+
+@pytest.fixture
+def script() -> Script:
+    """Two rounds are settled by one pool, and a third runs; four more are to come."""
+    made = Script.ready(make_terms(rounds=7))
+    for _ in range(2):
+        made.honest_round()
+    return made
+
+
+def running(script: Script, **changes: Any) -> tuple[JobView, OpenRound]:
+    view = replace(script.net.view, policy=ADDRESSES["BlsPolicy"])
+    assert view.open is not None
+    return view, replace(view.open, **changes)
+
+
+def with_keys(script: Script) -> Member:
+    view, now = running(script)
+    return Member(keys=dict.fromkeys(committee_accounts(view, now), b"\1" * 96))
+
+
+async def test_a_committees_sum_is_asked_for_once(script: Script) -> None:
+    member, (view, now) = with_keys(script), running(script)
+    for _ in range(2):
+        await ensure_sum(member.effects, view, now)
+    committee = tuple(committee_accounts(view, now))
+    assert list(member.sent.values()) == [committee]
+    member.sent.clear()
+    member.sums[committee] = b"\2" * 96
+    await ensure_sum(member.effects, view, now)
+    assert not member.sent
+
+
+async def test_no_sum_is_asked_for_that_saves_nothing(script: Script) -> None:
+    view, now = running(script)
+    terms = view.require_terms()
+    for odd, round in (
+        (replace(view, policy=ADDRESSES["EcdsaPolicy"]), now),
+        (replace(view, terms=replace(terms, rounds=RoundIndex(6))), now),
+        (view, replace(now, ready=Bitmap(now.ready | 1 << 40))),  # drawn, or it has changed
+        (view, replace(now, slot=replace(now.slot, round=RoundIndex(0)))),
+        (view, replace(now, committee=Bitmap(7), ready=Bitmap(7))),  # another than before
+    ):
+        member = with_keys(script)
+        await ensure_sum(member.effects, odd, round)
+        assert not member.sent
+    member = with_keys(script)
+    member.keys.popitem()  # the registry would refuse it
+    await ensure_sum(member.effects, view, now)
+    assert not member.sent
 
 
 async def test_whose_signature_does_not_stand_is_left_out() -> None:

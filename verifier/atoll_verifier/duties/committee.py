@@ -7,11 +7,12 @@ and whoever is first in line puts them together.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 from atoll.chain.calls import Call, Calls
-from atoll.errors import ProtocolError
+from atoll.errors import ProtocolError, RpcUnavailable
 from atoll.law.certificates import alone, is_enough
 from atoll.law.hashing import certificate_hash
 from atoll.law.owes import Duty, Owed, committee_accounts
@@ -27,7 +28,7 @@ from atoll.law.words import (
     Verdict,
 )
 from atoll.service.commands import ContractCall, Done, Fact, NotYet, Transaction
-from atoll.service.duties.certification import signature_of, sound
+from atoll.service.duties.certification import ensure_sum, signature_of, sound
 from atoll.service.duties.equivocation import heard, note_name
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.merge import checked_of, checking, merged_of, merging
@@ -140,8 +141,14 @@ class SendSettle(Transaction[Never]):
         if not is_enough(len(signatures), len(committee)) or not is_whole:
             raise NotYet(f"{len(signatures)} of {len(committee)} have signed", None)
         certificate = scheme.certificate(committee, signatures)
-        call = effects.calls.settle(view.job_id, running.words, self.verdict, certificate)
-        return await effects.transact(view, self, call)
+        # Of a committee that is drawn from a larger pool the contract knows no accounts beforehand.
+        shown = committee if running.committee == running.ready else []
+        certified = (self.verdict, shown, certificate)
+        call = effects.calls.settle(view.job_id, running.words, certified)
+        done = await effects.transact(view, self, call)
+        with suppress(RpcUnavailable):  # nothing waits for it, and the next settlement asks again
+            await ensure_sum(effects, current, running)
+        return done
 
     async def _collect(
         self, effects: Effects, view: JobView, committee: list[Address]

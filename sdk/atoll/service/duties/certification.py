@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -12,15 +12,19 @@ from atoll.chain.deployment import Deployment
 from atoll.errors import ConfigError
 from atoll.law import bls
 from atoll.law.certificates import SIGNATURE_BYTES, Bls, Ecdsa, Kind, Scheme
+from atoll.law.hashing import keccak256
 from atoll.law.leaves import key_of
-from atoll.law.views import JobView
+from atoll.law.owes import committee_accounts
+from atoll.law.views import JobView, OpenRound
 from atoll.law.words import Address, Digest
 
 if TYPE_CHECKING:
     from atoll.service.context import Context
     from atoll.service.effects import Effects
 
-REGISTRY = "BlsKeys"
+REGISTRY = "BlsPolicy"
+SUM_PAYS_ROUNDS: Final = 4
+"""Keeping the sum of a committee's keys costs no more than so many settlements save by it."""
 log = structlog.get_logger("atoll.certification")
 
 
@@ -80,8 +84,8 @@ async def ensure_key(effects: Effects, view: JobView) -> None:
     """Registers our key, where the job's certificates want one and the registry has not ours.
 
     Raises:
-        ConfigError: the job's policy is not known here.
-        TransactionFailed: the registry refused it, as while a bond is locked under another key.
+        ConfigError: the job's policy is not known here, or the account has another key, for ever.
+        TransactionFailed: the registry refused it.
     """
     context = effects.context
     chain, me = context.chain, context.me
@@ -91,12 +95,44 @@ async def ensure_key(effects: Effects, view: JobView) -> None:
     key, known = bls.key_of(secret), await chain.bls_key(me)
     if known == key:
         return
+    if known:
+        raise ConfigError(
+            f"{me} has another key for certificates in BLS12-381, which it keeps for ever",
+            next_step="verify jobs of this kind with another account",
+        )
     registry = chain.deployment.addresses[REGISTRY]
     message = bls.proof_message(chain.deployment.chain_id, registry, me, key)
     proof = bls.added([bls.sign(secret, message, bls.PROVE)])
-    name = f"bls-key:{known[:8].hex()}:{key[:8].hex()}"
+    name = f"bls-key:{key[:8].hex()}"
     await context.queue.submit(name, effects.calls.register(key, proof), retry_failed=True)
     await context.queue.wait(name)
+
+
+async def ensure_sum(effects: Effects, view: JobView, running: OpenRound) -> None:
+    """Asks for the sum of a committee's keys to be kept, where settlements to come are the cheaper.
+
+    Nothing waits for it: a certificate is taken without.
+    """
+    context = effects.context
+    chain = context.chain
+    if kind_of(view, chain.deployment) is Kind.ECDSA or not _is_steady(view, running):
+        return
+    committee = committee_accounts(view, running)
+    if await chain.bls_sum(committee):
+        return
+    if not all(await asyncio.gather(*(chain.bls_key(member) for member in committee))):
+        return  # it is refused while one has no key
+    name = f"bls-sum:{keccak256(''.join(committee).encode())[:8].hex()}"
+    await context.queue.submit(name, effects.calls.keep(committee))
+
+
+def _is_steady(view: JobView, running: OpenRound) -> bool:
+    """Whether the round's committee is the whole pool, was the same before, and may be for long."""
+    left = view.require_terms().rounds - running.round - 1
+    if running.round == 0 or running.committee != running.ready or left < SUM_PAYS_ROUNDS:
+        return False
+    past = view.settled[running.round - 1]
+    return committee_accounts(view, past) == committee_accounts(view, running)
 
 
 def accounts_in(committee: Sequence[Address], signers: int) -> set[Address]:

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {EcdsaPolicy} from "../../src/EcdsaPolicy.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
+import "../../src/types/Types.sol";
+import {Network} from "../support/Network.sol";
+
+/// @title P23: who the committee is. Its accounts are taken from whoever settles only where they are those that the contract
+/// keeps the hash of, and what is kept ends with what it was kept of, whichever way the pool changes.
+contract CommitteesTest is Network {
+    using Bits for uint256;
+
+    uint256 internal jobId;
+
+    function setUp() public override {
+        super.setUp();
+        jobId = start(longTerms(), 4, 3);
+    }
+
+    function longTerms() private view returns (Terms memory t) {
+        t = defaultTerms();
+        (t.rounds, t.minVerifiers) = (30, 2);
+    }
+
+    function own() private view returns (address[] memory) {
+        return accountsOf(jobId, rounds.state(jobId).committee);
+    }
+
+    /// @return shown with a certificate by all of these accounts
+    function by(address[] memory signing, address[] memory said_, Verdict memory v)
+        private
+        view
+        returns (Certified memory shown)
+    {
+        bytes32 digest = digestFor(jobId, v);
+        bytes memory certificate_ = abi.encodePacked(uint32(signing.length.firstBits()));
+        for (uint256 i = 0; i < signing.length; i++) {
+            certificate_ = bytes.concat(certificate_, signatureOf(keyOfMember(signing[i]), digest));
+        }
+        return Certified(v, said_, certificate_);
+    }
+
+    /// @dev One round, which the committee signs; nobody else could have settled it by showing these.
+    function settles(address[] memory shown, address[] memory others) private {
+        uint32 round = toWords(jobId);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, rounds.state(jobId).seated);
+        noteFacts(jobId, v);
+        (bytes memory places, uint256[] memory has) = (said[jobId][round].places, said[jobId][round].has);
+        Certified memory c = by(others, others, v);
+        bool isLonger = others.length > rounds.state(jobId).committee.popcount();
+        vm.expectPartialRevert(isLonger ? EcdsaPolicy.NotInCommittee.selector : EcdsaPolicy.WrongSignature.selector);
+        rounds.settle(jobId, places, has, c);
+        rounds.settle(jobId, places, has, by(own(), shown, v));
+        same(rounds.state(jobId).round, round + 1, "settled");
+    }
+
+    /// @dev Two rounds of one pool: what comes after may show the accounts.
+    function settlesTwice() private {
+        for (uint256 i = 0; i < 2; i++) {
+            settles(new address[](0), strangers());
+        }
+        settles(own(), strangers());
+    }
+
+    function strangers() private pure returns (address[] memory list) {
+        list = new address[](3);
+        (list[0], list[1], list[2]) = (verifier(7), verifier(8), verifier(9));
+    }
+
+    function leaves(uint256 i) private {
+        vm.prank(verifier(i));
+        members.leavePool(jobId);
+    }
+
+    function test_P23_whatIsShownCountsOnlyWhereItIsTheCommittee() public allHome {
+        settlesTwice();
+        settles(strangers(), strangers()); // what is wrong is passed over
+        address[] memory list = own();
+        (list[0], list[1]) = (list[1], list[0]);
+        settles(list, list); // another order
+        settles(new address[](0), strangers()); // and nobody has to show any
+        assembly ("memory-safe") {
+            mstore(list, 2)
+        }
+        settles(list, strangers());
+        settles(own(), strangers());
+    }
+
+    /// @dev The places that are ready are the same three before and after.
+    function test_P23_anotherOneInTheSamePlaceIsAnotherCommittee() public allHome {
+        settlesTwice();
+        address[] memory before = own();
+        leaves(1);
+        enrol(jobId, 5, 1);
+        settles(before, strangers()); // who left still signs the round that runs
+        for (uint256 i = 0; i < 4; i++) {
+            settles(i % 2 == 0 ? own() : before, before);
+        }
+        same(own()[1] == verifier(5) ? 1 : 0, 1, "it has the place");
+    }
+
+    function test_P23_anotherOneWhileTheJobWaitsIsAnotherCommittee() public allHome {
+        settlesTwice();
+        address[] memory before = own();
+        vm.warp(rounds.state(jobId).deadline); // nobody has committed
+        rounds.poke(jobId);
+        inPhase(jobId, Phase.WAITING);
+        for (uint16 seat = 0; seat < 4; seat++) {
+            members.cutSeat(jobId, seat);
+            sit(jobId, 10 + seat, seat);
+        }
+        leaves(1);
+        enrol(jobId, 5, 1);
+        nextBlock();
+        rounds.poke(jobId);
+        same(own()[1] == verifier(5) ? 1 : 0, 1, "it has the place at once");
+        for (uint256 i = 0; i < 4; i++) {
+            settles(i % 2 == 0 ? own() : before, before);
+        }
+    }
+
+    function test_P23_whoIsOutbidIsNotInTheNextCommittee() public allHome {
+        settlesTwice();
+        address[] memory before = own();
+        stakeUp(verifier(5), Role.VERIFIER, 2 * BOND);
+        vm.prank(verifier(5));
+        members.enrol(jobId, 0, uint128(2 * BOND));
+        settles(before, strangers());
+        same(rounds.state(jobId).committee, 6, "without the place");
+        for (uint256 i = 0; i < 4; i++) {
+            settles(i % 2 == 0 ? own() : before, before);
+        }
+        same(own()[0] == verifier(5) ? 1 : 0, 1, "it has the place");
+    }
+
+    function test_P23_whoIsCutIsNotInTheNextCommittee() public allHome {
+        settlesTwice();
+        address[] memory before = own();
+        toWords(jobId);
+        vm.prank(address(words));
+        members.slashEquivocated(jobId, 1, 0, OUTSIDER); // while MERGE runs
+        nextBlock();
+        settle(jobId);
+        same(rounds.state(jobId).committee, 6, "without the place");
+        for (uint256 i = 0; i < 3; i++) {
+            settles(own(), before);
+        }
+    }
+
+    /// @dev A later lot of a pool that is drawn whole is the same committee.
+    function test_P23_aLaterLotMayShowItToo() public allHome {
+        settlesTwice();
+        address[] memory before = own();
+        commitAll(jobId, 15);
+        nextBlock();
+        revealAll(jobId, 15);
+        vm.warp(rounds.state(jobId).deadline); // nobody says a word
+        rounds.poke(jobId);
+        same(rounds.state(jobId).lot, 1, "a lot more");
+        sayAll(jobId, 15);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, 15);
+        noteFacts(jobId, v);
+        (bytes memory places, uint256[] memory has) = (said[jobId][3].places, said[jobId][3].has);
+        Certified memory c = by(strangers(), strangers(), v);
+        vm.expectPartialRevert(EcdsaPolicy.WrongSignature.selector);
+        rounds.settle(jobId, places, has, c);
+        rounds.settle(jobId, places, has, by(before, before, v));
+        settles(own(), strangers());
+    }
+}
+
+/// @title P23: at both sides of the border from which on committees are drawn.
+contract DrawnCommitteesTest is Network {
+    using Bits for uint256;
+
+    /// @dev Plays with all signing and shown; forged is whatever was shown a round before, and two rounds before.
+    function plays(uint256 jobId, uint256 count) private {
+        address[][] memory shown = new address[][](count);
+        for (uint256 i = 0; i < count; i++) {
+            uint32 round = toWords(jobId);
+            nextBlock();
+            shown[i] = accountsOf(jobId, rounds.state(jobId).committee);
+            for (uint256 k = i < 2 ? 0 : i - 2; k < i; k++) {
+                forge(jobId, round, shown[k], shown[i]);
+            }
+            settle(jobId);
+        }
+    }
+
+    /// @dev By a committee of an earlier round, unless it begins this one.
+    function forge(uint256 jobId, uint32 round, address[] memory theirs, address[] memory own) private {
+        bool isOther = theirs.length > own.length;
+        for (uint256 i = 0; i < theirs.length && !isOther; i++) {
+            isOther = theirs[i] != own[i];
+        }
+        if (!isOther) return;
+        Verdict memory v = verdictFor(jobId, rounds.state(jobId).seated);
+        noteFacts(jobId, v);
+        bytes memory signed = abi.encodePacked(uint32(theirs.length.firstBits()));
+        bytes32 digest = digestFor(jobId, v);
+        for (uint256 i = 0; i < theirs.length; i++) {
+            signed = bytes.concat(signed, signatureOf(keyOfMember(theirs[i]), digest));
+        }
+        (bytes memory places, uint256[] memory has) = (said[jobId][round].places, said[jobId][round].has);
+        vm.expectRevert();
+        rounds.settle(jobId, places, has, Certified(v, theirs, signed));
+    }
+
+    function test_P23_aPoolThatGrowsPast32AndShrinksAgain() public {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.places, t.minVerifiers) = (30, 40, 2);
+        uint256 jobId = start(t, 4, 31);
+        plays(jobId, 3);
+        enrol(jobId, 31, 31);
+        plays(jobId, 4);
+        same(rounds.state(jobId).committee, uint256(32).firstBits(), "whole");
+        enrol(jobId, 32, 32);
+        plays(jobId, 6);
+        same(rounds.state(jobId).committee.popcount(), 32, "drawn from 33");
+        vm.prank(verifier(4));
+        members.leavePool(jobId);
+        plays(jobId, 4);
+        same(rounds.state(jobId).committee, uint256(33).firstBits() ^ 16, "whole again");
+    }
+}
