@@ -14,8 +14,10 @@ The peers are AdamW on all seats' batches at once (`synchronous`: a gradient of 
 is sent every step), one worker that takes all batches one after another (`one_worker`), and one
 that has only its own share (`alone`). `dense` is DiLoCo with the outer rate
 and momentum that end lowest in this setting, which has fewer rounds than the published 0.7 and 0.9
-are for. Rows called `…_private` are peers, too: their seats keep their own moments from round to
-round, as no job's do, and each is held against the row that opens from public ones.
+are for. `sparseloco_epochs` drops what seats keep every 8 rounds, as a job does that chooses no
+other epoch; the other rows whose seats keep something never drop it. Rows called `…_private` are
+peers, too: their seats keep their own moments from round to round, as no job's do, and each is held
+against the row that opens from public ones.
 
 `--vocabulary 8000` is another setting for the rows that have such a peer: byte pairs of the same
 text, embeddings that are not tied, and 300 batches a seat of half the size, so that most rows of

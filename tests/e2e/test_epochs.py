@@ -17,7 +17,7 @@ ROUNDS, EPOCH = 6, 3
 
 METHODS: dict[str, dict[str, Any]] = {
     "streaming": {"method.name": "streaming"},
-    "two bits that are fed back": {"method.codec": "two_bit", "method.feedback": "0.9"},
+    "the largest, and what they leave out": {"method.name": "sparseloco"},
 }
 
 
