@@ -25,6 +25,7 @@ from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
 from atoll.law.safety import unsafe_rounds
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import RoundIndex, SeatIndex, Verdict
+from atoll.service.commands import TASKS
 from atoll.service.duties.material import files_of
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.replay import REPLAY, replaying, wrong_word_at
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from atoll.job.handle import JobHandle
     from atoll.train.replay import SeatReplay
 
-TASKS = "atoll.service.tasks"
 EQUAL, DIFFERS, GONE = "equal", "differs", "gone"
 """What a check came to; `GONE` where something that it needs is not served any more."""
 
