@@ -17,6 +17,8 @@ from atoll.bits.layout import param_shapes
 from atoll.bits.tables import schedule_of, tables_root
 from atoll.law.manifest import InnerSpec, ModelSpec
 
+CASES = 10_000
+"""Numbers, of each function at least."""
 MODELS = 60
 SCHEDULES = 150
 ROLL = random.Random(16)
@@ -74,6 +76,7 @@ def any_manifest() -> documents.Manifest:
 
 
 def test_initial_weights_have_every_bit() -> None:
+    compared = 0
     for _ in range(MODELS):
         model, seed = any_model(), ROLL.getrandbits(64)
         shapes = param_shapes(ModelSpec.model_validate(model))
@@ -81,9 +84,12 @@ def test_initial_weights_have_every_bit() -> None:
         mine, theirs = constants.initial_params(shapes, seed), initial_params(shapes, seed)
         assert list(mine) == list(theirs)
         assert all(mine[name].tobytes() == theirs[name].numpy().tobytes() for name in mine)
+        compared += sum(weights.size for weights in mine.values())
+    assert compared > CASES
 
 
 def test_the_schedule_is_the_same_at_every_step() -> None:
+    compared = 0
     for _ in range(SCHEDULES):
         manifest = any_manifest()
         steps = constants.total_steps(manifest)
@@ -92,6 +98,8 @@ def test_the_schedule_is_the_same_at_every_step() -> None:
         assert [constants.rate(manifest, step) for step in range(steps)] == schedule.rates.tolist()
         for count in (*range(1, steps + 1), steps + 1, steps + 1000):
             assert constants.corrections(manifest, count) == schedule.correction(count)
+            compared += 2
+    assert compared > CASES
 
 
 @pytest.mark.parametrize(
@@ -111,12 +119,15 @@ def test_a_correction_that_is_a_tie_is_rounded_to_even(beta: str, count: int) ->
 
 
 def test_rotary_tables_have_every_bit() -> None:
+    compared = 0
     for _ in range(MODELS):
         model = any_model()
         spec = ModelSpec.model_validate(model)
         theirs = rotary_tables(spec.seq, spec.head_dim, spec.rope_base, spec.rope_scaling)
         for mine, expected in zip(constants.rotary(model), theirs, strict=True):
             assert mine.tobytes() == np.ascontiguousarray(expected).tobytes()
+            compared += mine.size
+    assert compared > CASES
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])

@@ -101,6 +101,33 @@ def head(random: Random) -> tuple[list[Any], list[Any]]:
     return mine, of_atoll(lambda x, w: OPS.head(x[None], w)[0], [x, weight], g)
 
 
+def frozen_linears(random: Random) -> tuple[list[Any], list[Any]]:
+    """Weights without a gradient: the results and the input's gradient are a linear's."""
+    tokens, inputs, *outputs = random.integers(2, [24, 20, 9, 9, 9])
+    x = tensor(random, tokens, inputs)
+    weights = [tensor(random, width, inputs) for width in outputs[: random.integers(1, 4)]]
+    gradients = [tensor(random, tokens, len(weight)) for weight in weights]
+    cuts = np.cumsum([len(weight) for weight in weights])[:-1]
+    y, saved = kernels.linear(x, np.concatenate(weights))
+    dx, _ = kernels.linear_gradient(np.concatenate(gradients, axis=1), saved)
+    frozen = OPS.freeze([torch.from_numpy(weight) for weight in weights])
+
+    def linears(x: Any) -> tuple[Any, ...]:
+        return tuple(y[0] for y in OPS.frozen_linears(x[None], frozen))
+
+    return [*np.split(y, cuts, axis=1), dx], of_atoll(linears, [x], *gradients)
+
+
+def frozen_head(random: Random) -> tuple[list[Any], list[Any]]:
+    tokens, inputs, outputs = random.integers(2, [24, 20, 24])
+    x, weight = tensor(random, tokens, inputs), tensor(random, outputs, inputs)
+    g = tensor(random, tokens, outputs)
+    y, saved = kernels.head(x, weight)
+    frozen = OPS.freeze_head(torch.from_numpy(weight))
+    mine = [y, kernels.head_gradient(g, saved)[0]]
+    return mine, of_atoll(lambda x: OPS.frozen_head(x[None], frozen)[0], [x], g)
+
+
 def bias(random: Random) -> tuple[list[Any], list[Any]]:
     tokens, width = random.integers(1, [40, 20])
     x, g, bias = tensor(random, tokens, width), tensor(random, tokens, width), tensor(random, width)
@@ -236,8 +263,9 @@ def orthogonalise(random: Random) -> tuple[list[Any], list[Any]]:
 CASE_OF: dict[str, Case] = {
     case.__name__: case
     for case in (
-        embedding, linear, bias, head, rms_norm, head_norm, rotary, attention, swiglu,
-        squared_relu, dropout, cross_entropy, global_norm, adamw, momentum, orthogonalise,
+        embedding, linear, bias, head, frozen_linears, frozen_head, rms_norm, head_norm, rotary,
+        attention, swiglu, squared_relu, dropout, cross_entropy, global_norm, adamw, momentum,
+        orthogonalise,
     )
 }  # fmt: skip
 

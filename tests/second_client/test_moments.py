@@ -186,7 +186,7 @@ def test_merged_sums() -> None:
 
 def test_quotients_are_rounded_alike() -> None:
     rng = np.random.default_rng(6)
-    for _ in range(200):
+    for _ in range(CASES // 50):  # of 150 quotients each
         denominator = int(rng.choice([1, 2, 3, 6, 4096, 1 << 16, int(rng.integers(1, 1 << 16))]))
         finer = int(rng.choice([0, 4]))
         numerators = rng.integers(-200 * denominator, 200 * denominator + 1, 100)
@@ -200,7 +200,7 @@ def test_quotients_are_rounded_alike() -> None:
 
 def test_first_moments_of_fp32_are_rounded_alike() -> None:
     rng = np.random.default_rng(7)
-    for _ in range(100):
+    for _ in range(CASES // 100):  # of as many numbers each
         n = int(rng.integers(1, 257))
         rows = rng.integers(-(1 << 47), (1 << 47) + 1, (n, 100)) >> int(rng.integers(0, 47))
         mine = second.merged_first("fp32", "mean", list(rows), 0, 100)

@@ -88,6 +88,19 @@ def head(inputs: list[Any], g: list[Any], case: Json) -> list[Any]:
     return [y, *kernels.head_gradient(g[0], saved)]
 
 
+def frozen_linears(inputs: list[Any], g: list[Any], case: Json) -> list[Any]:
+    """Linears whose weights have no gradient."""
+    weights = [array(item) for item in case["frozen"]]
+    cuts = np.cumsum([len(weight) for weight in weights])[:-1]
+    y, saved = kernels.linear(inputs[0], np.concatenate(weights))
+    return [*np.split(y, cuts, axis=1), kernels.linear_gradient(np.concatenate(g, 1), saved)[0]]
+
+
+def frozen_head(inputs: list[Any], g: list[Any], case: Json) -> list[Any]:
+    y, saved = kernels.head(inputs[0], array(case["frozen"][0]))
+    return [y, kernels.head_gradient(g[0], saved)[0]]
+
+
 def bias(inputs: list[Any], g: list[Any], case: Json) -> list[Any]:
     return [kernels.add_bias(*inputs), g[0], kernels.bias_gradient(g[0])]
 
@@ -131,6 +144,8 @@ DIFFERENTIABLE: dict[str, Callable[[list[Any], list[Any], Json], list[Any]]] = {
     "embedding": embedding,
     "linear": linear,
     "head": head,
+    "frozenLinears": frozen_linears,
+    "frozenHead": frozen_head,
     "bias": bias,
     "rmsNorm": rms_norm,
     "rotary": rotary,
@@ -198,10 +213,10 @@ def test_training_has_the_vectors_bits(name: str) -> None:
     case = TRAINING[name]
     manifest = documents.read_manifest(bytes.fromhex(case["manifest"]))
     tokens = np.frombuffer(bytes.fromhex(case["tokens"]), provide.token_type(manifest))
-    job = provide.open_job(manifest, tokens)
+    job = provide.open_job(manifest, tokens, bytes.fromhex(case.get("frozenWeights", "")))
     model = state.initial_global_state(manifest)
     assert state.global_digest(model).hex() == case["globalDigest"]
-    assert_bits([model["params"][documents.EMBEDDING]], [case["initialWeights"]])
+    assert_bits([model["params"][min(model["params"])]], [case["initialWeights"]])
     steps = range(constants.total_steps(manifest))
     rates = np.array([constants.rate(manifest, step) for step in steps])
     corrections = [constants.corrections(manifest, step + 1) for step in steps]

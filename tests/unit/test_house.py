@@ -6,8 +6,10 @@ contributors' page every cheat.
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,33 @@ def test_what_calls_itself_pure_is_held_to_it() -> None:
     listed = set(_contract(name)["source_modules"])
     functions = {"atoll.bits.init", "atoll_node.behaviour", "atoll_verifier.behaviour"}
     assert listed - functions == _called_pure()  # of these three a part of the file's rule
+
+
+def _functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for top in ("sdk", "node", "verifier", "devnet", "tests", "bench", ".ci"):
+        for file in (ROOT / top).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    yield f"{file.relative_to(ROOT)}:{node.lineno}", node
+
+
+def _is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Of the `atoll` program: Typer makes an option of each parameter."""
+    called = [d.func for d in function.decorator_list if isinstance(d, ast.Call)]
+    return any(isinstance(f, ast.Attribute) and f.attr == "command" for f in called)
+
+
+def test_functions_are_short_and_have_few_parameters() -> None:
+    long, wide = [], []
+    for place, function in _functions():
+        if (function.end_lineno or 0) - function.lineno >= 70:
+            long.append(place)
+        named = function.args
+        count = [a.arg for a in (*named.posonlyargs, *named.args, *named.kwonlyargs)]
+        if len([n for n in count if n not in {"self", "cls"}]) > 6 and not _is_command(function):
+            wide.append(place)
+    assert not long, "over 70 lines"
+    assert not wide, "seven parameters or more"
 
 
 @pytest.mark.parametrize(

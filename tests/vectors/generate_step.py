@@ -19,23 +19,26 @@ import torch
 from tests.jobs import PLAIN
 from torch import Tensor
 
+from atoll.bits.base import Base, freeze
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.held_out import held_out_loss, window_starts
-from atoll.bits.init import initial_global_state
+from atoll.bits.init import initial_global_state, initial_params, write_params
 from atoll.bits.kernels import elementary
 from atoll.bits.kernels.engine import make_engine
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.grid import exact_sum, quantise, quantise_split
 from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.kernels.philox import Mask
-from atoll.bits.layout import seat_layout
+from atoll.bits.layout import param_shapes, seat_layout
 from atoll.bits.link import close_round
+from atoll.bits.ops import operations
 from atoll.bits.pieces import piece_root, root_of_update
 from atoll.bits.schedule import Recipe
 from atoll.bits.segment import Course, run_segment
 from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step, state_roots
 from atoll.bits.tables import tables_root
+from atoll.bits.tensors import tree_root
 from atoll.bits.tokens import Tokens
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import dropout_key
@@ -102,6 +105,8 @@ def products() -> Json:
     ids = torch.tensor([[3, 0, 3, 1, 4]])
     x = {"x": numbers("x", 5, 6)}
     weights = {"first": numbers("w1", 3, 6), "second": numbers("w2", 4, 6)}
+    top = numbers("w", 4, 6)
+    frozen, frozen_head = OPS.freeze(list(weights.values())), OPS.freeze_head(top)
     return {
         "embedding": case(
             lambda table: OPS.embedding(ids, table)[0],
@@ -109,8 +114,16 @@ def products() -> Json:
             ids=ids[0].tolist(),
         ),
         "linear": case(lambda x, *w: tuple(y[0] for y in OPS.linears(x[None], w)), x | weights),
-        "head": case(lambda x, w: OPS.head(x[None], w)[0], x | {"weight": numbers("w", 4, 6)}),
-    }
+        "head": case(lambda x, w: OPS.head(x[None], w)[0], x | {"weight": top}),
+        "frozenLinears": case(
+            lambda x: tuple(y[0] for y in OPS.frozen_linears(x[None], frozen)),
+            x, frozen=named(weights),
+        ),
+        "frozenHead": case(
+            lambda x: OPS.frozen_head(x[None], frozen_head)[0],
+            x, frozen=named({"weight": top}),
+        ),
+    }  # fmt: skip
 
 
 def pointwise() -> Json:
@@ -261,6 +274,12 @@ JOBS: Mapping[str, dict[str, dict[str, Any]]] = {
         "codec": {"kind": "grid8"},
     },
 }
+ADAPTERS: dict[str, dict[str, Any]] = {
+    "lora": {"rank": 2, "alpha": "5", "targets": ["q", "v", "down"]},
+    "inner": {"micro_batch": 1, "dropout": "0"},
+    "codec": {"kind": "grid8"},
+}
+"""A job that trains adapters on the model of seed 1."""
 SEAT, DATA_SEED = SeatIndex(3), Digest(hashlib.sha256(b"data seed").digest())
 
 
@@ -283,7 +302,26 @@ def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
     plain["codec"] |= changes["codec"]
     plain["epoch"] = 3 if CodecSpec.model_validate(plain["codec"]).carries_more else 1
     plain["tables"] = tables_root(model, inner, 3 * inner.steps)
+    if "lora" in changes:
+        plain["lora"] = changes["lora"]
+        plain["init"] = {"seed": 0, "cid": cid, "root": tree_root(frozen_weights())}
     return Manifest.model_validate(plain)
+
+
+def frozen_weights() -> dict[str, Tensor]:
+    """What the adapters are added to."""
+    shapes = param_shapes(ModelSpec.model_validate(MODEL))
+    return dict(initial_params(shapes, seed=1))
+
+
+def weights_of(manifest: Manifest) -> tuple[Json, Base | None]:
+    """The bytes of what adapters are added to, as its file has them; nothing without adapters."""
+    if manifest.lora is None:
+        return {}, None
+    weights = frozen_weights()
+    base = freeze(weights.items(), tree_root(weights), manifest.model, manifest.lora, operations())
+    pieces = write_params(param_shapes(manifest.model), weights.__getitem__)
+    return {"frozenWeights": b"".join(pieces).hex()}, base
 
 
 def training(changes: dict[str, dict[str, Any]]) -> Json:
@@ -296,7 +334,8 @@ def training(changes: dict[str, dict[str, Any]]) -> Json:
         tokens = tokens.astype(np.uint16) | (~shown).astype(np.uint16) << 15
     manifest = manifest_of(changes, tokens)
     model = initial_global_state(manifest)
-    course = Course(manifest, Recipe.of(manifest), tokens, DATA_SEED, SEAT, 0, model)
+    given, base = weights_of(manifest)
+    course = Course(manifest, Recipe.of(manifest, base), tokens, DATA_SEED, SEAT, 0, model)
     opening = SeatState.opening(model, seat_layout(manifest))
     batch = course.batch(course.offsets(0))
     key = dropout_key(DATA_SEED, SEAT)
@@ -304,14 +343,14 @@ def training(changes: dict[str, dict[str, Any]]) -> Json:
     done = run_segment(opening, 0, course)
     update, carried = close_round(manifest, model, done.state, DitherKey(DATA_SEED, SEAT))
     schedule = course.recipe.schedule
-    return {
+    return given | {
         "manifest": manifest.to_bytes().hex(),
         "tokens": tokens.tobytes().hex(),
         "dataSeed": DATA_SEED.hex(),
         "seat": SEAT,
         "rates": bits(torch.from_numpy(schedule.rates.copy())),
         "corrections": bits(torch.from_numpy(schedule.corrections.copy())),
-        "initialWeights": bits(model.params["model.embed_tokens.weight"]),
+        "initialWeights": bits(model.params[min(model.params)]),
         "globalDigest": model.digest().hex(),
         "step": {
             "offsets": course.offsets(0),
@@ -378,7 +417,9 @@ FILES: Mapping[str, Callable[[], Json]] = {
         "jobs": {name: held_out(changes) for name, changes in JOBS.items()},
         "means": means(),
     },
-    "training.json": lambda: {name: training(changes) for name, changes in JOBS.items()},
+    "training.json": lambda: {
+        name: training(changes) for name, changes in (JOBS | {"adapters": ADAPTERS}).items()
+    },
 }
 
 

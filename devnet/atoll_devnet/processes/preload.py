@@ -18,6 +18,7 @@ import structlog
 
 from atoll.chain.abi import registry
 from atoll.errors import AtollError
+from atoll.service.commands import TASKS
 from atoll.service.worker import THREAD_VARIABLES
 from atoll_devnet.processes import clock
 
@@ -26,7 +27,7 @@ MODULES = (
     "atoll_devnet.processes.member",
     *(f"atoll_devnet.cheats.{name}" for name in ("providers", "verifiers", "players")),
     *(f"atoll_devnet.cheats.{name}" for name in ("training", "replays")),
-    *("atoll_node.tasks", "atoll.service.tasks", "atoll.service.judging"),
+    *("atoll_node.tasks", TASKS, "atoll.service.judging"),
     *("atoll_devnet.run.evaluation", "atoll.train.answers"),
 )
 

@@ -104,8 +104,7 @@ class Gateway:
 
     Args:
         store: where the blocks are.
-        host: the interface to listen on.
-        port: the port, or 0 for any free one.
+        address: the interface to listen on, and the port, or 0 for any free one.
         allow: which blocks to serve; None serves all.
         config: the limits.
         notes: short texts that have a name instead of a hash, by name; what they say has to be
@@ -116,8 +115,7 @@ class Gateway:
     def __init__(
         self,
         store: LocalStore,
-        host: str = "127.0.0.1",
-        port: int = 0,
+        address: tuple[str, int] = ("127.0.0.1", 0),
         *,
         allow: Callable[[Cid], bool] | None = None,
         config: GatewayConfig | None = None,
@@ -126,8 +124,7 @@ class Gateway:
     ) -> None:
         self._store = store
         self._notes = notes
-        self._host = host
-        self._port = port
+        self._host, self._port = address
         self._allow = allow
         self._config = config or GatewayConfig()
         self._rate = RateLimit(self._config.bytes_per_s, time.monotonic)

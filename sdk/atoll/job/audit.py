@@ -24,6 +24,7 @@ from atoll.law.merge_inputs import MergeFacts
 from atoll.law.safety import unsafe_rounds
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import RoundIndex, SeatIndex, Verdict
+from atoll.service.commands import TASKS
 from atoll.service.duties.material import files_of
 from atoll.service.duties.replay import REPLAY, replaying, wrong_word_at
 from atoll.service.limits import UNFETCHABLE_CONTENT

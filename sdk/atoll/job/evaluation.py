@@ -15,6 +15,7 @@ from atoll.content.cid import Cid
 from atoll.errors import AtollError, ProtocolError
 from atoll.job.figures import cid_of, model_of
 from atoll.service.beside import beside
+from atoll.service.commands import TASKS
 from atoll.service.worker import Worker
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from atoll.law.manifest import Manifest
     from atoll.law.views import JobView
 
-TASKS = "atoll.service.tasks"
 log = structlog.get_logger("atoll.job.evaluation")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from atoll.bits.kernels.build import BuildFailed, load_library
+from atoll.bits.kernels.build import Unusable, accepted, load_library
 from atoll.merge.chunks import Plan
 from atoll.merge.coordinatewise import (
     BoolMatrix,
@@ -98,35 +98,30 @@ class MergeKernels:
 @lru_cache(maxsize=1)
 def kernels() -> MergeKernels | None:
     """The compiled passes, or None where they cannot be had or do not agree."""
-    try:
-        found = MergeKernels(load_library(SOURCE))
-    except BuildFailed:  # no compiler, no home, no room, no headers: numpy does the same work
-        return None
-    return found if _agrees(found) else None
+    found = accepted("the merge's passes", lambda: MergeKernels(load_library(SOURCE)), _parted)
+    return None if isinstance(found, Unusable) else found
 
 
-def _agrees(found: MergeKernels) -> bool:
-    """Whether the compiled passes give the numpy path's bits here."""
+def _parted(found: MergeKernels) -> list[str]:
+    """The passes that do not give the numpy path's bits here."""
     n, d = 9, 1500
     mixed = (np.arange(n * d, dtype=np.int64) * 2654435761 % 255 - 127).astype(np.int8)
     extreme = np.full((n, d), 127, dtype=np.int8)
     extreme[1::2] = -127
     mask_nn = np.eye(n, dtype=np.bool_) | np.tri(n, dtype=np.bool_)[::-1]
     weights = [(1 << 20) + i for i in range(n)]
-    plan = Plan(threads=1)
-    return all(
-        np.array_equal(found.gram(rows, plan), gram_numpy(rows, plan))
-        and np.array_equal(
-            found.weighted_sums(rows, weights, plan), weighted_sums_numpy(rows, weights, plan)
-        )
-        and all(
-            np.array_equal(
-                found.trimmed_sums(rows, 2, mask, plan), trimmed_sums_numpy(rows, 2, mask, plan)
-            )
-            for mask in (None, mask_nn)
-        )
-        for rows in (list(mixed.reshape(n, d)), list(extreme))
-    )
+    plan, parted = Plan(threads=1), []
+    for rows in (list(mixed.reshape(n, d)), list(extreme)):
+        if not np.array_equal(found.gram(rows, plan), gram_numpy(rows, plan)):
+            parted.append("gram")
+        sums = found.weighted_sums(rows, weights, plan)
+        if not np.array_equal(sums, weighted_sums_numpy(rows, weights, plan)):
+            parted.append("weighted sums")
+        for mask in (None, mask_nn):
+            trimmed = found.trimmed_sums(rows, 2, mask, plan)
+            if not np.array_equal(trimmed, trimmed_sums_numpy(rows, 2, mask, plan)):
+                parted.append("trimmed sums")
+    return parted
 
 
 def _table(rows: Sequence[Int8Vector]) -> ctypes.Array[ctypes.c_void_p]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 F = TypeVar("F", bound="Fact")
+TASKS: Final = "atoll.service.tasks"
+"""The module of what both roles run in the worker, by name: importing it needs torch."""
 OF_SERVICE: Final = 0
 """The job under which the journal keeps what is of no job."""
 R_co = TypeVar("R_co", bound="Fact", covariant=True)

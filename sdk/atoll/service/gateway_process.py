@@ -310,8 +310,7 @@ def _gateway_of(spec: GatewaySpec, members: set[str]) -> Gateway:
 
     gateway = Gateway(
         LocalStore(spec.store),
-        spec.host,
-        spec.port,
+        (spec.host, spec.port),
         allow=allow,
         config=GatewayConfig(budget=spec.budget),
         notes=_notes_in(Path(spec.journal)) if spec.journal else lambda _: None,

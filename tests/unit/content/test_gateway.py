@@ -316,7 +316,7 @@ async def test_a_port_in_use_says_what_to_do(store: LocalStore) -> None:
     gateway = Gateway(store)
     await gateway.start()
     with pytest.raises(ConfigError, match="in use") as caught:
-        await Gateway(store, port=int(gateway.url.rsplit(":", 1)[1])).start()
+        await Gateway(store, ("127.0.0.1", int(gateway.url.rsplit(":", 1)[1]))).start()
     assert caught.value.next_step is not None
     await gateway.stop()
 

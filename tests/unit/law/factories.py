@@ -66,6 +66,49 @@ def make_terms(**changes: Any) -> Terms:
     return Terms(**{**plain, **changes})
 
 
+def plain_model() -> dict[str, Any]:
+    """The demo's model."""
+    return {
+        "kind": "llama",
+        "vocab": 256,
+        "width": 64,
+        "layers": 4,
+        "heads": 4,
+        "kv_heads": 4,
+        "head_dim": 16,
+        "qkv_bias": False,
+        "qk_norm": False,
+        "mlp": "swiglu",
+        "ffn": 176,
+        "seq": 64,
+        "tied": True,
+        "norm_eps": "0.00001",
+        "rope_base": 10000,
+        "rope_scaling": UNSCALED.model_dump(),
+    }
+
+
+def plain_inner() -> dict[str, Any]:
+    """How a seat of the demo trains."""
+    return {
+        "optimizer": "adamw",
+        "lr": "0.003",
+        "momentum": "0",
+        "beta1": "0.9",
+        "beta2": "0.95",
+        "eps": "0.00000001",
+        "weight_decay": "0.1",
+        "dropout": "0",
+        "clip": "1",
+        "schedule": "cosine",
+        "warmup_steps": 10,
+        "steps": 40,
+        "batch": 8,
+        "segment": 5,
+        "micro_batch": 8,
+    }
+
+
 def plain_manifest() -> dict[str, Any]:
     """A manifest's fields, the demo's but for what its data are."""
     return {
@@ -73,24 +116,7 @@ def plain_manifest() -> dict[str, Any]:
         "name": "demo",
         "created": 0,
         "epoch": 1,
-        "model": {
-            "kind": "llama",
-            "vocab": 256,
-            "width": 64,
-            "layers": 4,
-            "heads": 4,
-            "kv_heads": 4,
-            "head_dim": 16,
-            "qkv_bias": False,
-            "qk_norm": False,
-            "mlp": "swiglu",
-            "ffn": 176,
-            "seq": 64,
-            "tied": True,
-            "norm_eps": "0.00001",
-            "rope_base": 10000,
-            "rope_scaling": UNSCALED.model_dump(),
-        },
+        "model": plain_model(),
         "lora": None,
         "numerics": {"code_digest": digest("code"), "probe_digest": digest("probe")},
         "init": {"seed": 0, "cid": None, "root": None},
@@ -106,23 +132,7 @@ def plain_manifest() -> dict[str, Any]:
             "eval_batches": 0,
             "tokenizer_cid": cid("tokenizer"),
         },
-        "inner": {
-            "optimizer": "adamw",
-            "lr": "0.003",
-            "momentum": "0",
-            "beta1": "0.9",
-            "beta2": "0.95",
-            "eps": "0.00000001",
-            "weight_decay": "0.1",
-            "dropout": "0",
-            "clip": "1",
-            "schedule": "cosine",
-            "warmup_steps": 10,
-            "steps": 40,
-            "batch": 8,
-            "segment": 5,
-            "micro_batch": 8,
-        },
+        "inner": plain_inner(),
         "outer": {
             "kind": "sgd",
             "lr": "1",

@@ -30,7 +30,7 @@ def _generator(name: str) -> ModuleType:
     return module
 
 
-GENERATORS = [_generator("generate_rounds"), _generator("generate_refusals")]
+GENERATORS = [_generator(f"generate_{name}") for name in ("rounds", "refusals", "log")]
 FILES = [(module, name) for module in GENERATORS for name in sorted(module.FILES)]
 
 

@@ -108,7 +108,7 @@ class SignVerdict(Signing[VerdictSigned]):
         return self.digest
 
     async def perform(self, effects: Effects, view: JobView) -> Done[VerdictSigned]:
-        effects.context.journal.sign_once(f"{view.job_id}:{self.key}", self.content)
+        self.claim(effects, view)
         signature = signature_of(effects.context, view, self.digest)
         effects.context.journal.publish(note_name(view, self.round, self.digest), signature)
         return Done(VerdictSigned(self.digest, self.verdict, signature, self.at))

@@ -13,8 +13,13 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
+
+import structlog
 
 FLAGS = (
     "-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
@@ -31,8 +36,44 @@ SOURCE = Path(__file__).with_name("kernels.c")
 BUILD_SECONDS = 120  # it takes three; a compiler that hangs must not stop a service for ever
 
 
+T = TypeVar("T")
+_log = structlog.get_logger("atoll.bits.kernels")
+
+
 class BuildFailed(Exception):
     """There is no compiler here, or it could not build the kernels, or its result does not load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Why what was compiled is not used here."""
+
+    reason: str
+
+
+def accepted(
+    what: str, make: Callable[[], T], parted: Callable[[T], Sequence[str]]
+) -> T | Unusable:
+    """What is compiled, if it gives the reference's bits in this process.
+
+    Why it is not used is logged, since the reference that runs instead is slower.
+
+    Args:
+        what: it is called in the log.
+        make: loads it; may raise BuildFailed.
+        parted: names what has other bits than the reference.
+    """
+    try:
+        found = make()
+        others = parted(found)
+    except BuildFailed as error:
+        reason = str(error)
+    else:
+        if not others:
+            return found
+        reason = f"other bits from {', '.join(others)}"
+    _log.warning("compiled code is not used, the reference is slower", what=what, reason=reason)
+    return Unusable(reason)
 
 
 def load_library(source: Path = SOURCE) -> ctypes.CDLL:

@@ -9,7 +9,7 @@ import structlog
 import torch
 
 from atoll.bits.kernels.acceptance import differences
-from atoll.bits.kernels.build import BuildFailed, load_library
+from atoll.bits.kernels.build import Unusable, accepted, load_library
 from atoll.bits.kernels.compiled import CompiledKernels
 from atoll.bits.kernels.gemm import ROUTES, batched_product, choose_route
 from atoll.bits.kernels.interface import Engine, Kernels
@@ -91,17 +91,15 @@ def choose_kernels(name: str = "auto", device: torch.device | str = "cpu") -> Ke
         raise ConfigError(f"unknown kernels {name!r}; known: {', '.join(CHOICES)}")
     if name == "eager" or (name == "auto" and torch.device(device).type != "cpu"):
         return TorchKernels()
-    try:
-        compiled = CompiledKernels(load_library())
-        parted = differences(compiled, TorchKernels())
-        reason = f"other bits from {', '.join(parted)}" if parted else ""
-    except BuildFailed as error:
-        reason = str(error)
-    if not reason:
+    compiled = accepted(
+        "the step's kernels",
+        lambda: CompiledKernels(load_library()),
+        lambda found: differences(found, TorchKernels()),
+    )
+    if not isinstance(compiled, Unusable):
         return compiled
     if name == "compiled":
         raise ConfigError(
-            f"compiled kernels cannot be used: {reason}", next_step="use kernels auto"
+            f"compiled kernels cannot be used: {compiled.reason}", next_step="use kernels auto"
         )
-    _log.warning("compiled kernels not used, training will be slower", reason=reason)
     return TorchKernels()

@@ -41,7 +41,7 @@ async def check_gateway(subject: Subject) -> list[Finding]:
     with tempfile.TemporaryDirectory() as folder:
         store = LocalStore(Path(folder), sync=False)
         block = secrets.token_bytes(BLOCK_BYTES)
-        gateway = Gateway(store, section.host, section.port)
+        gateway = Gateway(store, (section.host, section.port))
         try:
             await gateway.start()
         except ConfigError as error:

@@ -21,7 +21,7 @@ from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarg
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest, has_link
 from atoll.law.views import JobView
 from atoll.law.words import Digest, JobId, JobStatus, Phase, Role
-from atoll.service.commands import Done, Fact, Facts, Work
+from atoll.service.commands import TASKS, Done, Fact, Facts, Work
 from atoll.service.config import PolicySection
 from atoll.service.doctor.machine import memory
 from atoll.service.duties.upkeep import is_over
@@ -106,7 +106,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
                 refused = room_refusal(policy, role, manifest, here)
             if refused:
                 return Done(JobRefused(refused))
-            await effects.work("atoll.service.tasks:check_machine", data)
+            await effects.work(f"{TASKS}:check_machine", data)
             if role is not None and policy.most_of_window is not None:
                 refused = await _too_slow(effects, view.job_id, policy, role, manifest)
         except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
@@ -124,7 +124,7 @@ async def _too_slow(
     """
     data = manifest.to_bytes()
     for tries_left in reversed(range(PACE_TRIES)):
-        pace = Pace(**await effects.work("atoll.service.tasks:measure_pace", data))
+        pace = Pace(**await effects.work(f"{TASKS}:measure_pace", data))
         refused = pace_refusal(policy, role, manifest, pace)
         if not refused or tries_left == 0:
             return refused
@@ -149,7 +149,7 @@ class DoFetchData(Work[DataReady | JobRefused]):
         try:
             for cid, most in files_of(manifest):
                 await effects.fetch(view, None, Cid.from_bytes(cid), most)
-            await effects.work("atoll.service.tasks:check_data", self.manifest, effects.store_dir)
+            await effects.work(f"{TASKS}:check_data", self.manifest, effects.store_dir)
             initial = await _check_program(effects, manifest)
         except (ProtocolError, MalformedDag, TooLarge, ManifestError) as error:
             return Done(JobRefused(str(error)))

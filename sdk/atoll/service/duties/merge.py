@@ -15,7 +15,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates, had
 from atoll.law.views import JobView, OpenRound, SettledRound
 from atoll.law.words import Digest, Phase, Slot, Verdict, to_bitmap
-from atoll.service.commands import Done, Fact, Work
+from atoll.service.commands import TASKS, Done, Fact, Work
 from atoll.service.duties.material import has_material, manifest_of, spec_of
 from atoll.service.duties.opening import opening_at
 from atoll.service.duties.updates import RevealedUpdate, RevealedUpdates, seen, updates_of
@@ -65,7 +65,7 @@ class DoMerge(Work[RoundMerged]):
         await effects.for_each(self.updates, fetch)
         with effects.context.store.holding():  # what the worker leaves is not pinned yet
             verdict: Verdict = await effects.work_soon(
-                "atoll.service.tasks:merge_round", self, effects.store_dir
+                f"{TASKS}:merge_round", self, effects.store_dir
             )
             await effects.keep(view, round_ + 1, verdict.cid)
         return Done(RoundMerged(verdict))

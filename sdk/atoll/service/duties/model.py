@@ -11,6 +11,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import RoundIndex
+from atoll.service.commands import TASKS
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -24,9 +25,7 @@ async def model_of_round(effects: Effects, view: JobView, round: int, manifest: 
     """
     if round == 0:
         with effects.context.store.holding():
-            opened = await effects.work(
-                "atoll.service.tasks:make_initial_state", manifest, effects.store_dir
-            )
+            opened = await effects.work(f"{TASKS}:make_initial_state", manifest, effects.store_dir)
             await effects.keep(view, round, opened.cid)
         return bytes(opened.cid)
     parent = view.settled_round(RoundIndex(round - 1))

@@ -12,7 +12,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase
-from atoll.service.commands import Done, Fact, Work
+from atoll.service.commands import TASKS, Done, Fact, Work
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.machine import Decision, State
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
-TASKS = "atoll.service.tasks"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from atoll.law.leaves import Leaves, key_hash
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Digest, RoundIndex, SeatIndex, Slot
-from atoll.service.commands import Done, Fact, Work
+from atoll.service.commands import TASKS, Done, Fact, Work
 from atoll.service.duties.model import model_of_round
 from atoll.service.machine import State
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from atoll.train.replay import SeatReplay
 
 S = TypeVar("S")
-REPLAY: Final = "atoll.service.tasks:replay"
+REPLAY: Final = f"{TASKS}:replay"
 log = structlog.get_logger("atoll.replay")
 
 

@@ -32,6 +32,10 @@ class Signing(Work[F_co]):
         """What the journal's guard compares: equal iff the same thing is said."""
         return repr(self.said).encode()
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[F_co]:
+    def claim(self, effects: Effects, view: JobView) -> None:
+        """Takes the slot in the journal for this content; raises as `Journal.sign_once`."""
         effects.context.journal.sign_once(f"{view.job_id}:{self.key}", self.content)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[F_co]:
+        self.claim(effects, view)
         return Done(self.said)

@@ -13,7 +13,7 @@ from atoll.content.cid import Cid
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView, OpenRound, SeatReveal
 from atoll.law.words import Address, Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
-from atoll.service.commands import Done, Fact, Work
+from atoll.service.commands import TASKS, Done, Fact, Work
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import OpeningReady, opening_of
@@ -77,7 +77,7 @@ class DoGetUpdate(Work[UpdateSeen]):
         if not self.opening:
             model = await model_of_round(effects, view, self.round, self.manifest)
             found = replace(self, opening=model)
-        function = "atoll.service.tasks:is_canonical"
+        function = f"{TASKS}:is_canonical"
         return Done(UpdateSeen(await effects.work_soon(function, found, effects.store_dir)))
 
 

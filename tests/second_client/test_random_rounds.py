@@ -1,0 +1,214 @@
+"""What rounds hash, draw and pay: 10,000 random cases, the second client against `atoll.law`.
+
+keccak is lent to the second client here, whose own is compared with it in `test_words.py`: what is
+compared is what goes into it, and what is made of it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+
+import pytest
+from eth_hash.auto import keccak
+from eth_utils.address import to_checksum_address
+from tests.second_client import money, rounds, words
+from tests.unit.law.factories import make_terms
+
+from atoll.law import ballots, clocks, hashing, leaves, lots, misses, pay
+from atoll.law.words import (
+    Address,
+    Bitmap,
+    Digest,
+    Domain,
+    Facts,
+    HolderId,
+    JobId,
+    Miss,
+    PlaceIndex,
+    Reveal,
+    Role,
+    RoundIndex,
+    SeatIndex,
+    Slot,
+    Terms,
+    Verdict,
+    Wei,
+)
+
+CASES = 10_000
+Roll = random.Random
+Pair = tuple[object, object]
+
+
+def word(roll: Roll) -> Digest:
+    return Digest(roll.randbytes(32))
+
+
+def bitmap(roll: Roll, least: int = 0, sizes: tuple[int, ...] = (1, 4, 40, 256)) -> Bitmap:
+    """Of few seats or many, `least` at least."""
+    size = roll.choice(sizes)
+    found = roll.getrandbits(size) & roll.choice([~0, roll.getrandbits(size)])
+    return Bitmap(found if found.bit_count() >= least else (1 << least) - 1)
+
+
+def address(roll: Roll) -> tuple[bytes, Address]:
+    raw = roll.randbytes(20)
+    return raw, Address(to_checksum_address(raw))
+
+
+def slot(roll: Roll) -> tuple[tuple[int, bytes, int, int], Slot]:
+    raw, contract = address(roll)
+    chain, job, round = roll.getrandbits(63), roll.getrandbits(64), roll.getrandbits(24)
+    domain = Domain(chain, contract)
+    return (chain, raw, job, round), Slot(domain, JobId(job), RoundIndex(round))
+
+
+def terms_of(roll: Roll) -> Terms:
+    seats, places = roll.randrange(1, 257), roll.randrange(1, 257)
+    segment = roll.randrange(1, 20)
+    return make_terms(
+        rounds=roll.randrange(1, 1 << 24),
+        seats=seats,
+        places=places,
+        f=roll.choice([0, (seats - 1) // 3 if seats > 3 else 0]),
+        share_bps=roll.randrange(1, 10_001),
+        steps=segment * roll.randrange(1, 65),
+        segment_steps=segment,
+        tokens_per_step=roll.getrandbits(30),
+        price_per_token=roll.getrandbits(roll.choice([8, 60, 100])),
+        sign_fee=roll.getrandbits(100),
+        duty_fee=roll.getrandbits(roll.choice([10, 100])),
+        verifier_bond=roll.getrandbits(100),
+        expiry=roll.getrandbits(40),
+        program=word(roll),
+    )
+
+
+# Each: what the second client says, and what the law does.
+
+
+def seeds(roll: Roll) -> Iterator[Pair]:
+    mine, theirs = slot(roll)
+    source, block, randao = word(roll), word(roll), roll.getrandbits(256)
+    yield rounds.data_seed(mine, source, block), hashing.data_seed(theirs, source, block)
+    found = hashing.audit_seed(theirs, source, block, randao)
+    yield rounds.audit_seed(mine, source, block, randao), found
+    second = lots.next_lot(lots.next_lot(source, 1), 2)
+    yield rounds.lot_seed(source, 2), second
+
+
+def commitments(roll: Roll) -> Iterator[Pair]:
+    mine, theirs = slot(roll)
+    raw, account = address(roll)
+    seed, model, seat = word(roll), word(roll), SeatIndex(roll.randrange(256))
+    plain = {name: word(roll) for name in ("updateRoot", "keyHash", "salt")}
+    body = roll.randbytes(64 * roll.randrange(5))
+    told = Reveal(*plain.values(), body, b"")
+    made = rounds.commitment(mine, seed, seat, raw, plain | {"leaves": body}, model)
+    yield made, hashing.commitment(theirs, seed, seat, account, (told, model))
+    found = hashing.accumulate_reveal(seed, seat, Digest(made))
+    yield rounds.reveals_accumulator(seed, [(seat, made)]), found
+
+
+def masks(roll: Roll) -> Iterator[Pair]:
+    key, count = word(roll), roll.randrange(1, 5)
+    states, plain = ([word(roll) for _ in range(count)] for _ in range(2))
+    raw, account = address(roll)
+    theirs = leaves.Leaves.of(states, plain, key)
+    yield rounds.leaves_of(states, plain, key), theirs.to_bytes()
+    yield rounds.words_of(theirs.to_bytes(), key), list(theirs.words(key))
+    yield rounds.key_hash(key), leaves.key_hash(key)
+    yield rounds.fine_word(raw, plain), ballots.fine_word(account, plain)
+
+
+def said(roll: Roll) -> Iterator[Pair]:
+    lot = word(roll)
+    pairs = [(PlaceIndex(roll.randrange(256)), bitmap(roll)) for _ in range(roll.randrange(4))]
+    yield rounds.words_accumulator(lot, pairs), hashing.accumulate_words(lot, pairs)
+
+
+def certificates(roll: Roll) -> Iterator[Pair]:
+    mine, theirs = slot(roll)
+    seed, accumulator = word(roll), word(roll)
+    verdict = Verdict(bitmap(roll), roll.randrange(257), word(roll), b"x" * 36, roll.randbytes(8))
+    plain = asdict(verdict)
+    plain["leftOut"] = plain.pop("left_out")
+    found = hashing.certificate_hash(theirs, seed, accumulator, verdict)
+    yield rounds.certificate_digest(mine, seed, accumulator, plain), found
+
+
+def facts(roll: Roll) -> Iterator[Pair]:
+    told = Facts(*(word(roll) for _ in range(5)), *(bitmap(roll) for _ in range(5)))
+    plain = asdict(told)
+    plain |= {"auditSeed": plain["audit_seed"], "leftOut": plain["left_out"]}
+    yield rounds.facts_hash(plain), hashing.facts_hash(told)
+
+
+def sealed(roll: Roll) -> Iterator[Pair]:
+    mine, theirs = slot(roll)
+    raw, account = address(roll)
+    seed, salt, id = word(roll), word(roll), HolderId(roll.getrandbits(32))
+    seats = roll.sample(range(256), roll.randrange(1, 5))
+    plain = {seat: (roll.getrandbits(16), word(roll)) for seat in sorted(seats)}
+    body = ballots.Body(tuple(ballots.Duty(SeatIndex(s), *duty) for s, duty in plain.items()))
+    yield rounds.body_of(plain), body.to_bytes()
+    found = ballots.ballot_hash(theirs, seed, (id, account), body.hash, salt)
+    yield rounds.ballot_hash(mine, seed, (id, raw), body.to_bytes(), salt), found
+
+
+def names(roll: Roll) -> Iterator[Pair]:
+    mine, theirs = slot(roll)
+    role, id = Role(roll.randrange(2)), HolderId(roll.getrandbits(32))
+    kind, seat = Miss(roll.choice([int(kind) for kind in Miss])), SeatIndex(roll.randrange(256))
+    chain, raw, job, round = mine
+    yield rounds.bond_lock(job, role, id), hashing.bond_lock(theirs.job, role, id)
+    found = hashing.fault_id(theirs, role, id, kind, seat)
+    yield rounds.fault_id(chain, raw, job, (role, id), (round, kind, seat)), found
+
+
+def drawn(roll: Roll) -> Iterator[Pair]:
+    sizes = (256,) if roll.random() < 0.02 else (1, 4, 12, 40)  # every member is hashed thrice
+    seed, pool, revealed = word(roll), bitmap(roll, 1, sizes), bitmap(roll, 1, sizes)
+    share, left_out = roll.randrange(1, 10_001), Bitmap(revealed & bitmap(roll))
+    yield rounds.committee_of(seed, pool), list(lots.draw_committee(seed, pool))
+    count = lots.audited_share(revealed.bit_count(), share, pool.bit_count())
+    chosen = lots.draw_seats(seed, revealed, left_out, share_bps=share, ready=pool)
+    places = lots.ordinals(seed, revealed, count)
+    told = {"revealed": revealed, "leftOut": left_out, "ready": pool}
+    mine = rounds.drawn_seats(seed, told, {"f": 1, "share_bps": share}, last=False)
+    yield mine, {seat: at for seat, at in places.items() if chosen >> seat & 1}
+    last = roll.random() < 0.5
+    for ordinal in list(mine.values())[:2]:
+        theirs = lots.auditors_of(seed, ordinal, pool, is_last=last)
+        yield rounds.auditors_of(seed, ordinal, pool, last=last), list(theirs)
+
+
+def paid(roll: Roll) -> Iterator[Pair]:
+    terms = terms_of(roll)
+    plain = asdict(terms)
+    yield money.terms_hash(plain), hashing.terms_hash(terms)
+    yield money.budget(plain), pay.budget(terms)
+    yield money.segment_pay(plain), terms.segment_pay
+    yield money.last_moment(plain), clocks.last_moment(terms)
+    longest = roll.getrandbits(30)
+    yield money.absolute_end(plain, longest), clocks.absolute_end(terms, longest)
+    bond, bps, level = Wei(roll.getrandbits(100)), roll.randrange(1, 1251), roll.randrange(40)
+    yield money.cut(bond, bps, level), misses.cut(bond, bps, level)
+
+
+FUNCTIONS: tuple[Callable[[Roll], Iterator[Pair]], ...] = (
+    seeds, commitments, masks, said, certificates, facts, sealed, names, drawn, paid,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_both_say_the_same(
+    function: Callable[[Roll], Iterator[Pair]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (words, rounds, money):
+        monkeypatch.setattr(module, "keccak", keccak)
+    for seed in range(CASES // len(FUNCTIONS)):
+        for at, (mine, theirs) in enumerate(function(Roll(seed))):
+            assert mine == theirs, (seed, at)
