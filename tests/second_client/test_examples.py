@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,20 @@ from tests.second_client import (
     kernels,
     model,
     moments,
+    money,
     optimisers,
+    rounds,
     state,
+    words,
 )
 
 LAW = Path(__file__).parents[2] / "sdk" / "atoll" / "law"
+VECTORS = Path(__file__).parents[1] / "vectors"
+ROUNDS = json.loads((VECTORS / "rounds.json").read_text())
+
+
+def unhex(text: str) -> bytes:
+    return bytes.fromhex(text[2:])
 
 
 def rows(*lines: list[float]) -> Any:
@@ -210,9 +221,67 @@ def opening() -> Lines:
     ]  # fmt: skip
 
 
+def manifest() -> Lines:
+    """The demo's: what two sections of it are encoded as, and what the whole is called."""
+    data = unhex(json.loads((VECTORS / "manifest.json").read_text())["bytes"])
+    plain, digest = documents.read_manifest(data), hashlib.sha256(data).digest()
+    return [
+        ("init", words.encode_cbor(plain["init"])),
+        ("robust", words.encode_cbor(plain["robust"])),
+        ("bytes", np.array([len(data)])),
+        ("digest", digest),
+        ("cid", bytes((1, 0x71, 0x12, 0x20)) + digest),
+    ]
+
+
+def tables() -> Lines:
+    inner = {
+        "optimizer": "adamw", "lr": "0.003", "beta1": "0.9", "beta2": "0.95", "steps": 3,
+        "schedule": "cosine", "warmup_steps": 1,
+    }  # fmt: skip
+    job = {"model": ROTARY, "inner": inner, "terms": {"rounds": 1}}
+    cosines, sines = constants.rotary(ROTARY)
+    steps = range(constants.total_steps(job))
+    return [
+        ("rates", np.array([constants.rate(job, step) for step in steps])),
+        ("corr", np.array([constants.corrections(job, step + 1) for step in steps])),
+        ("cos", cosines), ("sin", sines), ("root", constants.tables_root(job)),
+    ]  # fmt: skip
+
+
+def worked_round() -> Lines:
+    """A commitment, seeds, words, draws and pay of the round in the vectors."""
+    at, seeds, told = ROUNDS["slot"], ROUNDS["seeds"], ROUNDS["commit"]
+    slot = (at["chainId"], unhex(at["rounds"]), at["jobId"], at["round"])
+    reveal = {name: unhex(value) for name, value in told["reveal"].items()}
+    seed, account, model_ = (unhex(told[name]) for name in ("seed", "account", "model"))
+    made = rounds.commitment(slot, seed, told["seat"], account, reveal, model_)
+    reveals, block_hash = unhex(seeds["reveals"]), unhex(seeds["blockHash"])
+    draw = ROUNDS["draws"][0]
+    drawn_by, ready = unhex(draw["seed"]), int(draw["ready"], 16)
+    facts = {"revealed": int(draw["revealed"], 16), "leftOut": 0, "ready": ready}
+    seats = rounds.drawn_seats(drawn_by, facts, {"f": 1, "share_bps": 5000}, last=False)
+    first = [rounds.auditors_of(drawn_by, i, ready, last=False)[0] for i in seats.values()]
+    values = [unhex(v) if str(v).startswith("0x") else int(v) for v in ROUNDS["money"]["terms"]]
+    terms = dict(zip(money.TERMS, values, strict=True))
+    return [
+        ("commit", made),
+        ("R", rounds.reveals_accumulator(seed, [(told["seat"], made)])),
+        ("data", rounds.data_seed(slot, reveals, block_hash)),
+        ("audit", rounds.audit_seed(slot, reveals, block_hash, int(seeds["randao"], 16))),
+        ("ℓ₁", rounds.lot_seed(seed, 1)),
+        ("words", rounds.words_accumulator(seed, [(2, 0b1011)])),
+        ("places", np.array(rounds.committee_of(drawn_by, ready))),
+        ("drawn", np.array(list(seats))),
+        ("by", np.array(first)),
+        ("P", np.array([money.segment_pay(terms)], object)),
+        ("budget", np.array([money.budget(terms)], object)),
+    ]
+
+
 EXAMPLES = (
-    grids, functions, embedding, linear, adapter, head, norm, rotation, attention, gates, dropout,
-    loss, adamw, muon, weights, opening, states,
+    manifest, tables, worked_round, grids, functions, embedding, linear, adapter, head, norm,
+    rotation, attention, gates, dropout, loss, adamw, muon, weights, opening, states,
 )  # fmt: skip
 
 
@@ -222,5 +291,18 @@ def block(example: Any) -> str:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.__name__)
 def test_the_text_has_the_example(example: Any) -> None:
-    texts = [path.read_text() for path in sorted(LAW.glob("SPEC-*.md"))]
+    texts = [path.read_text() for path in sorted(LAW.glob("SPEC*.md"))]
     assert any(block(example) in text for text in texts)
+
+
+def game() -> str:
+    """The moves of a game of the vectors: by whom, bytes of calldata, what is known then."""
+    moves = json.loads((VECTORS / "games" / "0.json").read_text())["moves"]
+    return "\n".join(
+        f"{'H' if m['byHolder'] else 'C'} {m['name']:<9} {len(m['data']) // 2 - 1:>4} {m['digest']}"
+        for m in moves
+    )
+
+
+def test_the_text_has_the_game() -> None:
+    assert game() in (LAW / "SPEC-GAME.md").read_text()

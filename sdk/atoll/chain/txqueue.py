@@ -30,7 +30,7 @@ from atoll.chain.txstore import (
     GasUse,
     Intent,
     Receipt,
-    Signed,
+    SignedTransaction,
     TxState,
     TxStore,
 )
@@ -552,7 +552,7 @@ class TxQueue:
             "data": b"" if cancels else intent.call.data,
         }
         raw = self._account.sign_transaction(transaction)
-        signed = Signed(
+        signed = SignedTransaction(
             tx_hash=f"0x{bytes(raw.hash).hex()}",
             intent=intent.id,
             raw=bytes(raw.raw_transaction),
@@ -564,7 +564,7 @@ class TxQueue:
         self._store.sign(intent, nonce, gas_limit, signed)
         await self._show(signed)
 
-    async def _show(self, signed: Signed) -> None:
+    async def _show(self, signed: SignedTransaction) -> None:
         """Broadcasts. A refusal changes nothing: what is signed stays until the chain decides."""
         self._shown_at[signed.tx_hash] = self._clock()
         try:

@@ -105,7 +105,7 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedTransaction:
     """One signed transaction of an intent; a replacement is a second one under the same nonce.
 
     Attributes:
@@ -193,15 +193,15 @@ class TxStore:
         """Every intent ever, oldest first."""
         return [_intent(row) for row in self._db.execute("SELECT * FROM intents ORDER BY id")]
 
-    def signed(self, intent: Intent) -> list[Signed]:
+    def signed(self, intent: Intent) -> list[SignedTransaction]:
         """What was signed for an intent, newest first."""
         rows = self._db.execute(
             "SELECT * FROM signed WHERE intent = ? ORDER BY signed_at DESC, rowid DESC",
             (intent.id,),
         )
-        return [Signed(**{**dict(row), "cancels": bool(row["cancels"])}) for row in rows]
+        return [SignedTransaction(**{**dict(row), "cancels": bool(row["cancels"])}) for row in rows]
 
-    def sign(self, intent: Intent, nonce: int, gas_limit: int, signed: Signed) -> None:
+    def sign(self, intent: Intent, nonce: int, gas_limit: int, signed: SignedTransaction) -> None:
         """Records a signed transaction and its nonce in one step, before it is broadcast."""
         with self._db.transaction():
             self._db.execute(

@@ -36,7 +36,7 @@ TRUSTED_BELOW = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class RoleNeeds:
     """What one member of a role needs, for the whole job; bytes."""
 
     name: str
@@ -78,7 +78,7 @@ class Outlook:
     deterred_wei: int
     upkeep_wei: int
     warnings: tuple[str, ...]
-    roles: tuple[Role, ...]
+    roles: tuple[RoleNeeds, ...]
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON: amounts in wei as text."""
@@ -139,14 +139,14 @@ def _last_clock(terms: Terms) -> AuditClock:
     return AuditClock.of(terms, 0, audits=last_audits(terms.seats, terms.min_verifiers))
 
 
-def _submitter(draft: Draft, pace: Pace) -> Role:
+def _submitter(draft: Draft, pace: Pace) -> RoleNeeds:
     """Serves the data to whoever joins, and fetches the result."""
     manifest, terms = draft.manifest, draft.manifest.terms
     data = data_bytes(manifest)
     model = max_state_bytes(manifest)
     members = terms.seats + terms.places
     memory, disk = submitter_bytes(manifest, pace.update_bytes), data + 2 * model
-    return Role("submitter", down=model, up=data * members, memory=memory, disk=disk)
+    return RoleNeeds("submitter", down=model, up=data * members, memory=memory, disk=disk)
 
 
 def round_traffic(name: str, manifest: Manifest, pace: Pace) -> tuple[int, int]:
@@ -160,7 +160,7 @@ def round_traffic(name: str, manifest: Manifest, pace: Pace) -> tuple[int, int]:
     return terms.seats * pace.update_bytes, served * pace.update_bytes
 
 
-def member_needs(name: str, manifest: Manifest, pace: Pace) -> Role:
+def member_needs(name: str, manifest: Manifest, pace: Pace) -> RoleNeeds:
     """What a `provider` or `verifier` needs: it fetches the data, and keeps models and updates of
     the rounds that are not FINAL.
     """
@@ -170,7 +170,7 @@ def member_needs(name: str, manifest: Manifest, pace: Pace) -> Role:
     behind = ceil(AuditClock.of(terms, 0).window_end / round_seconds(manifest, pace))
     kept = min(terms.rounds, 1 + behind) + 1
     needed = provider_bytes if name == "provider" else verifier_bytes
-    return Role(
+    return RoleNeeds(
         name,
         down=data + model + terms.rounds * fetched,
         up=model + terms.rounds * served,
