@@ -206,7 +206,7 @@ contract RoundsSettlement is RoundsBase {
         bytes32 digest,
         uint256 signers
     ) private {
-        if (!h.isSeeded) _seedAudit(jobId, j, h);
+        if (!_seedAudit(jobId, j, h)) revert Unseeded(h.beacon, block.number);
         _noteDue(j, h.round, c, signers);
         Shape memory s = j.shape.load();
         Facts memory f = _factsOf(j, h.round, c, v.leftOut);
@@ -257,7 +257,7 @@ contract RoundsSettlement is RoundsBase {
 
     // --- the boundary ---
 
-    /// @dev Members change here and nowhere else while a job runs. The committee's pool is older than the seed.
+    /// @dev Members change here and nowhere else while a job runs.
     function _next(uint256 jobId, Job storage j, Head memory h) private {
         Shape memory s = j.shape.load();
         if (s.hasPartials) _noteShort(j);
@@ -270,9 +270,11 @@ contract RoundsSettlement is RoundsBase {
         if (isOver) return _close(jobId, j, h, JobStatus.EXPIRED);
         if (!_hasEnough(j, s)) return _wait(jobId, j, h, 0);
         bytes32 seed = _seed(j, h.round);
-        // The seed is older than some leavings: who leaves takes its own ticket away, and changes nobody else's luck.
-        uint256 committee = Draws.committee(seed, pool) & ~out;
-        _openRound(jobId, j, h, seed, committee == 0 ? Draws.committee(seed, j.ready) : committee);
+        // The pool stood still before anybody knew this. Some leavings are later: who leaves takes its own ticket away, and
+        // changes nobody else's luck.
+        bytes32 lot = Hashing.lotSeed(j.auditSeed, 0);
+        uint256 committee = Draws.committee(lot, pool) & ~out;
+        _openRound(jobId, j, h, seed, committee == 0 ? Draws.committee(lot, j.ready) : committee);
     }
 
     /// @dev Twice running is a miss, and so is once a round after next to one without any segment. Who takes a seat

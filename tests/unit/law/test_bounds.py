@@ -83,7 +83,7 @@ ROOMY = make_terms(
     places=256,
     min_verifiers=3,
     f=0,
-    steps=1024,
+    steps=744,
     segment_steps=1,
     tokens_per_step=1,
     window_seconds=2_000,
@@ -108,8 +108,8 @@ TERMS = [
     ("claim_seconds", 1, 2**32 - 1),
     ("expiry", 0, 2**64 - 1),
     ("steps", 1, 1024),
-    ("segment_steps", 1, 1024),
-    ("tokens_per_step", 1, 2**54 - 1),
+    ("segment_steps", 1, 744),
+    ("tokens_per_step", 1, (2**64 - 1) // 744),
     ("price_per_token", 0, 2**128 - 1),
     ("sign_fee", 0, 2**128 - 1),
     ("duty_fee", 0, 2**128 - 1),
@@ -181,9 +181,9 @@ def test_a_term_is_within_its_bounds(name: str, low: int, high: int) -> None:
             check_terms(replace(ROOMY, **{name: beyond}))
 
 
-def test_segments_divide_a_round() -> None:
-    for segment, is_fine in ((512, True), (1024, True), (3, False), (2048, False)):
-        terms = replace(ROOMY, segment_steps=segment)
+def test_segments_divide_a_round_and_can_be_opened_at_once() -> None:
+    for segment, is_fine in ((372, True), (744, True), (5, False), (0, False), (1488, False)):
+        terms = replace(ROOMY, steps=1488, segment_steps=segment)
         if is_fine:
             check_terms(terms)
         else:
