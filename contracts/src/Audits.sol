@@ -76,6 +76,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     error NotDrawn(uint16 seat, uint32 round);
     error WasAudited(uint16 seat, uint32 id);
     error NotDropped(uint16 seat, uint32 id);
+    error NotProven(uint16 seat, uint32 id);
 
     constructor(address rounds_, address members_, address jobs_) {
         (rounds, members, jobs) = (IRounds(rounds_), IMembersHooks(members_), IJobs(jobs_));
@@ -110,8 +111,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requireSealed(
             a, jobId, round, Hashing.ballot(_slot(jobId, round), facts.auditSeed, id, msg.sender, hash, salt)
         );
-        uint256 duties = _requireDuties(a, Where(jobId, round), m.index, facts, body);
-        ballotOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | duties);
+        uint256 fine = _requireDuties(a, Where(jobId, round), m.index, facts, body);
+        ballotOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | fine);
         emit Opened(jobId, msg.sender, id, round, body);
     }
 
@@ -139,11 +140,29 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         (uint16 from,) = saidOf(jobId, round, id, seat, body);
         bool hasFallen = _requireSeat(jobId, round, seatId, seat).hasFallen;
         bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, seatId);
-        bool isPlayed =
-            hasFallen || game.openGames(set) != 0 || game.wasChallenged(_accusation(jobId, round, id, seat, from, set));
+        bool isPlayed = hasFallen || game.wasChallenged(_accusation(jobId, round, id, seat, from, set));
         if (from == FINE || isPlayed) revert NotDropped(seat, id);
         members.slashDropped(jobId, id, round, seat);
         emit Dropped(jobId, id, round, seat);
+    }
+
+    /// @inheritdoc IAudits
+    /// @dev Else no *differs* earns: it says nothing that only a replay tells, before the judge has heard it.
+    function proven(uint256 jobId, uint32 round, uint32 id, uint32 seatId, bytes calldata body) external {
+        uint16 seat = members.holderOf(jobId, Role.PROVIDER, seatId).index;
+        bool hasFallen = _requireSeat(jobId, round, seatId, seat).hasFallen;
+        (uint16 from,) = saidOf(jobId, round, id, seat, body);
+        if (from == FINE || !hasFallen) revert NotProven(seat, id);
+        Contest storage c = _contests[_dutyOf(jobId, round, id, seat)];
+        if (c.isSettled) revert AlreadyContested(id, seat);
+        c.isSettled = true;
+        emit Proven(jobId, id, round, seat);
+        _creditFee(jobId, id);
+    }
+
+    function _creditFee(uint256 jobId, uint32 id) private {
+        address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
+        IJobsHooks(address(jobs)).credit(jobId, auditor, jobs.termsOf(jobId).dutyFee);
     }
 
     // --- keys ---
@@ -215,8 +234,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         bool isLost = holder.hasFallen && members.lostFrom(jobId, Role.PROVIDER, seatId) <= round;
         emit ContestSettled(jobId, id, round, c.seat, !isLost);
         if (id == LEAK) return _settleLeak(jobId, round, c.seat, isLost ? BURN : c.by);
+        if (isLost) return _creditFee(jobId, id);
         address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
-        if (isLost) return IJobsHooks(address(jobs)).credit(jobId, auditor, jobs.termsOf(jobId).dutyFee);
         uint256 record = uint256(ballotOf[jobId][round][auditor]);
         if (record & MISSED != 0) return;
         ballotOf[jobId][round][auditor] = bytes32(record | MISSED);
@@ -278,19 +297,20 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     // --- duties ---
 
+    /// @return fine how many of the duties are called so, each of which earns unless it is contested
     function _requireDuties(Audit memory a, Where memory where, uint16 place, Facts calldata facts, bytes calldata body)
         private
         view
-        returns (uint256 duties)
+        returns (uint256 fine)
     {
         if (body.length == 0 || body.length % DUTY_BYTES != 0) revert BodyLength(body.length);
-        duties = body.length / DUTY_BYTES;
         uint256 rank = _rankOf(facts, place);
         uint256 least;
         for (uint256 i = 0; i < body.length; i += DUTY_BYTES) {
             uint16 seat = uint8(body[i]);
             if (seat < least || !_isDutyOf(a, where, rank, facts, seat)) revert NotADuty(seat, place);
             least = uint256(seat) + 1;
+            if (uint16(bytes2(body[i + 1:])) == FINE) fine++;
         }
     }
 

@@ -106,7 +106,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(bytes32(kept)), place, has);
         j.words = bytes32(uint256(accumulator) | said);
         emit Said(jobId, msg.sender, place, h.roundIn(), h.lotIn(), has);
-        if (!h.isSeededIn()) _seedAudit(jobId, j, j.head.load());
+        if (!h.isSeededIn()) _seedAudit(jobId, j, j.head.load()); // counts, whether that is known yet or not
     }
 
     /// @inheritdoc IRounds
@@ -115,7 +115,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         Head memory h = j.head.load();
         if (h.phase != Phase.MERGE) revert WrongPhase(h.phase, Phase.MERGE);
         if (h.isSeeded) revert AlreadySeeded(jobId);
-        if (block.timestamp < h.halfMerge) revert NothingToDo(h.phase, h.halfMerge);
+        if (block.number == h.beacon) revert Unseeded(h.beacon, block.number);
         _seedAudit(jobId, j, h);
     }
 
@@ -137,13 +137,28 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         Shape memory s = j.shape.load();
         if (block.timestamp >= s.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
         if (!_hasEnough(j, s)) revert NothingToDo(Phase.WAITING, 0);
+        uint256 pool = j.ready;
+        bytes32 beacon = blockhash(block.number - 1);
+        if (pool.popcount() > Draws.COMMITTEE) {
+            beacon = h.beacon == 0 ? bytes32(0) : blockhash(h.beacon);
+            if (block.number == h.beacon) revert Unseeded(h.beacon, block.number);
+            if (beacon == 0) return _notePool(jobId, j, h);
+            if (pool & j.noted != 0) pool &= j.noted;
+        }
         h.status = JobStatus.ACTIVE;
-        uint256 ready = j.ready;
-        uint256 pool = block.number > h.poolChangedAt ? ready : ready & j.readyBefore;
-        bytes32 seed = Hashing.dataSeed(_slot(jobId, h.round), 0, blockhash(block.number - 1));
+        bytes32 seed = Hashing.dataSeed(_slot(jobId, h.round), 0, beacon);
         j.seeds[h.round & 1] = seed;
         _forgetAccounts(j);
-        _openRound(jobId, j, h, seed, Draws.committee(seed, pool == 0 ? ready : pool));
+        _openRound(jobId, j, h, seed, Draws.committee(seed, pool));
+    }
+
+    /// @dev A committee is drawn from it, by the hash of this block, which nobody knows in it: whoever brings the last
+    /// member that was missing has no choice of committees.
+    function _notePool(uint256 jobId, Job storage j, Head memory h) private {
+        h.beacon = uint40(block.number);
+        j.noted = j.ready;
+        j.head.store(h);
+        emit Waiting(jobId, h.round, 0);
     }
 
     /// @param missed seats that have not revealed
@@ -156,22 +171,22 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         bytes32 beacon = blockhash(block.number - 1);
         bytes32 nextSeed = Hashing.dataSeed(_slot(jobId, h.round + 1), j.reveals, beacon);
         j.seeds[(h.round + 1) & 1] = nextSeed;
-        uint40 merge = j.windows.merge;
-        (h.phase, h.deadline) = (Phase.MERGE, uint40(block.timestamp) + merge);
-        h.halfMerge = uint40(block.timestamp) + merge / 2;
+        (h.phase, h.deadline) = (Phase.MERGE, uint40(block.timestamp) + j.windows.merge);
+        h.beacon = uint40(block.number);
         j.head.store(h);
         emit MergeOpened(jobId, h.round, revealed, nextSeed, h.deadline);
     }
 
-    /// @dev Who was silent in a lot that settled nothing misses; the audit seed stays.
+    /// @dev Who was silent in a lot that settled nothing misses; the audit seed stays, which the next one is drawn by.
     function _nextLot(uint256 jobId, Job storage j, Head memory h) private {
+        if (!_seedAudit(jobId, j, h)) return;
         uint256 said = uint32(uint256(j.words));
         uint256 silent;
         for (uint256 left = j.committee; left != 0; (left &= left - 1, said >>= 1)) {
             if (said & 1 == 0) silent |= left & (~left + 1);
         }
         if (silent != 0) j.absent[h.round] |= silent;
-        bytes32 previous = h.lot == 0 ? _seed(j, h.round) : j.lotSeed;
+        bytes32 previous = h.lot == 0 ? j.auditSeed : j.lotSeed;
         h.lot++;
         bytes32 seed = Hashing.lotSeed(previous, h.lot);
         (j.lotSeed, j.words, j.committee) = (seed, Hashing.noWords(seed), Draws.committee(seed, j.ready));
@@ -392,8 +407,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     function absentOf(uint256 jobId, uint32 round) external view returns (uint256 absent) {
         Job storage j = _jobs[jobId];
         absent = j.absent[round];
-        bool isLast = j.head.phase == Phase.CLOSED && round + 1 == j.head.round;
-        if (isLast && !_isSigning(j, round)) absent |= j.due;
+        bool isNewest = round + 1 == j.head.round;
+        if (isNewest && !_isSigning(j, round)) absent |= j.due;
     }
 
     /// @inheritdoc IRounds

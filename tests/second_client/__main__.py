@@ -96,11 +96,12 @@ def work_out(
         seat: rounds.commitment(slot, seed, seat, reveal["account"], reveal, before)
         for seat, reveal in told["reveals"].items()
     }
+    later = rounds.later_lot(told["auditSeed"], told["lot"])
     of_round = {
         "seed": seed,
         "auditSeed": told["auditSeed"],
         "reveals": rounds.reveals_accumulator(seed, made.items()),
-        "words": rounds.words_accumulator(rounds.lot_seed(seed, told["lot"]), told["words"]),
+        "words": rounds.words_accumulator(later if told["lot"] else seed, told["words"]),
         "model": before,
         "revealed": sum(1 << seat for seat in made),
         "available": sum(1 << seat for seat in had(facts)),
@@ -117,7 +118,7 @@ def work_out(
     }
     last = slot[3] + 1 == terms["rounds"]
     drawn = rounds.drawn_seats(told["auditSeed"], of_round, terms, last)
-    lot = rounds.lot_seed(seed, told["lot"])
+    lot = later if told["lot"] else told["drawnBy"]
     return after, {
         "seats": {
             str(seat): _seat(each, told["reveals"][seat], told) for seat, each in done.items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tests.second_client.rounds import following_lot
 from tests.second_client.words import ZERO, bits
 
 Event = tuple[str, Mapping[str, Any]]
@@ -63,12 +64,16 @@ def holder(
 def rounds_of(events: Iterable[Event]) -> list[dict[str, Any]]:
     """What the chain says of each round, of the last opening of its number."""
     rounds: list[dict[str, Any]] = []
+    waits = True
     for name, said in events:
         if name == "RoundOpened":
             del rounds[said["round"] :]
-            rounds.append(_opened(said))
+            by = said["seed"] if waits else following_lot(rounds[-1]["auditSeed"])
+            rounds.append(_opened(said) | {"drawnBy": by})
         elif name in _FOLDS:
             _FOLDS[name](rounds[said["round"]], said)
+        if name in {"RoundOpened", "Waiting"}:
+            waits = name == "Waiting"
     return rounds
 
 

@@ -300,6 +300,8 @@ def check_inner(inner: Plain) -> None:
     refuse(inner["steps"] % inner["segment"] != 0, "k does not divide H")
     refuse(inner["steps"] // inner["segment"] > 64, "more than 64 segments")
     refuse(inner["batch"] % inner["micro_batch"] != 0, "the micro-batch does not divide the batch")
+    shown = inner["segment"] * (40 + 4 * (inner["batch"] // inner["micro_batch"]))
+    refuse(shown > 32_768, "a segment that no first move can show")
     unused = {"adamw": ("momentum",), "muon": (), "sgd": ("beta1", "beta2", "eps")}[kind]
     for name in unused:
         refuse(inner[name] != "0", f"{kind} uses no {name}")

@@ -81,14 +81,19 @@ def data_seed(slot: Slot, source: bytes, block_hash: bytes) -> bytes:
     return hashed("atoll.data.v2", *slot, source, block_hash)
 
 
-def audit_seed(slot: Slot, reveals: bytes, block_hash: bytes, randao: int) -> bytes:
-    """Of the block's parent hash and PREVRANDAO."""
-    return hashed("atoll.audit.v2", *slot, reveals, block_hash, randao)
+def audit_seed(slot: Slot, reveals: bytes, block_hash: bytes) -> bytes:
+    """Of the block in which MERGE opened."""
+    return hashed("atoll.audit.v3", *slot, reveals, block_hash)
 
 
-def lot_seed(data_seed_: bytes, lot: int) -> bytes:
-    """ℓ of a lot; that of the first is the data seed."""
-    seed = data_seed_
+def following_lot(audit_seed_: bytes) -> bytes:
+    """ℓ of the first lot of a round, by the audit seed of the one that its opening settled."""
+    return keccak(abi(audit_seed_, 0))
+
+
+def later_lot(audit_seed_: bytes, lot: int) -> bytes:
+    """ℓ of a lot after the first, by its round's own audit seed."""
+    seed = audit_seed_
     for i in range(1, lot + 1):
         seed = keccak(abi(seed, i))
     return seed

@@ -51,13 +51,13 @@ def test_seeds_lots_and_words() -> None:
     case = VECTORS["seeds"]
     reveals, block = unhex(case["reveals"]), unhex(case["blockHash"])
     assert rounds.data_seed(SLOT, reveals, block) == unhex(case["dataSeed"])
-    randao = int(case["randao"], 16)
-    assert rounds.audit_seed(SLOT, reveals, block, randao) == unhex(case["auditSeed"])
-    lots = [unhex(lot) for lot in case["lots"]]
-    assert [rounds.lot_seed(lots[0], i) for i in range(len(lots))] == lots
+    seed = rounds.audit_seed(SLOT, reveals, block)
+    assert seed == unhex(case["auditSeed"])
+    lots = [rounds.following_lot(seed), *(rounds.later_lot(seed, i) for i in (1, 2))]
+    assert lots == [unhex(lot) for lot in case["lots"]]
     said = [(word["place"], int(word["has"], 16)) for word in case["words"][1:]]
     for count, word in enumerate(case["words"]):
-        found = rounds.words_accumulator(lots[0], said[:count])
+        found = rounds.words_accumulator(unhex(case["dataSeed"]), said[:count])
         assert found == unhex(word["accumulator"])
 
 

@@ -114,8 +114,8 @@ def held_by_both() -> Iterator[tuple[str, int, bool]]:
                 yield name, value, False
             else:
                 yield name, value, True
-    for value in (3, 512, 2048):
-        yield "segment_steps", value, value == 512
+    for value in (5, 372, 1488):
+        yield "segment_steps", value, value == 372
 
 
 def held_by_the_contract() -> Iterator[tuple[str, int, bool]]:

@@ -336,18 +336,23 @@ def commit_case() -> Json:
 
 def seed_cases() -> Json:
     block = digest("block")
-    first = lots.next_lot(SEED, 1)
+    data_seed = hashing.data_seed(SLOT, digest("reveals"), block)
+    audit_seed = hashing.audit_seed(SLOT, digest("reveals"), block)
+    second = lots.next_lot(audit_seed, 1)
     said = [(PlaceIndex(2), Bitmap(0b1011)), (PlaceIndex(31), Bitmap(1 << 255))]
     return {
-        "auditSeed": text(hashing.audit_seed(SLOT, digest("reveals"), block, 1 << 200)),
+        "auditSeed": text(audit_seed),
         "blockHash": text(block),
-        "dataSeed": text(hashing.data_seed(SLOT, digest("reveals"), block)),
-        "lots": [text(SEED), text(first), text(lots.next_lot(first, 2))],
-        "randao": hex(1 << 200),
+        "dataSeed": text(data_seed),
+        "lots": [
+            text(lots.following_lot(audit_seed)),
+            text(second),
+            text(lots.next_lot(second, 2)),
+        ],
         "reveals": text(digest("reveals")),
         "words": [
             {
-                "accumulator": text(hashing.accumulate_words(SEED, said[:count])),
+                "accumulator": text(hashing.accumulate_words(data_seed, said[:count])),
                 "has": hex(said[count - 1][1]) if count else hex(0),
                 "place": said[count - 1][0] if count else 0,
             }

@@ -14,6 +14,7 @@ interface IAudits {
     event ContestSettled(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat, bool wrong);
     event Struck(uint256 indexed jobId, uint32 indexed round, uint16 indexed seat);
     event Dropped(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat);
+    event Proven(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat);
 
     /// @notice A member's sealed ballot of a round's duties. The last one before auditEnd counts, so one that was made for
     /// another seed can be replaced. Warning: one that is sealed later replaces it, too, and cannot be opened.
@@ -41,6 +42,8 @@ interface IAudits {
         external;
     /// @notice Anyone, in the second half of the window: an opened *differs* that its author did not challenge.
     function dropped(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint32 seatId, bytes calldata body) external;
+    /// @notice Anyone, once the seat's holder has fallen, by whose game it may be: credits the author of an opened *differs* its fee.
+    function proven(uint256 jobId, uint32 round, uint32 id, uint32 seatId, bytes calldata body) external;
     /// @return from 0xffff for fine, else the first segment that differs
     /// @return word what the member said of the seat; reverts unless it opened that body
     function saidOf(uint256 jobId, uint32 round, uint32 id, uint16 seat, bytes calldata body)

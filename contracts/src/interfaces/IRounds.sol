@@ -14,10 +14,12 @@ interface IRounds is IRoundsEvents {
     function commit(uint256 jobId, uint16 seat, bytes32 seed, bytes32 commitment) external;
     /// @notice Opens a commitment. The last reveal fixes the next data seed and opens the merge.
     function reveal(uint256 jobId, uint16 seat, bytes32 seed, Reveal calldata reveal_) external;
-    /// @notice A committee member's word: the seats whose update it has. Once a lot. The first fixes the audit seed.
+    /// @notice A committee member's word: the seats whose update it has. Once a lot. The first one after the block in which the
+    /// merge opened fixes the audit seed, by that block's hash.
     /// @param has bits of seats that did not reveal count nothing
     function word(uint256 jobId, uint16 place, bytes32 seed, uint256 has) external;
-    /// @notice Anyone: fixes the audit seed where half of the merge passed without a word.
+    /// @notice Anyone, from the block after the one in which the merge opened: fixes the audit seed, if no word has. Where
+    /// 256 blocks have passed since, the chain has forgotten that block's hash, and this notes the present block instead.
     function seedAudit(uint256 jobId) external;
     /// @notice Anyone: ends the merge with what two thirds of the committee signed, and opens the next round.
     /// @param places of the lot's words, a byte each, in the chain's order
@@ -27,7 +29,7 @@ interface IRounds is IRoundsEvents {
     function settle(uint256 jobId, bytes calldata places, uint256[] calldata has, Certified calldata shown) external;
     /// @notice Anyone, from the job's expiry on, once the lot's deadline has passed: pays what was had and closes the job.
     function settleLate(uint256 jobId, bytes calldata places, uint256[] calldata has) external;
-    /// @notice Adds a member's signature of the last certificate, until the next settlement.
+    /// @notice Adds a member's signature of the last certificate, until the next settlement and auditEnd.
     /// @param id of a member of the committee that settled
     function sign(uint256 jobId, Facts calldata facts, uint32 id, bytes calldata certificate) external;
 

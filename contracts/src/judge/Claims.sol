@@ -106,6 +106,12 @@ contract Claims is IClaims, Wired {
     }
 
     /// @inheritdoc IClaims
+    function hasFallen(bytes32 set) external view returns (bool) {
+        uint256 who = uint256(set);
+        return members.holderOf(who >> 40, Role(uint8(who >> 32)), uint32(who)).hasFallen;
+    }
+
+    /// @inheritdoc IClaims
     function payeeOf(address holder) external view returns (address) {
         return jobs.payeeOf(holder);
     }
@@ -120,6 +126,7 @@ contract Claims is IClaims, Wired {
     function _requireHeader(Evidence calldata e, bytes32 program) private pure {
         bool isIts = Merkle.verify(program, keccak256(e.header), 0, e.programLeaves, e.headerProof);
         if (!isIts) revert WrongHeader(program);
+        ProgramReader.requirePlayable(e.header);
     }
 
     /// @dev Who is audited in a round is so for what its state came from, too.

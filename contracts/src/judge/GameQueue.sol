@@ -28,7 +28,7 @@ enum Outcome {
     NONE,
     HOLDER_FELL,
     CHALLENGER_FELL,
-    SENT_HOME // never played to an end: pushed out, too late, or another game ended the set
+    SENT_HOME // never played to an end: pushed out, too late, or the holder fell otherwise
 }
 
 /// @title Who plays when: bonds, queues, clocks, endings.
@@ -112,6 +112,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     event Began(uint256 indexed id, address indexed holder);
     event Decided(uint256 indexed id, Outcome outcome); // by a proof
     event Ended(uint256 indexed id, Outcome outcome);
+    event CrowdedOut(address indexed challenger, Claim claim); // would challenge, and the queue is full
     event NotTold(uint256 indexed id, bytes32 set); // `fell` reverted; the game ended all the same
     event BondReturned(address indexed account, uint256 amount);
 
@@ -125,6 +126,8 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     error OutOfTime(uint256 deadline, uint256 now_);
     error StillInTime(uint256 deadline, uint256 now_);
     error AnotherClaim(bytes32 given, bytes32 played);
+    error QueueHasRoom(uint256 waiting, uint256 most);
+    error NotFallen(bytes32 set);
     error NotEnoughGas(uint256 left, uint256 needed);
 
     constructor(address token_, uint256 longestGame_) {
@@ -155,6 +158,17 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         Pull.exactly(token, bond);
     }
 
+    /// @notice Remembers that the caller would challenge with the least bond, for which a full queue has no room. Takes nothing.
+    /// @dev Else a holder that fills its own queue until half of the window makes honest accusations look dropped.
+    function crowdedOut(bytes calldata evidence) external {
+        Claim memory c = claims.claim(evidence);
+        if (block.timestamp >= c.windowEnd) revert WindowOver(c.windowEnd, block.timestamp);
+        uint256 waiting = _queues[c.set].waiting.length;
+        if (waiting < MAX_WAITING) revert QueueHasRoom(waiting, MAX_WAITING);
+        wasChallenged[_accusation(c)] = true;
+        emit CrowdedOut(msg.sender, c);
+    }
+
     /// @dev About an earlier round of the epoch it is the accusation that the place's own round began with something false.
     function _accusation(Claim memory c) private view returns (bytes32) {
         bool isEarlier = c.round < uint32(uint256(c.place));
@@ -177,6 +191,13 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         Match storage m = _matches[id];
         if (m.phase != Phase.DECIDED) revert WrongPhase(m.phase, Phase.DECIDED);
         _end(id, m.outcome);
+    }
+
+    /// @notice Ends the games about a holder that fell otherwise than by one of them: every bond goes home. Anyone may call.
+    function endFallen(bytes32 set) external nonReentrant {
+        uint256 playing = _queues[set].playing;
+        if (playing == 0 || !claims.hasFallen(set)) revert NotFallen(set);
+        _end(playing, Outcome.SENT_HOME);
     }
 
     /// @notice Sends what an account is owed to it. Anyone may call.
@@ -236,24 +257,25 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         emit Decided(id, outcome);
     }
 
-    /// @dev Pays, ends what falls with it, lets the next game begin, and tells the claims contract at the very end.
+    /// @dev Pays, ends what falls with it, or lets the next game begin; and tells the claims contract at the very end. Where the
+    /// holder fell otherwise meanwhile nobody loses: there is no bond any more that one could still win.
     function _end(uint256 id, Outcome outcome) internal {
         Match storage m = _matches[id];
-        (address holder, uint256 bond, bytes32 lowest) = (m.holder, m.bond, 0);
-        _close(m, id, outcome);
         Queue storage q = _queues[m.set];
+        if (claims.hasFallen(m.set)) outcome = Outcome.SENT_HOME;
+        _close(m, id, outcome);
         q.playing = 0;
-        if (outcome == Outcome.HOLDER_FELL) {
-            hasFallen[m.set] = true;
-            owed[m.challenger] += bond;
-            lowest = _lowestPlace(m, q);
-            _sendAllHome(q);
-        } else {
-            owed[claims.payeeOf(holder)] += bond / 2;
+        if (outcome == Outcome.CHALLENGER_FELL) {
+            uint256 bond = m.bond;
+            owed[claims.payeeOf(m.holder)] += bond / 2;
             owed[BURN] += bond - bond / 2;
+            return _beginNext(q);
         }
-        _beginNext(q);
-        if (outcome == Outcome.HOLDER_FELL) _tell(m, id, lowest);
+        hasFallen[m.set] = true;
+        owed[m.challenger] += m.bond;
+        bytes32 lowest = _lowestPlace(m, q);
+        _sendAllHome(q);
+        _tell(id, m.set, lowest, outcome == Outcome.HOLDER_FELL ? m.challenger : address(0));
     }
 
     // --- the queue ---
@@ -329,12 +351,12 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     }
 
     /// @dev The gas is checked first, so that nobody can end a game and starve what it tells.
-    function _tell(Match storage m, uint256 id, bytes32 lowest) private {
+    function _tell(uint256 id, bytes32 set, bytes32 lowest, address challenger) private {
         uint256 needed = FELL_GAS * 64 / 63 + 10_000;
         if (gasleft() < needed) revert NotEnoughGas(gasleft(), needed);
-        try claims.fell{gas: FELL_GAS}(m.set, lowest, m.challenger) {}
+        try claims.fell{gas: FELL_GAS}(set, lowest, challenger) {}
         catch {
-            emit NotTold(id, m.set);
+            emit NotTold(id, set);
         }
     }
 

@@ -34,11 +34,15 @@ interface IClaims {
     function claim(bytes calldata evidence) external view returns (Claim memory);
 
     /// @notice The holder lost a game: its bond is slashed, a share to the challenger, the rest burnt, and the pay of `place`
-    /// (and of whatever else stands on the set and is not final) is lost. Only the game calls it, once a set.
+    /// (and of whatever else stands on the set and is not final) is lost. Only the game calls it, once a set. Of one that fell
+    /// otherwise before, the challenger is nobody.
     /// @param place the lowest of the game's and of those that waited behind it: a set's places are in the order of rounds
     /// @dev It must do what can still be done and not revert, whatever happened to set or holder meanwhile. It has 2,000,000 gas;
     /// the game goes on without it if it reverts all the same.
     function fell(bytes32 set, bytes32 place, address challenger) external;
+
+    /// @notice Whether the holder has lost its bond: to a game, or otherwise, of which nobody tells the game.
+    function hasFallen(bytes32 set) external view returns (bool);
 
     /// @notice Whom a holder's gain of a game belongs to. It must not revert.
     function payeeOf(address holder) external view returns (address);
@@ -55,6 +59,7 @@ interface IGame {
     /// @notice The lowest place of the set's open games; the largest word where there are none.
     function lowestOpen(bytes32 set) external view returns (bytes32);
 
+    /// @notice Whether the account challenged that, or found the queue full (`crowdedOut`).
     /// @param said keccak of challenger, place, segment and whether it is the link, as ABI words
     function wasChallenged(bytes32 said) external view returns (bool);
 }

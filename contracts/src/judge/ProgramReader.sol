@@ -24,6 +24,8 @@ struct Input {
 /// @title The bytes of a program: its header, and the template of a node. `law/program.py` writes them.
 library ProgramReader {
     uint256 internal constant HEADER_BYTES = 183; // of jobs whose seats keep no parameters; else these follow
+    /// Bytes that a game's first move may show of a segment: 5M gas, a quarter of what a transaction may carry.
+    uint256 internal constant MOST_SHOWN = 32_768;
     uint256 private constant EPOCH_AT = 183;
     uint256 private constant OVERLAP_AT = 187;
     uint256 private constant FRAGMENTS_AT = 191;
@@ -37,6 +39,7 @@ library ProgramReader {
     error ShortTemplate(uint256 length);
     error NotItsTemplate(uint256 node);
     error NoSuchInput(uint256 input);
+    error SegmentTooLarge(uint256 shown, uint256 most);
 
     /// @notice Reverts unless these bytes are part number `index` (0 the header, then templates) of the program.
     function requirePart(bytes32 program, bytes calldata part, uint256 index, uint256 count, bytes32[] calldata path)
@@ -53,6 +56,13 @@ library ProgramReader {
         uint256 length = HEADER_BYTES;
         if (header.length > PAIRS_AT) length = PAIRS_AT + PAIR_BYTES * _number(header, FRAGMENTS_AT, 4);
         if (header.length != length || header[0] != 0x01) revert NotAHeader(header.length);
+    }
+
+    /// @notice Reverts where a segment is more than its holder could open: of each step a digest, a norm and the losses.
+    /// @dev Whoever made such a job could take the bond of everybody who sat down in it.
+    function requirePlayable(bytes calldata header) internal pure {
+        uint256 shown = segment(header) * (40 + 4 * microBatches(header));
+        if (shown > MOST_SHOWN) revert SegmentTooLarge(shown, MOST_SHOWN);
     }
 
     function stepNodes(bytes calldata header) internal pure returns (uint256) {

@@ -8,7 +8,7 @@ import "../types/Types.sol";
 library Hashing {
     bytes32 internal constant COMMIT = keccak256("atoll.commit.v2");
     bytes32 internal constant DATA = keccak256("atoll.data.v2");
-    bytes32 internal constant AUDIT = keccak256("atoll.audit.v2");
+    bytes32 internal constant AUDIT = keccak256("atoll.audit.v3");
     bytes32 internal constant CERTIFICATE = keccak256("atoll.certificate.v1");
     bytes32 internal constant FACTS = keccak256("atoll.facts.v1");
     bytes32 internal constant BALLOT = keccak256("atoll.ballot.v1");
@@ -34,16 +34,12 @@ library Hashing {
         }
     }
 
-    function auditSeed(Slot memory slot, bytes32 reveals, bytes32 beacon, uint256 randao)
-        internal
-        view
-        returns (bytes32 value)
-    {
+    function auditSeed(Slot memory slot, bytes32 reveals, bytes32 beacon) internal view returns (bytes32 value) {
         bytes32[12] memory said;
         _into(said, AUDIT, slot);
-        (said[5], said[6], said[7]) = (reveals, beacon, bytes32(randao));
+        (said[5], said[6]) = (reveals, beacon);
         assembly ("memory-safe") {
-            value := keccak256(said, 256)
+            value := keccak256(said, 224)
         }
     }
 

@@ -2,12 +2,14 @@
 pragma solidity 0.8.37;
 
 import {Params} from "../interfaces/IConfig.sol";
+import {ProgramReader} from "../judge/ProgramReader.sol";
 import "../types/Types.sol";
 
 /// @title What terms the contracts accept at all. SPEC-ROUNDS.md, 12.
 library TermsCheck {
     uint256 internal constant MAX_MEMBERS = 256;
     uint256 internal constant MAX_SEGMENTS = 1024;
+    uint256 internal constant MAX_SEGMENT_STEPS = ProgramReader.MOST_SHOWN / 44; // with one micro-batch each
     uint256 internal constant BPS = 10_000;
     uint256 internal constant LONGEST_ROUND = 60 days;
     uint256 internal constant LONGEST_JOB = 5 * 365 days;
@@ -19,7 +21,7 @@ library TermsCheck {
         _requireCounts(t);
         _requireWindows(t, p.minWindow, longestGame);
         _between("steps", t.steps, 1, type(uint32).max);
-        _between("segmentSteps", t.segmentSteps, 1, t.steps);
+        _between("segmentSteps", t.segmentSteps, 1, t.steps < MAX_SEGMENT_STEPS ? t.steps : MAX_SEGMENT_STEPS);
         _between("steps", t.steps % t.segmentSteps, 0, 0);
         _between("segments", t.steps / t.segmentSteps, 1, MAX_SEGMENTS);
         _between("tokensPerStep", t.tokensPerStep, 1, type(uint64).max / t.steps);

@@ -13,8 +13,7 @@ struct Head {
     uint8 streak; // of rounds that merged nothing
     bool isCancelled;
     bool isSeeded; // the audit seed is fixed
-    uint40 halfMerge;
-    uint40 poolChangedAt; // block, while the job waits
+    uint40 beacon; // block whose hash draws: in MERGE the audit, in WAITING the first committee (0: none yet)
     uint16 segments; // of a whole round; as in the shape
     uint32 signing; // of a lot: the seconds before its deadline in which no word is taken any more
 }
@@ -45,12 +44,12 @@ function isSeededIn(HeadWord h) pure returns (bool) {
 }
 
 function segmentsIn(HeadWord h) pure returns (uint256) {
-    return uint16(HeadWord.unwrap(h) >> 208);
+    return uint16(HeadWord.unwrap(h) >> 168);
 }
 
 /// @return unix seconds from which on a lot's words are fixed
 function wordsEndIn(HeadWord h) pure returns (uint256) {
-    return deadlineIn(h) - (HeadWord.unwrap(h) >> 224); // signing
+    return deadlineIn(h) - uint32(HeadWord.unwrap(h) >> 184); // signing
 }
 
 struct Windows {
@@ -107,10 +106,9 @@ library Packed {
             mstore(add(h, 160), and(shr(104, word), 0xff)) // streak
             mstore(add(h, 192), and(shr(112, word), 0xff)) // isCancelled
             mstore(add(h, 224), and(shr(120, word), 0xff)) // isSeeded
-            mstore(add(h, 256), and(shr(128, word), 0xffffffffff)) // halfMerge
-            mstore(add(h, 288), and(shr(168, word), 0xffffffffff)) // poolChangedAt
-            mstore(add(h, 320), and(shr(208, word), 0xffff)) // segments
-            mstore(add(h, 352), shr(224, word)) // signing
+            mstore(add(h, 256), and(shr(128, word), 0xffffffffff)) // beacon
+            mstore(add(h, 288), and(shr(168, word), 0xffff)) // segments
+            mstore(add(h, 320), and(shr(184, word), 0xffffffff)) // signing
         }
     }
 
@@ -124,10 +122,9 @@ library Packed {
             word := or(word, shl(104, mload(add(h, 160)))) // streak
             word := or(word, shl(112, mload(add(h, 192)))) // isCancelled
             word := or(word, shl(120, mload(add(h, 224)))) // isSeeded
-            word := or(word, shl(128, mload(add(h, 256)))) // halfMerge
-            word := or(word, shl(168, mload(add(h, 288)))) // poolChangedAt
-            word := or(word, shl(208, mload(add(h, 320)))) // segments
-            word := or(word, shl(224, mload(add(h, 352)))) // signing
+            word := or(word, shl(128, mload(add(h, 256)))) // beacon
+            word := or(word, shl(168, mload(add(h, 288)))) // segments
+            word := or(word, shl(184, mload(add(h, 320)))) // signing
             sstore(at_.slot, word)
         }
     }

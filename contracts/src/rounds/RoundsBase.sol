@@ -44,7 +44,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         bytes32 reveals;
         bytes32 words; // 28 bytes of the accumulator, then who of the committee has spoken, by rank
         uint256 ready;
-        uint256 readyBefore; // as of the block before `poolChangedAt`
+        uint256 noted; // the pool as of the beacon, while the job waits, less who left since
         uint256 poolIn;
         uint256 poolOut;
         uint256 committee;
@@ -86,6 +86,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     error NotYourSeat(uint16 seat, address holder, address caller);
     error NotYourPlace(uint16 place, address member, address caller);
     error NotWaitedFor(uint16 seat, uint256 waiting);
+    error Unseeded(uint256 beacon, uint256 block_);
 
     constructor(address jobs_) {
         jobs = jobs_;
@@ -191,8 +192,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     }
 
     function _wait(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {
-        (h.phase, h.deadline, h.poolChangedAt) = (Phase.WAITING, 0, uint40(block.number));
-        j.readyBefore = j.ready;
+        (h.phase, h.deadline, h.beacon) = (Phase.WAITING, 0, 0);
         (j.seated, j.waiting) = (0, 0);
         j.head.store(h);
         emit Waiting(jobId, h.round, missed);
@@ -219,11 +219,21 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         emit RevealOpened(jobId, h.round, committed, h.deadline);
     }
 
-    function _seedAudit(uint256 jobId, Job storage j, Head memory h) internal {
-        h.isSeeded = true;
+    /// @dev By the hash of the block in which MERGE opened: what was done up to it could not suit it, and nothing done later
+    /// changes it. The chain forgets a hash after 256 blocks: where nobody has asked for so long, it is this block's.
+    /// @return whether it is fixed
+    function _seedAudit(uint256 jobId, Job storage j, Head memory h) internal returns (bool) {
+        if (h.isSeeded) return true;
+        if (block.number == h.beacon) return false;
+        bytes32 beacon = blockhash(h.beacon);
+        if (beacon == 0) h.beacon = uint40(block.number);
+        else h.isSeeded = true;
         j.head.store(h);
-        j.auditSeed = Hashing.auditSeed(_slot(jobId, h.round), j.reveals, blockhash(block.number - 1), block.prevrandao);
-        emit AuditSeeded(jobId, h.round, j.auditSeed);
+        if (beacon == 0) return false;
+        bytes32 seed = Hashing.auditSeed(_slot(jobId, h.round), j.reveals, beacon);
+        j.auditSeed = seed;
+        emit AuditSeeded(jobId, h.round, seed);
+        return true;
     }
 
     /// @dev Who missed owes a cut, and its seat is nobody's.
@@ -248,9 +258,9 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     }
 
     /// @return whether signatures of the round, which is the last settled, still count
+    /// @dev Not until the next settlement alone: where the job waits for members, that may be behind the window.
     function _isSigning(Job storage j, uint32 round) internal view returns (bool) {
-        if (j.digest == 0) return false;
-        return j.head.phase != Phase.CLOSED || block.timestamp < _auditEnd(j, round);
+        return j.digest != 0 && block.timestamp < _auditEnd(j, round);
     }
 
     function _auditEnd(Job storage j, uint32 round) internal view returns (uint256) {

@@ -131,7 +131,7 @@ contract RoundsMembership is RoundsBase {
         Job storage j = _jobs[jobId];
         Head memory h = _requireNoMerge(jobId, j);
         bool isNow = h.phase == Phase.WAITING && j.pool[place_].from <= h.round;
-        if (isNow) _setReady(j, h, j.ready | Bits.bit(place_));
+        if (isNow) j.ready |= Bits.bit(place_);
         else j.poolIn |= Bits.bit(place_);
     }
 
@@ -145,7 +145,7 @@ contract RoundsMembership is RoundsBase {
         } else if (j.pool[place_].from > h.round) {
             j.poolIn &= ~mark;
         } else {
-            _setReady(j, h, j.ready & ~mark);
+            (j.ready, j.noted) = (j.ready & ~mark, j.noted & ~mark);
         }
         return _nextRound(h);
     }
@@ -169,14 +169,5 @@ contract RoundsMembership is RoundsBase {
         h = j.head.load();
         if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
         if (h.phase == Phase.MERGE) revert MergeRuns(jobId);
-    }
-
-    /// @dev While a job waits: the pool as it stood before this block is kept, since an opening's lot is drawn from it.
-    function _setReady(Job storage j, Head memory h, uint256 ready) private {
-        if (block.number > h.poolChangedAt) {
-            j.readyBefore = j.ready;
-            j.head.poolChangedAt = uint40(block.number);
-        }
-        j.ready = ready;
     }
 }

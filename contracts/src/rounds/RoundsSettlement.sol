@@ -214,7 +214,7 @@ contract RoundsSettlement is RoundsBase {
         bytes32 digest,
         uint256 signers
     ) private {
-        if (!h.isSeeded) _seedAudit(jobId, j, h);
+        if (!_seedAudit(jobId, j, h)) revert Unseeded(h.beacon, block.number);
         _noteDue(j, h.round, c, signers);
         Shape memory s = j.shape.load();
         Facts memory f = _factsOf(j, h.round, c, v.leftOut);
@@ -265,7 +265,7 @@ contract RoundsSettlement is RoundsBase {
 
     // --- the boundary ---
 
-    /// @dev Members change here and nowhere else while a job runs. The committee's pool is older than the seed.
+    /// @dev Members change here and nowhere else while a job runs.
     /// @param accounts hash of the committee's that has settled, where the job does not keep it; else zero
     function _next(uint256 jobId, Job storage j, Head memory h, bytes32 accounts) private {
         Shape memory s = j.shape.load();
@@ -278,10 +278,12 @@ contract RoundsSettlement is RoundsBase {
         if (h.streak == MAX_STREAK || block.timestamp >= s.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
         if (!_hasEnough(j, s)) return _wait(jobId, j, h, 0);
         bytes32 seed = _seed(j, h.round);
-        // The seed is older than some leavings: who leaves takes its own ticket away, and changes nobody else's luck.
-        uint256 committee = Draws.committee(seed, pool) & ~out;
+        // The pool stood still before anybody knew this. Some leavings are later: who leaves takes its own ticket away, and
+        // changes nobody else's luck.
+        bytes32 lot = Hashing.lotSeed(j.auditSeed, 0);
+        uint256 committee = Draws.committee(lot, pool) & ~out;
         _noteAccounts(j, accounts, pool, committee);
-        _openRound(jobId, j, h, seed, committee == 0 ? Draws.committee(seed, j.ready) : committee);
+        _openRound(jobId, j, h, seed, committee == 0 ? Draws.committee(lot, j.ready) : committee);
     }
 
     /// @dev Kept of a whole pool that has not changed, and so settles the next round too.

@@ -3,11 +3,40 @@ pragma solidity 0.8.37;
 
 import {Audits} from "../../src/Audits.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
-import {Hashing} from "../../src/libraries/Hashing.sol";
+import {Draws} from "../../src/libraries/Draws.sol";
 import {Shown} from "../../src/libraries/Reveals.sol";
+import {Rounds} from "../../src/Rounds.sol";
 import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
+
+/// @title An account that is a contract, and does what its owner says.
+contract Hand {
+    function send(address to, bytes calldata data) external {
+        (bool isDone, bytes memory why) = to.call(data);
+        if (isDone) return;
+        assembly ("memory-safe") {
+            revert(add(why, 32), mload(why))
+        }
+    }
+}
+
+/// @title One transaction: a seat's reveal, which is the last one, and an accomplice's word; undone where the seat is drawn by then.
+contract Chooser {
+    using Bits for uint256;
+
+    error Drawn();
+
+    function go(Rounds rounds, uint256 jobId, Hand seat, Hand member, Reveal calldata r, uint256 has) external {
+        RoundState memory s = rounds.state(jobId);
+        seat.send(address(rounds), abi.encodeCall(rounds.reveal, (jobId, 3, s.seed, r)));
+        member.send(address(rounds), abi.encodeCall(rounds.word, (jobId, 2, s.seed, has)));
+        s = rounds.state(jobId);
+        uint256 count = Draws.sampled(s.seated.popcount(), s.ready.popcount(), 5_000);
+        bool isDrawn = s.auditSeed != 0 && Draws.rankOfSeat(s.auditSeed, s.seated, 3) < count;
+        if (isDrawn) revert Drawn();
+    }
+}
 
 /// @title What people in several roles try together, or one person again and again.
 contract ColludersTest is Network {
@@ -56,6 +85,66 @@ contract ColludersTest is Network {
         same(token.balanceOf(account), 2 * 1 ether + body.length / 35 * 10 ether, "signatures, and all its duties");
     }
 
+    /// The last one to reveal could try in every block whether it would be drawn, if a word in its own transaction told it.
+    function test_nobodyRevealsInATransactionThatKnowsWhoIsDrawn() public allHome onlyTheGuiltyPay {
+        Terms memory t = longer(3);
+        t.rounds = 30;
+        uint256 jobId = create(t);
+        for (uint16 i = 0; i < 3; i++) {
+            sit(jobId, i, i);
+            if (i < 2) enrol(jobId, i, i);
+        }
+        (Hand seat, Hand member, Chooser chooser) = (new Hand(), new Hand(), new Chooser());
+        stakeUp(address(seat), Role.PROVIDER, BOND);
+        stakeUp(address(member), Role.VERIFIER, BOND);
+        seat.send(address(members), abi.encodeCall(members.sit, (jobId, 3)));
+        member.send(address(members), abi.encodeCall(members.enrol, (jobId, 2, uint128(BOND))));
+        member.send(address(members), abi.encodeCall(members.ready, (jobId)));
+        nextBlock();
+        rounds.poke(jobId);
+        uint256 times;
+        for (uint32 round = 0; round < 24; round++) {
+            revealLast(jobId, seat, member, chooser);
+            nextBlock();
+            sayWord(jobId, 0, 15);
+            sayWord(jobId, 1, 15);
+            settleByTwo(jobId, round);
+            if (drawn(jobId, round).has(3)) times++;
+        }
+        check(times > 6 && times < 18, "half of the rounds, more or less");
+    }
+
+    /// @dev The accomplice's word lacks the seat that the others have: it owes no signature.
+    function settleByTwo(uint256 jobId, uint32 round) private {
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes memory signed = certificate(jobId, digestFor(jobId, v), 7, 3);
+        noteFacts(jobId, v);
+        rounds.settle(jobId, said[jobId][round].places, said[jobId][round].has, v, signed);
+        same(rounds.state(jobId).due, 0, "nobody owes a signature");
+    }
+
+    /// @dev As soon as it is not drawn, or the next block is too late.
+    function revealLast(uint256 jobId, Hand seat, Hand member, Chooser chooser) private {
+        commitAll(jobId, 15);
+        nextBlock();
+        revealAll(jobId, 7);
+        RoundState memory s = rounds.state(jobId);
+        Reveal memory r = revealFor(jobId, 3, 8);
+        said[jobId][s.round].seats.push(3);
+        said[jobId][s.round].commitments.push(commitmentFor(jobId, 3, r));
+        said[jobId][s.round].places.push(bytes1(uint8(2)));
+        said[jobId][s.round].has.push(7);
+        for (uint256 left = 6; left > 0; left--) {
+            vm.roll(block.number + 1);
+            vm.warp(block.timestamp + 12);
+            try chooser.go(rounds, jobId, seat, member, r, 7) {
+                return;
+            } catch (bytes memory) {}
+        }
+        seat.send(address(rounds), abi.encodeCall(rounds.reveal, (jobId, 3, s.seed, r)));
+        member.send(address(rounds), abi.encodeCall(rounds.word, (jobId, 2, s.seed, 7)));
+    }
+
     /// Each time another bond, of which the larger part is burnt, and never any pay.
     function test_whoSitsDownAgainAfterEachFallPaysAStakeEachTime() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(3), 4, 3);
@@ -97,12 +186,8 @@ contract ColludersTest is Network {
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsSettlement.TooFewSigners.selector);
         rounds.settle(jobId, places, has, bare(lie, theirs));
-        vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        nextLot(jobId);
         same(rounds.state(jobId).lot, 1, "the next lot");
-        delete said[jobId][0].places;
-        delete said[jobId][0].has;
-        said[jobId][0].lotSeed = Hashing.lotSeed(rounds.state(jobId).seed, 1);
         sayAll(jobId, 7);
         nextBlock();
         settle(jobId, verdictFor(jobId, 7));

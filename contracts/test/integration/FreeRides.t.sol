@@ -5,6 +5,7 @@ import {Audits} from "../../src/Audits.sol";
 import {Members} from "../../src/Members.sol";
 import {Words} from "../../src/Words.sol";
 import {Having} from "../../src/interfaces/IWords.sol";
+import {Evidence} from "../../src/judge/Claims.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
 import {Shown} from "../../src/libraries/Reveals.sol";
@@ -139,6 +140,7 @@ contract FreeRidesTest is Network {
         vm.warp(rounds.state(jobId).deadline);
         rounds.poke(jobId);
         sayAll(jobId, 3); // and nobody signs
+        nextBlock();
         vm.warp(rounds.state(jobId).deadline);
         Verdict memory none;
         none.state = rounds.state(jobId).model;
@@ -175,11 +177,7 @@ contract FreeRidesTest is Network {
         for (uint256 left = committee & ~silent; left != 0; left &= left - 1) {
             sayWord(jobId, left.lowest(), 15);
         }
-        vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId); // the next lot
-        delete said[jobId][0].places;
-        delete said[jobId][0].has;
-        said[jobId][0].lotSeed = keccak256(abi.encode(rounds.state(jobId).seed, uint256(1)));
+        nextLot(jobId);
         sayAll(jobId, 15);
         nextBlock();
         uint256 before = vm.snapshotState();
@@ -306,6 +304,74 @@ contract FreeRidesTest is Network {
             vm.expectPartialRevert(bytes4(keccak256("FaultUsed(bytes32)")));
             audits.dropped(jobId, round, 1, seat, uint32(seat) + 1, body);
         }
+    }
+
+    /// Without a replay: it accuses everybody in every round, and an accomplice plays one game a holder meanwhile.
+    function test_accusationsWithoutAReplayEarnNothingWhateverElseIsPlayed() public allHome onlyTheGuiltyPay {
+        uint256 jobId = start(audited(), 4, 2);
+        for (uint32 r = 0; r < 6; r++) {
+            play(jobId);
+            ballotBody(jobId, r, 1, accusing(jobId, r));
+        }
+        for (uint32 r = 0; r < 6; r++) {
+            vm.warp(rounds.timesOf(jobId, r).auditEnd + 6);
+            openBody(jobId, r, 1, accusing(jobId, r));
+        }
+        vm.warp(rounds.timesOf(jobId, 0).half - 1);
+        for (uint16 seat = 0; seat < 4; seat++) {
+            Evidence memory e = evidenceFor(jobId, 5, seat, 0);
+            vm.prank(OUTSIDER);
+            game.challenge(abi.encode(e));
+        }
+        blame(verifier(0));
+        uint256 bond = BOND;
+        for (uint32 r = 0; r < 6; r++) {
+            vm.warp(rounds.timesOf(jobId, r).half);
+            for (uint256 left = dutiesOf(jobId, r, 0); left != 0; left &= left - 1) {
+                uint16 seat = left.lowest();
+                audits.dropped(jobId, r, 1, seat, uint32(seat) + 1, accusing(jobId, r));
+                bond -= bond / 2;
+            }
+        }
+        same(lockedOf(verifier(0), Role.VERIFIER), bond, "half of what was left, each time");
+        vm.warp(rounds.timesOf(jobId, 5).windowEnd);
+        jobs.claim(jobId, Role.VERIFIER, 1, 6);
+        same(token.balanceOf(verifier(0)), 6 * 1 ether, "its signatures alone are paid");
+    }
+
+    function accusing(uint256 jobId, uint32 round) private view returns (bytes memory body) {
+        for (uint256 left = dutiesOf(jobId, round, 0); left != 0; left &= left - 1) {
+            body = abi.encodePacked(body, uint8(left.lowest()), uint16(0), keccak256("no replay"));
+        }
+    }
+
+    // --- signatures ---
+
+    /// Behind the settlement there are too few members, so the next one may come when every window is over.
+    function test_whoOwesASignatureAsTheJobWaitsMissesOnceAuditIsOver() public allHome onlyTheGuiltyPay {
+        Terms memory t = audited();
+        t.minProviders = 4;
+        uint256 jobId = start(t, 4, 3);
+        toWords(jobId);
+        vm.prank(provider(3));
+        members.leaveSeat(jobId);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes memory two = certificate(jobId, digestFor(jobId, v), 7, 3);
+        noteFacts(jobId, v);
+        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, v, two);
+        inPhase(jobId, Phase.WAITING);
+        vm.warp(rounds.timesOf(jobId, 0).auditEnd - 1);
+        vm.expectPartialRevert(Members.NotAbsent.selector);
+        members.cutMember(jobId, 0, 3);
+        vm.warp(block.timestamp + 1);
+        bytes memory late = bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), said[jobId][0].digest));
+        Facts memory f = said[jobId][0].facts;
+        vm.expectPartialRevert(bytes4(keccak256("SigningOver(uint32)")));
+        rounds.sign(jobId, f, 3, late);
+        blame(verifier(2));
+        members.cutMember(jobId, 0, 3);
+        same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
     }
 
     // --- duties ---

@@ -53,6 +53,7 @@ contract GasTest is Network {
         revealAll(jobId, 6);
         revealSeat(jobId, 3, revealFor(jobId, 3, 8));
         atMost(shown("last reveal"), 83_000, "last reveal");
+        nextBlock();
         sayWord(jobId, 0, 15);
         atMost(shown("first word"), 55_000, "first word");
         sayWord(jobId, 1, 15);
@@ -152,6 +153,7 @@ contract GasTest is Network {
         vm.warp(rounds.state(jobId).deadline);
         rounds.poke(jobId);
         dearest("poke that ends REVEAL");
+        nextBlock();
         sayAll(jobId, type(uint256).max >> 2);
         nextBlock();
         Verdict memory v = verdictFor(jobId, rounds.state(jobId).seated >> 1);
@@ -202,6 +204,9 @@ contract GasTest is Network {
         for (uint16 i = 0; i < 256; i++) {
             enrol(jobId, i, i);
         }
+        nextBlock();
+        rounds.poke(jobId);
+        dearest("noting a pool of 256");
         nextBlock();
         rounds.poke(jobId);
         dearest("opening with a lot of 256");

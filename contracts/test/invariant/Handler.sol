@@ -109,10 +109,6 @@ contract Handler is Network {
     function conclude(uint256 jobId, uint256 how) internal {
         RoundState memory s = rounds.state(jobId);
         uint256 had = hadOf(said[jobId][s.round].has, s.committee.popcount()) & s.seated;
-        if (s.auditSeed == 0) {
-            rounds.seedAudit(jobId);
-            s = rounds.state(jobId);
-        }
         Verdict memory v = verdictFor(jobId, had);
         if (how % 7 == 0 && had != 0) (v.leftOut, v.merged) = (had & (~had + 1), v.merged - 1);
         if (how % 11 == 0) v.merged = 0;
@@ -173,13 +169,8 @@ contract Handler is Network {
         uint256 jobId = pick(i);
         RoundState memory s = rounds.state(jobId);
         if (s.deadline > block.timestamp) vm.warp(s.deadline);
+        if (s.phase == Phase.MERGE) return nextLot(jobId);
         rounds.poke(jobId);
-        RoundState memory now_ = rounds.state(jobId);
-        if (now_.phase != Phase.MERGE || now_.lot == 0) return;
-        Said storage of_ = said[jobId][now_.round];
-        of_.lotSeed = Hashing.lotSeed(now_.lot == 1 ? now_.seed : of_.lotSeed, now_.lot);
-        delete of_.places;
-        delete of_.has;
     }
 
     // --- members ---

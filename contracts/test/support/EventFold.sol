@@ -165,7 +165,7 @@ contract EventFold is Check {
 
     function lot(Vm.Log calldata log) private {
         (s.lot, s.committee, s.deadline) = abi.decode(log.data, (uint16, uint256, uint64));
-        lotSeed = Hashing.lotSeed(lotSeed, s.lot);
+        lotSeed = Hashing.lotSeed(s.lot == 1 ? s.auditSeed : lotSeed, s.lot);
         (s.words, spoke) = (Hashing.noWords(lotSeed), 0);
     }
 

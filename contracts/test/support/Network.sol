@@ -65,6 +65,7 @@ abstract contract Network is Check {
     mapping(address account => mapping(Role => uint256)) private _deposited;
     mapping(address account => bool) private _guilty;
     uint32 internal epoch = 1; // of jobs that are created
+    uint32 internal microBatches; // of a step of theirs
 
     function setUp() public virtual {
         deploy(deployed("AtollToken", abi.encode(address(this), 1_000_000_000 ether)));
@@ -174,8 +175,9 @@ abstract contract Network is Check {
 
     /// @dev What claims read of a program: how many steps a round and a segment have, and how many rounds an epoch.
     function header() internal view returns (bytes memory) {
-        bytes memory rest = new bytes(158);
-        bytes memory plain = abi.encodePacked(uint8(1), uint64(0), uint64(0), uint32(80), uint32(10), rest);
+        bytes memory rest = new bytes(154);
+        bytes memory plain =
+            abi.encodePacked(uint8(1), uint64(0), uint64(0), uint32(80), uint32(10), microBatches, rest);
         return epoch == 1 ? plain : abi.encodePacked(plain, epoch, uint32(0), uint32(0));
     }
 
@@ -206,6 +208,9 @@ abstract contract Network is Check {
             enrol(jobId, i, uint16(i));
         }
         nextBlock();
+        rounds.poke(jobId);
+        if (verifiers <= 32) return jobId;
+        nextBlock(); // a committee is drawn, by a block that was not known when the pool was noted
         rounds.poke(jobId);
     }
 
@@ -366,7 +371,27 @@ abstract contract Network is Check {
         settle(jobId, verdictFor(jobId, rounds.state(jobId).seated));
     }
 
+    /// @dev Words of MERGE's own block do not tell the audit seed: somebody asks for it in the next one.
+    function knowSeed(uint256 jobId) internal {
+        if (rounds.state(jobId).auditSeed != 0) return;
+        vm.roll(block.number + 1);
+        rounds.seedAudit(jobId);
+    }
+
+    /// @dev The lot is over that runs: the next one says its own words.
+    function nextLot(uint256 jobId) internal {
+        knowSeed(jobId);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        RoundState memory s = rounds.state(jobId);
+        Said storage of_ = said[jobId][s.round];
+        of_.lotSeed = Hashing.lotSeed(s.lot == 1 ? s.auditSeed : of_.lotSeed, s.lot);
+        delete of_.places;
+        delete of_.has;
+    }
+
     function noteFacts(uint256 jobId, Verdict memory v) internal {
+        knowSeed(jobId);
         RoundState memory s = rounds.state(jobId);
         Said storage now_ = said[jobId][s.round];
         Facts memory f;

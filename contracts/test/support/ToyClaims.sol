@@ -16,6 +16,7 @@ contract ToyClaims is IClaims {
     bytes32[] public told; // sets that fell, in order
     bytes32 public lastLowest; // place
     address public lastChallenger;
+    mapping(bytes32 set => bool) public hasFallen; // otherwise than by a game
     address private _payee;
 
     error Closed(bytes32 set);
@@ -39,6 +40,10 @@ contract ToyClaims is IClaims {
         while (mood == Mood.GREEDY) {}
         told.push(set);
         (lastLowest, lastChallenger) = (lowest, challenger);
+    }
+
+    function fallOtherwise(bytes32 set) external {
+        hasFallen[set] = true;
     }
 
     function payTo(address payee) external {

@@ -12,6 +12,8 @@ import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import {Reveals, Shown} from "../../src/libraries/Reveals.sol";
+import {TermsCheck} from "../../src/libraries/TermsCheck.sol";
+import {ProgramReader} from "../../src/judge/ProgramReader.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
@@ -221,6 +223,52 @@ contract AuditsTest is Network {
         game.holderWins(c);
         vm.expectPartialRevert(Audits.NotDropped.selector);
         audits.dropped(jobId, 1, auditor, seat, uint32(seat) + 1, body);
+    }
+
+    function test_anAccusationEarnsOnceItsSeatHasFallen() public allHome {
+        bytes memory body = abi.encodePacked(uint8(seat), uint16(2), keccak256("mine"));
+        toOpen(body);
+        uint32 seatId = uint32(seat) + 1;
+        vm.expectRevert(abi.encodeWithSelector(Audits.NotProven.selector, seat, auditor));
+        audits.proven(jobId, 1, auditor, seatId, body);
+        game.holderFalls(game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 5))), OUTSIDER); // another one's
+        vm.expectPartialRevert(Audits.NotThen.selector);
+        audits.proven(jobId, 1, auditor, 9, body);
+        audits.proven(jobId, 1, auditor, seatId, body);
+        vm.expectPartialRevert(Audits.AlreadyContested.selector);
+        audits.proven(jobId, 1, auditor, seatId, body);
+        jobs.claimCredit(jobId, account);
+        same(token.balanceOf(account), 10 ether, "its fee");
+        vm.warp(rounds.timesOf(jobId, 1).half);
+        vm.expectPartialRevert(Audits.NotDropped.selector);
+        audits.dropped(jobId, 1, auditor, seat, seatId, body);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        jobs.claim(jobId, Role.VERIFIER, auditor, 2);
+        same(token.balanceOf(account), 12 ether, "and its signatures, but not its fee again");
+    }
+
+    function test_aFineEarnsByItselfAlone() public allHome {
+        bytes memory body = honestBody(jobId, 1, auditor);
+        toOpen(body);
+        game.holderFalls(game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 5))), OUTSIDER);
+        vm.expectRevert(abi.encodeWithSelector(Audits.NotProven.selector, seat, auditor));
+        audits.proven(jobId, 1, auditor, uint32(seat) + 1, body);
+    }
+
+    function test_P13_programsThatNobodyCouldOpenAreNotPlayed() public allHome {
+        microBatches = 810; // ten steps of them are 32,800 bytes
+        uint256 id = start(defaultTerms(), 4, 3);
+        play(id);
+        play(id);
+        vm.warp(rounds.timesOf(id, 1).auditEnd);
+        bytes memory e = abi.encode(evidenceFor(id, 1, 0, 3));
+        vm.expectRevert(abi.encodeWithSelector(ProgramReader.SegmentTooLarge.selector, 32_800, 32_768));
+        claims.claim(e);
+        Terms memory t = defaultTerms();
+        (t.steps, t.segmentSteps) = (745, 745);
+        vm.expectRevert(abi.encodeWithSelector(TermsCheck.TermOutOfRange.selector, "segmentSteps", 745, 1, 744));
+        vm.prank(SUBMITTER);
+        jobs.create("spec", "cid", t, address(policy), 1e30);
     }
 
     /// @dev Else who dropped an accusation of a seat that fell could be shown another seat that did not.

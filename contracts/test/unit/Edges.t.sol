@@ -110,6 +110,7 @@ contract EdgesTest is Network {
         sayWord(jobId, 0, 15);
         sayWord(jobId, 2, 15);
         (bytes memory places, uint256[] memory has) = (said[jobId][0].places, said[jobId][0].has);
+        nextBlock();
         vm.warp(expiry - 1);
         vm.expectRevert(abi.encodeWithSelector(RoundsSettlement.StillOpen.selector, expiry, expiry - 1));
         rounds.settleLate(jobId, places, has);

@@ -342,8 +342,8 @@ contract EscrowTest is Network {
         members.leavePool(jobId);
     }
 
-    /// The lot of an opening is drawn from the pool of the block before.
-    function test_whoIsReadyInTheOpeningsBlockIsNotInItsLot() public allHome {
+    /// Where there is nothing to draw, everybody who is ready is the committee.
+    function test_whoIsReadyInTheOpeningsBlockIsInACommitteeThatIsNotDrawn() public allHome {
         Terms memory t = defaultTerms();
         uint256 jobId = create(t);
         for (uint256 i = 0; i < 4; i++) {
@@ -354,7 +354,7 @@ contract EscrowTest is Network {
         nextBlock();
         enrol(jobId, 2, 2);
         rounds.poke(jobId);
-        same(rounds.state(jobId).committee, 3, "the committee");
+        same(rounds.state(jobId).committee, 7, "the committee");
         same(rounds.state(jobId).ready, 7, "the pool");
     }
 

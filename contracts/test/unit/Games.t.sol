@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Claim} from "../../src/judge/IClaims.sol";
-import {Game} from "../../src/judge/Game.sol";
+import {Game, Part} from "../../src/judge/Game.sol";
 import {GameQueue, Outcome, Phase} from "../../src/judge/GameQueue.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {Wired} from "../../src/libraries/Wired.sol";
@@ -321,6 +321,41 @@ contract GamesTest is Table {
         same(uint256(phaseOf(pushing)), uint256(Phase.WAITING), "in its place");
         same(game.owed(OTHER), BOND, "home");
         same(game.openGames(claimOf(HOLDER, 5).place), 0, "its place is free");
+    }
+
+    /// The largest that terms and programs allow: many steps, or one of many micro-batches.
+    function test_P13_theFirstMoveOfTheLargestSegment() public {
+        opensLarge(744, 1);
+        opensLarge(1, 8_182);
+        opensLarge(36, 217);
+    }
+
+    function opensLarge(uint32 steps, uint32 micro) private {
+        check(steps * (40 + 4 * micro) <= 32_768, "within what is played");
+        bytes memory h = bytes.concat(
+            abi.encodePacked(uint8(1), uint64(1), uint64(0), steps, steps, micro),
+            abi.encodePacked(bytes32(0), uint64(0), uint8(4), uint8(0), uint32(1), uint32(1)),
+            abi.encodePacked(bytes32(0), uint64(0), bytes32(0), bytes32(0))
+        );
+        Claim memory c = claimOf(HOLDER, 1_000 + steps);
+        c.program = keccak256(abi.encodePacked(bytes1(0x02), uint64(1), leafNode(h)));
+        bytes32[] memory states = new bytes32[](steps);
+        for (uint256 i = 0; i < steps; i++) {
+            states[i] = keccak256(abi.encode(i));
+        }
+        bytes memory works = new bytes(uint256(steps) * (8 + 4 * uint256(micro)));
+        for (uint256 i = 0; i < works.length; i++) {
+            works[i] = 0x3f;
+        }
+        (c.closing, c.workWord) = (states[steps - 1], keccak256(works));
+        uint256 id = challengeBy(CHALLENGER, c, 2 ether);
+        bytes memory data = abi.encodeCall(game.openSteps, (id, c, Part(h, 0, 1, new bytes32[](0)), states, works));
+        atMost(data.length, 128 * 1024, "bytes of calldata");
+        vm.prank(HOLDER);
+        uint256 before = gasleft();
+        (bool isTaken,) = address(game).call(data);
+        check(isTaken, "taken");
+        atMost(before - gasleft() + 21_000 + 16 * data.length, 6_000_000, "gas");
     }
 
     function test_P64_nobodyTakesAWaitingBondBack() public {

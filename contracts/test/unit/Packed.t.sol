@@ -19,14 +19,14 @@ contract PackedTest is Check {
     Settlement private settlement;
 
     /// @dev Of numbers, since most are no value of an enum.
-    function headOf(uint256[10] memory n, bool isCancelled, bool isSeeded) private pure returns (Head memory h) {
+    function headOf(uint256[9] memory n, bool isCancelled, bool isSeeded) private pure returns (Head memory h) {
         (h.phase, h.status, h.round) = (Phase(uint8(n[0] % 5)), JobStatus(uint8(n[1] % 6)), uint32(n[2]));
         (h.deadline, h.lot, h.streak) = (uint40(n[3]), uint16(n[4]), uint8(n[5]));
-        (h.isCancelled, h.isSeeded, h.halfMerge) = (isCancelled, isSeeded, uint40(n[6]));
-        (h.poolChangedAt, h.segments, h.signing) = (uint40(n[7]), uint16(n[8]), uint32(n[9]));
+        (h.isCancelled, h.isSeeded, h.beacon) = (isCancelled, isSeeded, uint40(n[6]));
+        (h.segments, h.signing) = (uint16(n[7]), uint32(n[8]));
     }
 
-    function testFuzz_aHeadIsTheStruct(uint256[10] memory numbers, bool isCancelled, bool isSeeded) public {
+    function testFuzz_aHeadIsTheStruct(uint256[9] memory numbers, bool isCancelled, bool isSeeded) public {
         Head memory given = headOf(numbers, isCancelled, isSeeded);
         head = given;
         same(keccak256(abi.encode(head.load())), keccak256(abi.encode(given)), "read");

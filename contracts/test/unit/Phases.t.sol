@@ -176,28 +176,95 @@ contract PhasesTest is Network {
         rounds.seedAudit(jobId);
         revealAll(jobId, 8);
         same(rounds.state(jobId).auditSeed, 0, "nor with it");
-        vm.expectPartialRevert(RoundsBase.NothingToDo.selector);
+        vm.expectRevert(abi.encodeWithSelector(RoundsBase.Unseeded.selector, block.number, block.number));
         rounds.seedAudit(jobId);
-        nextBlock();
         sayWord(jobId, 1, 15);
-        bytes32 seed = rounds.state(jobId).auditSeed;
-        check(seed != 0, "with the first word");
-        nextBlock();
+        same(rounds.state(jobId).auditSeed, 0, "nor with a word of its block");
+        uint256 opened = block.number;
+        vm.roll(opened + 1);
+        bytes32 seed_ = seedOf(opened);
         sayWord(jobId, 0, 15);
-        same(rounds.state(jobId).auditSeed, seed, "and never again");
-        vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
-        same(rounds.state(jobId).auditSeed, seed, "another lot leaves it");
+        same(rounds.state(jobId).auditSeed, seed_, "but with the first one after, by the block that nobody knew in it");
+        nextBlock();
+        sayWord(jobId, 2, 15);
+        same(rounds.state(jobId).auditSeed, seed_, "and never again");
+        nextLot(jobId);
+        same(rounds.state(jobId).auditSeed, seed_, "another lot leaves it");
     }
 
-    function test_P19_anyoneSeedsWhenHalfOfTheMergeIsSilent() public allHome {
+    /// @return what a block's hash makes of the reveals
+    function seedOf(uint256 number) private view returns (bytes32) {
+        RoundState memory s = rounds.state(jobId);
+        return Hashing.auditSeed(Hashing.Slot(address(rounds), jobId, s.round), s.reveals, blockhash(number));
+    }
+
+    /// @dev Whoever asks, and when: a block later or two hundred, it is the same seed.
+    function testFuzz_P19_whoeverAsksTheSeedIsTheSame(uint8 later) public {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
-        vm.warp(block.timestamp + 50);
+        uint256 opened = block.number;
+        vm.roll(opened + 1 + later % 256);
+        bytes32 seed_ = seedOf(opened);
         rounds.seedAudit(jobId);
-        check(rounds.state(jobId).auditSeed != 0, "seeded");
+        same(rounds.state(jobId).auditSeed, seed_, "of the block in which MERGE opened");
         vm.expectPartialRevert(Rounds.AlreadySeeded.selector);
         rounds.seedAudit(jobId);
+    }
+
+    /// @dev A chain has forgotten it after 256 blocks: then it is another block's, which nobody knows yet, either.
+    function test_P19_aForgottenBlockIsReplaced() public allHome {
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        sayAll(jobId, 15); // in the same block
+        vm.roll(block.number + 257);
+        uint256 noted = block.number;
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes memory all = certificate(jobId, digestFor(jobId, v), 7, 7);
+        bytes memory places = said[jobId][0].places;
+        uint256[] memory has = said[jobId][0].has;
+        vm.expectPartialRevert(RoundsBase.Unseeded.selector);
+        rounds.settle(jobId, places, has, v, all);
+        rounds.seedAudit(jobId);
+        same(rounds.state(jobId).auditSeed, 0, "noted");
+        vm.expectPartialRevert(RoundsBase.Unseeded.selector);
+        rounds.settle(jobId, places, has, v, all);
+        vm.roll(noted + 1);
+        bytes32 seed_ = seedOf(noted);
+        rounds.settle(jobId, places, has, v, all);
+        noteFactsOf(0, v, seed_);
+    }
+
+    function noteFactsOf(uint32 round, Verdict memory v, bytes32 seed_) private view {
+        Facts memory f = said[jobId][round].facts;
+        check(f.auditSeed == 0 && v.merged == 4, "nothing was noted before");
+        same(rounds.state(jobId).committee, Draws.committee(Hashing.lotSeed(seed_, 0), 7), "and drawn by");
+    }
+
+    /// @dev Else whoever brings the last member could, in one transaction, see the committee and undo it.
+    function test_aFirstCommitteeIsDrawnByABlockThatNobodyKnewBefore() public allHome {
+        Terms memory t = defaultTerms();
+        (t.places, t.minVerifiers) = (64, 40);
+        jobId = create(t);
+        for (uint256 i = 0; i < 4; i++) {
+            sit(jobId, 60 + i, uint16(i));
+        }
+        for (uint16 i = 0; i < 40; i++) {
+            enrol(jobId, 60 + i, i);
+        }
+        rounds.poke(jobId);
+        inPhase(jobId, Phase.WAITING);
+        vm.expectPartialRevert(RoundsBase.Unseeded.selector);
+        rounds.poke(jobId);
+        uint256 noted = block.number;
+        nextBlock();
+        enrol(jobId, 100, 40); // too late for that draw
+        vm.prank(verifier(60));
+        members.leavePool(jobId);
+        bytes32 seed_ = Hashing.dataSeed(Hashing.Slot(address(rounds), jobId, 0), bytes32(0), blockhash(noted));
+        rounds.poke(jobId);
+        same(rounds.state(jobId).seed, seed_, "by that block");
+        uint256 pool = Bits.firstBits(40) & ~uint256(1);
+        same(rounds.state(jobId).committee, Draws.committee(seed_, pool), "of who was there in it, and still is");
     }
 
     function testFuzz_leavesAreWholeSegments(uint16 length) public {
@@ -357,7 +424,6 @@ contract PhasesTest is Network {
             }
             if (2 * votes > 7) had |= Bits.bit(seat);
         }
-        if (count == 0) rounds.seedAudit(jobId);
         settle(jobId, verdictFor(jobId, had));
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 0);
         same(pay, had, "paid");
@@ -472,13 +538,9 @@ contract PhasesTest is Network {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
         sayWord(jobId, 0, 15);
-        vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        nextLot(jobId);
         same(rounds.state(jobId).lot, 1, "the next lot");
         same(rounds.absentOf(jobId, 0), 6, "the silent");
-        delete said[jobId][0].places;
-        delete said[jobId][0].has;
-        said[jobId][0].lotSeed = Hashing.lotSeed(rounds.state(jobId).seed, 1);
         sayAll(jobId, 15);
         nextBlock();
         settle(jobId);

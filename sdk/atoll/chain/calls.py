@@ -213,6 +213,11 @@ class Calls:
         where = (past.slot.job, past.round, id, seat, past.seats[seat])
         return self.build("dropped", *where, _opened(past, id), permissionless=True)
 
+    def proven(self, past: SettledRound, id: HolderId, seat: SeatIndex) -> Call:
+        """An opened *differs* is about a seat that has fallen: its fee."""
+        where = (past.slot.job, past.round, id, past.seats[seat])
+        return self.build("proven", *where, _opened(past, id), permissionless=True)
+
     # Words
 
     def late_word(self, job: JobId, round_: RoundIndex, id: HolderId, has: Bitmap) -> Call:
@@ -309,6 +314,14 @@ class Calls:
     def conclude(self, game: int) -> Call:
         """Has a game that is decided pay."""
         return self.build("conclude", game, contract="Game", permissionless=True)
+
+    def crowded_out(self, evidence: bytes) -> Call:
+        """Says that one would challenge that, and that there is no room in the queue."""
+        return self.build("crowdedOut", evidence, contract="Game")
+
+    def end_fallen(self, set: Digest) -> Call:
+        """Sends everybody home who plays about a bond that is gone already."""
+        return self.build("endFallen", set, contract="Game", permissionless=True)
 
     def collect_bond(self, account: Address) -> Call:
         """Sends an account what games owe it."""

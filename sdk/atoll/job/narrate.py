@@ -155,6 +155,9 @@ _SEATS: Final = ("seated", "committed", "revealed", "has", "missed", "pay")
 def concerns(event: ContractEvent, view: JobView) -> bool:
     """Whether an event is of this job; a game's says so by its number, a stake's not at all."""
     job = getattr(event, "job_id", None)
+    if isinstance(event, ev.CrowdedOut):
+        about = parties(event.claim)
+        return about is not None and about[0] == view.job_id
     if job is None:
         return isinstance(event, _GAME) and event.id in view.games
     return bool(job == view.job_id)
@@ -421,6 +424,9 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.Dropped: lambda e, n: (
         f"round {e.round}: the accusation of seat {e.seat} by verifier {e.id} was not played"
     ),
+    ev.Proven: lambda e, n: (
+        f"round {e.round}: seat {e.seat} has fallen, so verifier {e.id} is paid for accusing it"
+    ),
     ev.LateWord: lambda e, n: (
         f"round {e.round}: {n(e.account)} has the updates of seats {numbers(e.has)} by now"
     ),
@@ -444,6 +450,10 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.PayeeSet: lambda e, n: f"the pay of {n(e.account)} goes to {n(e.payee)}",
     ev.Refunded: lambda e, n: f"{tokens(e.amount)} unearned tokens go back to {n(e.to)}",
     ev.Challenged: _challenged,
+    ev.CrowdedOut: lambda e, n: (
+        f"{n(e.challenger)} would dispute round {e.claim.round} of seat {e.claim.seat}, but the"
+        " queue is full"
+    ),
     ev.Began: lambda e, n: f"game {e.id} begins, about {n(e.holder)}",
     ev.StepsOpened: lambda e, n: f"game {e.id}: {len(e.states)} states of its steps are shown",
     ev.StepPicked: lambda e, n: f"game {e.id}: step {e.step} is disputed",

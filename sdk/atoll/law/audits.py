@@ -125,6 +125,12 @@ def _dropped(view: JobView, event: ev.Dropped, block: BlockRef) -> JobView:
     return with_settled(view, event.round, dropped=dropped)
 
 
+def _proven(view: JobView, event: ev.Proven, block: BlockRef) -> JobView:
+    """What it earns is credited, not claimed."""
+    proven = _past(view, event.round).proven | {(event.id, event.seat)}
+    return with_settled(view, event.round, proven=proven)
+
+
 AUDIT_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Signed: _signed,
     ev.PayChanged: _pay_changed,
@@ -137,4 +143,5 @@ AUDIT_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.ContestSettled: _contest_settled,
     ev.LateWord: _late_word,
     ev.Dropped: _dropped,
+    ev.Proven: _proven,
 }

@@ -161,6 +161,8 @@ class Said:
         if past is None:
             raise ProtocolError(f"round {round} is not settled")
         _told(past, seat)
+        if not header.header.is_playable:
+            raise ProtocolError("a segment of this job is too large for anybody to open")
         wanted = past.facts.model if any(past.facts.model) else header.header.initial
         if model.digest(round) != wanted:
             raise ProtocolError("the model is not the one that the round began with")

@@ -17,6 +17,9 @@ GAMES_BEHIND: Final = 6
 SIGNING_PART: Final = 4
 """So large a part of mergeSeconds, at a lot's end, takes no words any more."""
 
+SEED_PATIENCE: Final = 30
+"""Seconds: of 256 blocks, which a chain remembers, there are fewer in it on any known chain."""
+
 
 @dataclass(frozen=True, slots=True)
 class AuditClock:
@@ -72,6 +75,14 @@ def words_end(terms: Terms, deadline: int) -> int:
         deadline: of the lot.
     """
     return deadline - terms.merge_seconds // SIGNING_PART
+
+
+def seed_due(terms: Terms, merging_since: int) -> int:
+    """When somebody should ask for the audit seed, where no word has: a chain forgets the block.
+
+    Sooner it is as well known, but each word may bring it along.
+    """
+    return merging_since + min(SEED_PATIENCE, terms.merge_seconds // 2)
 
 
 def last_moment(terms: Terms) -> int:

@@ -13,7 +13,7 @@ from typing import Final
 from atoll.law import events as ev
 from atoll.law.games.machine import Game
 from atoll.law.membership import Handler, put
-from atoll.law.views import GameRecord, JobView, parties
+from atoll.law.views import GameRecord, JobView, accusation, parties
 from atoll.law.words import BlockRef
 
 GameMove = (
@@ -56,6 +56,15 @@ def _decided(view: JobView, event: ev.Decided, block: BlockRef) -> JobView:
     return _changed(view, event.id, decided=event.outcome)
 
 
+def _crowded_out(view: JobView, event: ev.CrowdedOut, block: BlockRef) -> JobView:
+    """It would challenge, and found the queue full: that counts as if it had."""
+    about = parties(event.claim)
+    if about is None or about[0] != view.job_id:
+        return view
+    said = accusation(event.challenger, event.claim)
+    return replace(view, crowded_out=view.crowded_out | {said})
+
+
 def _ended(view: JobView, event: ev.Ended, block: BlockRef) -> JobView:
     """What was said in a game that is over decides nothing any more."""
     return _changed(view, event.id, outcome=event.outcome, moves=(), evidence=b"")
@@ -79,4 +88,5 @@ DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.LeafPosted: _moved,
     ev.Decided: _decided,
     ev.Ended: _ended,
+    ev.CrowdedOut: _crowded_out,
 }

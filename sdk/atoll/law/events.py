@@ -312,6 +312,14 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Proven:
+    job_id: JobId
+    id: HolderId
+    round: RoundIndex
+    seat: SeatIndex
+
+
+@dataclass(frozen=True, slots=True)
 class LateWord:
     job_id: JobId
     account: Address
@@ -506,6 +514,12 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class CrowdedOut:
+    challenger: Address
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
 class NotTold:
     id: int
     set: Digest
@@ -597,6 +611,7 @@ ContractEvent = (
     | ContestSettled
     | Struck
     | Dropped
+    | Proven
     | LateWord
     | JobCreated
     | JobFunded
@@ -621,6 +636,7 @@ ContractEvent = (
     | Began
     | Decided
     | Ended
+    | CrowdedOut
     | NotTold
     | BondReturned
     | StepsOpened

@@ -88,10 +88,10 @@ def data_seed(slot: Slot, source: Digest, block_hash: Digest) -> Digest:
     return hash_in_slot("atoll.data.v2", slot, ("bytes32", "bytes32"), (source, block_hash))
 
 
-def audit_seed(slot: Slot, reveals: Digest, block_hash: Digest, randao: int) -> Digest:
-    """The audit seed of a round, from the block before the first word's and from its PREVRANDAO."""
-    types = ("bytes32", "bytes32", "uint256")
-    return hash_in_slot("atoll.audit.v2", slot, types, (reveals, block_hash, randao))
+def audit_seed(slot: Slot, reveals: Digest, block_hash: Digest) -> Digest:
+    """The audit seed of a round, from the block in which its MERGE opened."""
+    types = ("bytes32", "bytes32")
+    return hash_in_slot("atoll.audit.v3", slot, types, (reveals, block_hash))
 
 
 def commitment(

@@ -29,8 +29,17 @@ def _smallest(numbers: Iterable[int], seed: Digest, *before: int) -> list[int]:
     return sorted(numbers, key=lambda number: (_ticket(seed, *before, number), number))
 
 
+def following_lot(audit_seed: Digest) -> Digest:
+    """What the committee of a round is drawn by that a settlement opens.
+
+    Args:
+        audit_seed: of the round that it settles.
+    """
+    return _ticket(audit_seed, 0)
+
+
 def next_lot(seed: Digest, lot: int) -> Digest:
-    """The seed of lot number `lot`, from that of the one before."""
+    """The seed of lot number `lot`, from that of the one before; of lot 1 from the audit seed."""
     return _ticket(seed, lot)
 
 

@@ -31,7 +31,14 @@ from atoll.errors import ManifestError
 from atoll.law.canonical import dag_cbor_cid, decode, encode, is_cid
 from atoll.law.draws import batch_offsets
 from atoll.law.hashing import sha256, terms_hash
-from atoll.law.terms import check_terms, most_borne, terms_from_plain, terms_to_plain
+from atoll.law.terms import (
+    MAX_SHOWN,
+    check_terms,
+    most_borne,
+    shown_bytes,
+    terms_from_plain,
+    terms_to_plain,
+)
 from atoll.law.words import Digest, SeatIndex, Terms
 
 MANIFEST_VERSION: Final = 1
@@ -364,6 +371,14 @@ class InnerSpec(_Spec):
             raise ValueError(f"more than {MAX_SEGMENTS} segments a round")
         if self.batch % self.micro_batch:
             raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
+        losses = self.batch // self.micro_batch
+        shown = shown_bytes(self.segment, losses)
+        if shown > MAX_SHOWN:
+            said = f"{self.segment} steps of {losses} micro-batches are {shown} bytes"
+            raise ValueError(
+                f"a segment of {said} in a game's first move, above {MAX_SHOWN}: nobody could"
+                " defend its work; make segment or batch smaller, or micro_batch larger"
+            )
         return self
 
 

@@ -13,7 +13,6 @@ from typing import Final
 
 from atoll.law.ballots import Duty as BallotDuty
 from atoll.law.clocks import last_moment
-from atoll.law.games.claims import Claim
 from atoll.law.views import (
     GameRecord,
     Holder,
@@ -21,8 +20,9 @@ from atoll.law.views import (
     OpenRound,
     SettledRound,
     parties,
-    window_of,
+    pay_place,
 )
+from atoll.law.views import accusation as made
 from atoll.law.words import (
     NO_HOLDER,
     Address,
@@ -150,16 +150,13 @@ def _committee(running: OpenRound, holder: HolderId, now: int) -> Iterator[Owed]
 
 
 def _signature(view: JobView, holder: HolderId, now: int) -> Iterator[Owed]:
-    """Of the last settled round, until the next settlement; of the last, until AUDIT ends."""
+    """Of the last settled round, until the next settlement, and until its AUDIT ends."""
     past = view.settled[-1] if view.settled else None
-    if past is None or not any(past.digest):
+    if past is None or not past.clock.is_auditing(now):
         return
-    place, is_over = past.place_of(holder), view.phase is Phase.CLOSED
-    if place is None or not past.owes_signature >> place & 1:
-        return
-    if not is_over or now < past.clock.audit_end:
-        until = past.clock.audit_end if is_over else WHENEVER
-        yield Owed(Duty.SIGN, past.round, until, holder)
+    place = past.place_of(holder)
+    if place is not None and past.owes_signature >> place & 1:
+        yield Owed(Duty.SIGN, past.round, past.clock.audit_end, holder)
 
 
 def _audit(view: JobView, past: SettledRound, member: Holder, now: int) -> Iterator[Owed]:
@@ -174,24 +171,17 @@ def _audit(view: JobView, past: SettledRound, member: Holder, now: int) -> Itera
 
 
 def _accusations(view: JobView, past: SettledRound, member: Holder) -> Iterator[Owed]:
-    """Opened *differs* that their author has not brought before the judge.
-
-    While it plays any game about the holder, nothing is dropped: one fall takes every round's pay.
-    """
+    """Opened *differs* that their author has not brought before the judge, each by itself."""
     body = past.bodies.get(member.id)
     for duty in body.duties if body else ():
-        about = past.seats[duty.seat]
-        games = view.games_about(Role.PROVIDER, about)
-        is_over = view.providers[about].has_fallen or any(
-            game.challenger == member.account for game in games
-        )
+        is_over = view.providers[past.seats[duty.seat]].has_fallen
         if not duty.is_fine and not is_over and not is_played(view, past, member.account, duty):
             where = (duty.seat,)
             yield Owed(Duty.CHALLENGE, past.round, past.clock.half, member.id, where, at=duty.at)
 
 
 def is_played(view: JobView, past: SettledRound, author: Address, accusation: BallotDuty) -> bool:
-    """Whether the account has challenged what its ballot says of a seat.
+    """Whether the account has challenged what its ballot says of a seat, or found no room to.
 
     Who says that a seat's round differs from its beginning may mean an earlier one of the epoch.
     """
@@ -199,28 +189,22 @@ def is_played(view: JobView, past: SettledRound, author: Address, accusation: Ba
     about, done = past.seats[seat], past.reveals[seat].segments
     is_link = accusation.at == done
     segment = max(0, done - 1) if is_link else accusation.at
-    return any(
-        game.challenger == author
-        and window_of(game.claim) == past.round
-        and _accused(game.claim) == (segment, is_link)
-        and parties(game.claim) == (view.job_id, Role.PROVIDER, about)
-        for game in view.games.values()
-    )
-
-
-def _accused(claim: Claim) -> tuple[int, bool]:
-    """As the game contract remembers it: segment, and whether it is the link."""
-    is_earlier = claim.round < window_of(claim)
-    return (0, False) if is_earlier else (claim.segment, claim.is_link)
+    place = pay_place(view.job_id, Role.PROVIDER, about, past.round)
+    said = (author, place, segment, is_link)
+    games = view.games.values()
+    return said in view.crowded_out or any(said == made(g.challenger, g.claim) for g in games)
 
 
 # --- games ---
 
 
 def _moves(view: JobView, account: Address) -> Iterator[Owed]:
-    """Games in which it is the account's turn, as the one who said or as the one who doubts."""
+    """Games in which it is the account's turn, as the one who said or as the one who doubts.
+
+    None where the bond is gone already: then nobody loses any more.
+    """
     for game in view.games.values():
-        if not game.deadline:
+        if not game.deadline or view.has_fallen(game.claim):
             continue
         if account == (game.claim.holder if game.is_holders_turn else game.challenger):
             yield _move(game)

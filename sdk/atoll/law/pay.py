@@ -32,14 +32,16 @@ def unpaid(terms: Terms, past: SettledRound) -> Wei:
 
 
 def duties_paid(past: SettledRound, holder: Holder) -> int:
-    """Duties that the auditor opened, without those that were contested.
+    """Duties that the auditor called fine, without those that were contested.
 
-    What becomes of a contest is credited, not claimed.
+    What becomes of a contest is credited, not claimed; so is the fee of a *differs*, once its seat
+    has fallen.
     """
     body = past.bodies.get(holder.id)
     if body is None:
         return 0
-    return sum((holder.id, duty.seat) not in past.contests for duty in body.duties)
+    fine = (duty.seat for duty in body.duties if duty.is_fine)
+    return sum((holder.id, seat) not in past.contests for seat in fine)
 
 
 def contest_reward(terms: Terms, params: Params) -> Wei:

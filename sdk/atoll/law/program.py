@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from atoll.law.hashing import keccak256
 from atoll.law.merkle import merkle_root
+from atoll.law.terms import MAX_SHOWN, shown_bytes
 from atoll.law.words import ZERO_DIGEST, Digest
 
 PROGRAM_VERSION: Final = 1
@@ -115,6 +116,11 @@ class Header:
             return (self.link_nodes,)[part - 1]
         at, takes_in = (part - 1) % len(self.fragments), (part - 1) // len(self.fragments)
         return self.fragments[at][takes_in]
+
+    @property
+    def is_playable(self) -> bool:
+        """Whether the holder of a seat could open a segment of it in one transaction."""
+        return shown_bytes(self.segment, self.micro_batches) <= MAX_SHOWN
 
     def to_bytes(self) -> bytes:
         """The packed header, big-endian. Raises struct.error on a number out of range."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from atoll.law import events as ev
 from atoll.law.audits import AUDIT_HANDLERS
-from atoll.law.clocks import AuditClock, last_audits, last_moment, words_end
+from atoll.law.clocks import AuditClock, last_audits, last_moment, seed_due, words_end
 from atoll.law.disputes import DISPUTE_HANDLERS
 from atoll.law.events import ContractEvent
 from atoll.law.lots import audited_share, draw_duties, draw_seats, next_lot, ordinals
@@ -157,6 +157,7 @@ def _merge_opened(view: JobView, event: ev.MergeOpened, block: BlockRef) -> JobV
         next_seed=event.next_seed,
         deadline=event.deadline,
         half_merge=now + view.require_terms().merge_seconds // 2,
+        seed_due=seed_due(view.require_terms(), now),
         words_end=words_end(view.require_terms(), event.deadline),
         accused=_seats_of(running, accused),
         fallen=_seats_of(running, fallen),
@@ -185,7 +186,7 @@ def _lot_drawn(view: JobView, event: ev.LotDrawn, block: BlockRef) -> JobView:
         view,
         committee=event.committee,
         lot=event.lot,
-        lot_seed=next_lot(running.lot_seed, event.lot),
+        lot_seed=next_lot(running.audit_seed if event.lot == 1 else running.lot_seed, event.lot),
         deadline=event.deadline,
         words_end=words_end(view.require_terms(), event.deadline),
         places={**places, **running.places},

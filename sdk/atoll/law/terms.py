@@ -18,6 +18,9 @@ MAX_SEATS: Final = 256
 MAX_PLACES: Final = 256
 MAX_SEGMENTS: Final = 1024
 """Of a round; a manifest has fewer."""
+MAX_SHOWN: Final = 32_768
+"""Bytes that a game's first move may show of a segment: its holder has to get them into a block."""
+_STEP_BYTES, _LOSS_BYTES = 40, 4
 WHOLE_BPS: Final = 10_000
 MIN_BOND: Final = 80
 """Wei: an eighth of less could be nothing."""
@@ -95,7 +98,7 @@ def check_terms(terms: Terms) -> None:
         ("min_verifiers", 1, terms.places),
         ("share_bps", 1, WHOLE_BPS),
         ("f", 0, most_borne(terms.seats)),
-        ("segment_steps", 1, terms.steps),
+        ("segment_steps", 1, min(terms.steps, MAX_SHOWN // shown_bytes(1, 1))),
         ("window_seconds", 2 * terms.game_seconds, _U32 - 1),
         ("provider_bond", MIN_BOND, _U128 - 1),
         ("verifier_bond", MIN_BOND, _U128 - 1),
@@ -108,6 +111,11 @@ def check_terms(terms: Terms) -> None:
     _require(tokens < _U64, f"{tokens} tokens a seat and round do not fit in 64 bits")
     together = sum(getattr(terms, name) for name in WINDOWS)
     _require(together <= LONGEST_SECONDS, f"windows of {together} s, above {LONGEST_SECONDS}")
+
+
+def shown_bytes(segment: int, micro_batches: int) -> int:
+    """What a game's first move shows of a segment: of each step a digest, a norm and the losses."""
+    return segment * (_STEP_BYTES + _LOSS_BYTES * micro_batches)
 
 
 def most_borne(seats: int) -> int:

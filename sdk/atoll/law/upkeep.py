@@ -16,7 +16,7 @@ from atoll.law.clocks import last_moment
 from atoll.law.leaves import Leaves, key_hash
 from atoll.law.owes import is_played
 from atoll.law.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
-from atoll.law.views import Holder, JobView, SettledRound
+from atoll.law.views import Holder, JobView, SettledRound, parties
 from atoll.law.words import (
     NO_HOLDER,
     NO_ROUND,
@@ -50,6 +50,8 @@ class Call(StrEnum):
     CONTEST = "contest"
     SETTLE_CONTEST = "settleContest"
     DROPPED = "dropped"
+    PROVEN = "proven"
+    END_FALLEN = "endFallen"
     CLAIM = "claim"
     BURN = "burn"
     RELEASE = "release"
@@ -92,6 +94,9 @@ def upkeep(view: JobView, now: int) -> Iterator[Upkeep]:
         yield from _struck(view, past, now)
         yield from _contests(view, past, now)
         yield from _dropped(view, past, now)
+    for past in view.settled:
+        yield from _proven(view, past)
+    yield from _over(view)
     yield from _decided_contests(view, now)
     yield from _money(view, now)
 
@@ -102,7 +107,7 @@ def _phase(view: JobView, now: int) -> Iterator[Upkeep]:
         yield Upkeep(Call.POKE, view.round)
     if running is None or running.phase is not Phase.MERGE:
         return
-    if not any(running.audit_seed) and now >= running.half_merge:
+    if not any(running.audit_seed) and now >= running.seed_due:
         yield Upkeep(Call.SEED_AUDIT, view.round)
     terms = view.require_terms()
     if max(running.deadline, terms.expiry) <= now < last_moment(terms):
@@ -114,9 +119,7 @@ def _phase(view: JobView, now: int) -> Iterator[Upkeep]:
 
 def silent_members(view: JobView, past: SettledRound, now: int) -> Bitmap:
     """Places of a settled round that gave no word, or not in time the signature that they owed."""
-    is_newest = past.round + 1 == len(view.settled)
-    is_signing = view.phase is not Phase.CLOSED or now < past.clock.audit_end
-    if is_newest and is_signing:
+    if past.round + 1 == len(view.settled) and past.clock.is_auditing(now):
         return past.silent
     return Bitmap(past.silent | past.owes_signature)
 
@@ -229,13 +232,27 @@ def _dropped(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
     for auditor, body in past.bodies.items():
         author = view.verifiers[auditor]
         for duty in body.duties:
-            about = past.seats[duty.seat]
-            is_over = view.providers[about].has_fallen or any(
-                view.games_about(Role.PROVIDER, about)
-            )
+            is_over = view.providers[past.seats[duty.seat]].has_fallen
             is_kept = duty.is_fine or is_over or is_played(view, past, author.account, duty)
             if not is_kept and (auditor, duty.seat) not in past.dropped:
                 yield Upkeep(Call.DROPPED, past.round, Role.VERIFIER, auditor, duty.seat)
+
+
+def _proven(view: JobView, past: SettledRound) -> Iterator[Upkeep]:
+    """Opened *differs* about who has fallen since, by whose game it may be."""
+    for auditor, body in past.bodies.items():
+        for duty in body.duties:
+            is_new = not duty.is_fine and (auditor, duty.seat) not in past.proven
+            if is_new and view.providers[past.seats[duty.seat]].has_fallen:
+                yield Upkeep(Call.PROVEN, past.round, Role.VERIFIER, auditor, duty.seat)
+
+
+def _over(view: JobView) -> Iterator[Upkeep]:
+    """Games about who fell otherwise than by one of them."""
+    open_ = (game.claim for game in view.games.values() if game.is_open)
+    fallen = {parties(claim) for claim in open_ if view.has_fallen(claim)}
+    for about in sorted(party for party in fallen if party is not None):
+        yield Upkeep(Call.END_FALLEN, view.round, about[1], about[2])
 
 
 # --- money ---

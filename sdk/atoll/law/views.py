@@ -131,9 +131,11 @@ class OpenRound:
         block: in which it opened.
         seated: seats that it opened with; `stopped` those that disagreed or fell since.
         ready: places of its pool; `committee` those of the lot number `lot`.
+        lot_seed: what its words begin with; of the first lot the data seed.
         model: digest of the global state that it opens from; zero in round 0.
         deadline: of the phase, unix seconds.
-        half_merge: from then on anyone may have the audit seed drawn.
+        half_merge: until then a word waits for updates that are not here.
+        seed_due: from then on somebody should have the audit seed drawn, if no word has.
         words_end: of the lot; from then on no word is taken.
         audit_seed, next_seed: zero until they are known.
         seats, places: the holders of both.
@@ -158,6 +160,7 @@ class OpenRound:
     lot_seed: Digest = ZERO_DIGEST
     stopped: Bitmap = NO_BITS
     half_merge: int = 0
+    seed_due: int = 0
     words_end: int = 0
     audit_seed: Digest = ZERO_DIGEST
     next_seed: Digest = ZERO_DIGEST
@@ -278,6 +281,7 @@ class SettledRound:
         leaks: keys that somebody else showed first, and who.
         late: words said after the settlement, by member.
         dropped: accusations that their authors did not play, by author and seat.
+        proven: those whose fee is credited, since the seat has fallen.
         is_consistent: the facts are those that the events give.
         lot_seed: of the lot that settled.
         accused, fallen: seats, as of MERGE's opening.
@@ -307,6 +311,7 @@ class SettledRound:
     contests: Mapping[tuple[HolderId, SeatIndex], Contest] = field(default_factory=dict)
     late: Mapping[HolderId, Bitmap] = field(default_factory=dict)
     dropped: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
+    proven: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
     early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
     lot_seed: Digest = ZERO_DIGEST
     accused: Bitmap = NO_BITS
@@ -407,6 +412,10 @@ class GameRecord:
         return self.clock.deadline(self.is_holders_turn)
 
 
+Accusation = tuple[Address, Digest, int, bool]
+"""As the game remembers it: by whom, of which place, the segment, and whether it is the link."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobView:
     """One job as its events tell it. Start from `JobView.of`, fold with `rounds.apply`.
@@ -419,6 +428,7 @@ class JobView:
         records: misses of accounts, by role.
         settled: rounds with their audits, in order.
         games: about its settled rounds, by number.
+        crowded_out: what somebody would have challenged, had there been room in the queue.
         gateways: last announced URL by account.
         paid: wei by account, credits included; `credits` those that are not claimed.
         burnt: wei that nobody gets; `burnt_to` the first round not burnt through.
@@ -446,6 +456,7 @@ class JobView:
     records: Mapping[tuple[Role, Address], Record] = field(default_factory=dict)
     settled: tuple[SettledRound, ...] = ()
     games: Mapping[int, GameRecord] = field(default_factory=dict)
+    crowded_out: frozenset[Accusation] = frozenset()
     gateways: Mapping[Address, str] = field(default_factory=dict)
     funded: int = 0
     refunded: int = 0
@@ -557,6 +568,11 @@ class JobView:
             if game.is_open and parties(game.claim) == (self.job_id, role, holder)
         )
 
+    def has_fallen(self, claim: Claim) -> bool:
+        """Whether the holder that a claim is of has lost its bond, to a game or otherwise."""
+        about = parties(claim)
+        return about is not None and self.holders(about[1])[about[2]].has_fallen
+
     def is_final(self, role: Role, holder: HolderId, round: RoundIndex, now: int) -> bool:
         """Whether nothing can change what a holder is owed for a settled round any more."""
         past = self.settled_round(round)
@@ -638,6 +654,13 @@ def parties(claim: Claim) -> tuple[JobId, Role, HolderId] | None:
     if role not in tuple(Role):
         return None
     return JobId(value >> _JOB_BIT), Role(role), HolderId(value & 0xFFFFFFFF)
+
+
+def accusation(challenger: Address, claim: Claim) -> Accusation:
+    """What a challenge says differs; about an earlier round of the epoch the place's beginning."""
+    is_earlier = claim.round < window_of(claim)
+    said = (0, False) if is_earlier else (claim.segment, claim.is_link)
+    return (challenger, claim.place, *said)
 
 
 def window_of(claim: Claim) -> RoundIndex:

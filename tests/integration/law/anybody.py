@@ -73,7 +73,9 @@ def _everything(net: Live) -> Iterator[Asked]:
     chain, job, view = net.chain, net.job, net.folded
     words = getattr(net, "words", {})  # there are none before the first round
     yield (Call.POKE,), chain.rounds, "poke", (job,)
-    yield (Call.SEED_AUDIT,), chain.rounds, "seedAudit", (job,)
+    # The contract takes it a block after MERGE opened; the law waits for words that bring it along.
+    if view.open is None or net.chain.now >= view.open.seed_due:
+        yield (Call.SEED_AUDIT,), chain.rounds, "seedAudit", (job,)
     late = (job, bytes(words), list(words.values()))
     yield (Call.SETTLE_LATE,), chain.rounds, "settleLate", late
     for seat in range(net.terms.seats):
@@ -140,6 +142,7 @@ def _of_auditor(net: Live, past: SettledRound, id: HolderId) -> Iterator[Asked]:
         about: Any = (round, id, seat)
         holder = past.seats[seat]
         yield (Call.DROPPED, *about), audits, "dropped", (job, *about, holder, body)
+        yield (Call.PROVEN, *about), audits, "proven", (job, round, id, holder, body)
         settled = (job, round, id, holder)
         yield (Call.SETTLE_CONTEST, *about), audits, "settleContest", settled
         for key in _keys(past, seat):

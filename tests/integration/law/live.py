@@ -231,9 +231,6 @@ class Live(Network):
     def beacon(self) -> Digest:
         return Digest(bytes.fromhex(self.chain.block()["parentHash"][2:]))
 
-    def randao(self) -> int:
-        return int(self.chain.block()["mixHash"], 16)
-
     def wait(self, seconds: int) -> None:
         self.chain.now += seconds
         self.now = self.chain.now
@@ -410,6 +407,12 @@ class Live(Network):
         holder = self.settled[round].holders[seat]
         sent = (WATCHER, self.chain.audits, "settleContest", self.job, round, id, holder)
         self.both(sent, lambda: super(Live, self).settle_contest(round, id, seat))
+
+    def prove(self, round: int, id: int, seat: int) -> None:
+        past = self.settled[round]
+        about = (round, id, past.holders[seat], past.bodies.get(id, b""))
+        sent = (WATCHER, self.chain.audits, "proven", self.job, *about)
+        self.both(sent, lambda: super(Live, self).prove(round, id, seat))
 
     def strike(self, round: int, seat: int) -> None:
         sent = (WATCHER, self.chain.audits, "strike", self._shown(round, seat))

@@ -296,6 +296,7 @@ def carry_out(net: Live, one: Upkeep) -> None:
         Call.CONTEST: lambda: net.contest(round, id, seat, WATCHER),
         Call.SETTLE_CONTEST: lambda: net.settle_contest(round, id, seat),
         Call.LEAK: lambda: net.leak(round, seat, net.settled[round].keys[seat], WATCHER),
+        Call.PROVEN: lambda: net.prove(round, id, seat),
         Call.CLAIM: lambda: net.claim(one.role, id, round),
         Call.BURN: lambda: net.burn(round),
         Call.RELEASE: lambda: net.release(one.role, id),

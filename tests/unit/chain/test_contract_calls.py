@@ -36,6 +36,8 @@ GAMES = {
     "collectBond": "withdraw",
     "conclude": "conclude",
     "timeOut": "timeout",
+    "crowdedOut": "crowdedOut",
+    "endFallen": "endFallen",
 }
 """Calls of the game's contract, some of whose names others have, too."""
 DEPLOYMENT = Deployment(

@@ -104,6 +104,10 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
         plain["inner"].update(steps=65, segment=1),
         plain["terms"].update(steps=65, segment_steps=1),
     ),
+    "a segment that nobody can open in a game": lambda plain: (
+        plain["inner"].update(batch=1 << 14, micro_batch=2),
+        plain["terms"].update(tokens_per_step=plain["model"]["seq"] << 14),
+    ),
     "other segments in the terms": put("terms", "segment_steps", value=10),
     "another f in the terms": put("terms", "f", value=0),
     "a rule that bears nobody": put("robust", "rule", value="mean"),

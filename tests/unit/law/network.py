@@ -131,6 +131,7 @@ class Past:
     late: dict[int, int] = field(default_factory=dict)
     leaked: set[int] = field(default_factory=set)
     dropped: set[tuple[int, int]] = field(default_factory=set)
+    proven: set[tuple[int, int]] = field(default_factory=set)
 
 
 class Network:
@@ -174,10 +175,6 @@ class Network:
     def beacon(self) -> Digest:
         """Hash of the block before."""
         return digest(f"block {self.number - 1}")
-
-    def randao(self) -> int:
-        """PREVRANDAO of the block."""
-        return self.number
 
     def tagged(self, name: str, round: int, *parts: bytes | int) -> Digest:
         return tagged(name, round, *parts, where=(self.domain, self.job))
@@ -422,14 +419,11 @@ class Network:
         if round == len(self.settled):
             return set(self.silent)
         past = self.settled[round]
-        is_last = self.phase is Phase.CLOSED and round + 1 == len(self.settled)
-        is_over = is_last and not self._is_signing(past)
+        is_over = round + 1 == len(self.settled) and not self._is_signing(past)
         return past.absent | (past.due if is_over else set())
 
     def _is_signing(self, past: Past) -> bool:
-        if not any(past.digest):
-            return False
-        return self.phase is not Phase.CLOSED or self.now < past.ends["audit"]
+        return any(past.digest) and self.now < past.ends["audit"]
 
     # --- phases ---
 
@@ -571,9 +565,11 @@ class Network:
         beacon = self.beacon()
         self.next_seed = self.tagged("atoll.data.v2", self.round + 1, self.reveals_acc, beacon)
         self.half_merge = self.now + self.terms.merge_seconds // 2
+        self.merging_since = self.block
         self.phase, self.deadline = Phase.MERGE, self.now + self.terms.merge_seconds
         told = (bitmap(revealed), self.next_seed, self.deadline)
         self.emit(ev.MergeOpened(self.job, RoundIndex(self.round), *told))
+        self.number += 1  # what is said in that block itself draws nothing yet
 
     @property
     def words_end(self) -> int:
@@ -589,27 +585,29 @@ class Network:
         self.words[place] = has
         where = (PlaceIndex(place), RoundIndex(self.round), self.lot, Bitmap(has))
         self.emit(ev.Said(self.job, account, *where))
-        if not any(self.audit_seed):
-            self._seed_audit()
+        self._seed_audit()
 
     def _sits(self, place: int, account: Address) -> bool:
         return self.at(Role.VERIFIER, place, self.round).account == account
 
     def seed_audit(self) -> None:
         need(self.phase is Phase.MERGE and not any(self.audit_seed), "not now")
-        need(self.now >= self.half_merge, "early")
+        need(self.block.number > self.merging_since.number, "its block is not over")
         self._seed_audit()
 
     def _seed_audit(self) -> None:
-        beacon = self.beacon()
-        parts = (self.reveals_acc, beacon, self.randao())
-        self.audit_seed = self.tagged("atoll.audit.v2", self.round, *parts)
+        """By the block in which MERGE opened; in that block nobody knows it."""
+        if self.block.number == self.merging_since.number or any(self.audit_seed):
+            return
+        parts = (self.reveals_acc, self.merging_since.hash)
+        self.audit_seed = self.tagged("atoll.audit.v3", self.round, *parts)
         self.emit(ev.AuditSeeded(self.job, RoundIndex(self.round), self.audit_seed))
 
     def _next_lot(self) -> None:
+        self._seed_audit()
         self.silent |= self.committee - set(self.words)
         self.lot += 1
-        self.lot_seed = hashed(self.lot_seed, self.lot)
+        self.lot_seed = hashed(self.audit_seed if self.lot == 1 else self.lot_seed, self.lot)
         self.committee, self.words = smallest(self.lot_seed, self.ready, 32), {}
         self.deadline = self.now + self.terms.merge_seconds
         told = (self.lot, bitmap(self.committee), self.deadline)
@@ -673,8 +671,8 @@ class Network:
         self._close(JobStatus.CANCELLED if self.cancelled else JobStatus.EXPIRED)
 
     def _store(self, verdict: Verdict, signed: Digest, signers: set[int]) -> None:
-        if not any(self.audit_seed):
-            self._seed_audit()
+        self._seed_audit()
+        need(any(self.audit_seed), "nobody knows the audit seed yet")
         if self.settled:
             self.settled[-1].absent |= self.settled[-1].due
         had, terms = self.had(), self.terms
@@ -748,7 +746,8 @@ class Network:
     def _next(self) -> None:
         self._note_short()
         self.round += 1
-        committee = smallest(self.next_seed, self.ready, 32) - self.going
+        lot = hashed(self.audit_seed, 0)
+        committee = smallest(lot, self.ready, 32) - self.going
         self._change_pool()
         is_over = self.streak == 3 or self.now >= self.terms.expiry
         if self.round == self.terms.rounds:
@@ -760,7 +759,7 @@ class Network:
         elif not self._has_enough():
             self._wait_for_members(set())
         else:
-            self._open(self.next_seed, committee or smallest(self.next_seed, self.ready, 32))
+            self._open(self.next_seed, committee or smallest(lot, self.ready, 32))
 
     def _note_short(self) -> None:
         """Twice running by one holder is a miss; an empty reveal counts twice as long."""
@@ -923,6 +922,19 @@ class Network:
             self._end(m, self.following)
         self.emit(ev.Dropped(self.job, HolderId(id), RoundIndex(round), SeatIndex(seat)))
 
+    def prove(self, round: int, id: int, seat: int) -> None:
+        """Who accused a seat that has fallen is credited the fee."""
+        past, m = self.settled[round], self.member(Role.VERIFIER, id)
+        body = past.bodies.get(id, b"")
+        said = {body[at]: body[at + 1 : at + 3] for at in range(0, len(body), 35)}
+        need(said.get(seat, b"\xff\xff") != b"\xff\xff", "accuses nobody")
+        need(self.member(Role.PROVIDER, past.holders[seat]).fallen, "not fallen")
+        need((id, seat) not in past.proven, "done")
+        past.proven.add((id, seat))
+        where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
+        self.emit(ev.Proven(self.job, *where))
+        self._credit(m.account, self.terms.duty_fee)
+
     def told(self, round: int, seat: int, account: Address) -> Digest:
         """What a *fine* of the account about this seat has to be, by the shown key."""
         past = self.settled[round]
@@ -994,7 +1006,8 @@ class Network:
             price = terms.segment_steps * terms.tokens_per_step * terms.price_per_token
             return is_its * past.done.get(m.index, 0) * price
         body = past.bodies.get(m.id, b"")
-        seats = {body[at] for at in range(0, len(body), 35)}
+        duties = (body[at : at + 35] for at in range(0, len(body), 35))
+        seats = {duty[0] for duty in duties if duty[1:3] == b"\xff\xff"}
         taken = {s for id, s in past.contests if id == m.id}
         signed = past.places.get(m.index) == m.id and m.index in past.signed
         return signed * terms.sign_fee + len(seats - taken) * terms.duty_fee

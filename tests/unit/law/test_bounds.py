@@ -80,9 +80,9 @@ def test_a_term_is_within_its_bounds(name: str, low: int, high: int) -> None:
             check_terms(replace(ROOMY, **{name: beyond}))
 
 
-def test_segments_divide_a_round() -> None:
-    for segment, is_fine in ((512, True), (1024, True), (3, False), (2048, False)):
-        terms = replace(ROOMY, segment_steps=segment)
+def test_segments_divide_a_round_and_can_be_opened_at_once() -> None:
+    for segment, is_fine in ((372, True), (744, True), (5, False), (0, False), (1488, False)):
+        terms = replace(ROOMY, steps=1488, segment_steps=segment)
         if is_fine:
             check_terms(terms)
         else:

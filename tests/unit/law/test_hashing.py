@@ -42,7 +42,7 @@ def test_hashes_are_words_one_after_another() -> None:
     given = hashing.commitment(slot, SEED, seat, SENDER, (REVEAL, MODEL))
     assert given == net.commitment(SENDER, 5, REVEAL)
     assert hashing.data_seed(slot, SEED, MODEL) == tagged("atoll.data.v2", 0, SEED, MODEL)
-    assert hashing.audit_seed(slot, SEED, MODEL, 7) == tagged("atoll.audit.v2", 0, SEED, MODEL, 7)
+    assert hashing.audit_seed(slot, SEED, MODEL) == tagged("atoll.audit.v3", 0, SEED, MODEL)
     assert hashing.accumulate_reveal(SEED, seat, MODEL) == hashed(SEED, 5, MODEL)
     said = hashing.accumulate_word(SEED, PlaceIndex(3), Bitmap(6))
     assert said == hashed(SEED, 3, 6)[:28] + bytes(4)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from eth_abi.abi import decode
+from tests.unit.law.network import Refused
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.law.test_claims import MODEL, PROGRAM, SEAT, TERMS, played, said_of
 
@@ -20,6 +21,7 @@ from atoll.law.games.machine import Outcome
 from atoll.law.owes import WHENEVER, Duty, Owed, committee_gateways, owed_by
 from atoll.law.rounds import apply
 from atoll.law.views import GameRecord, JobView, bond_set, pay_place
+from atoll.law.views import parties as whose
 from atoll.law.words import (
     NO_HOLDER,
     ZERO_DIGEST,
@@ -113,13 +115,21 @@ def test_what_is_played_is_owed_no_challenge(at: int, segment: int, is_link: boo
     assert owed(script, author, Duty.CHALLENGE) == []
 
 
+def _whose(claim: Claim) -> tuple[Role, HolderId, RoundIndex]:
+    about = whose(claim)
+    assert about is not None
+    return about[1], about[2], RoundIndex(0)
+
+
 ELSEWHERE: dict[str, Callable[[Claim], Any]] = {
     "round": lambda claim: {"place": Digest(claim.place[:-1] + b"\1")},
     "segment": lambda claim: {"segment": claim.segment + 1},
     "link": lambda claim: {"is_link": not claim.is_link},
-    "job": lambda claim: {"set": bond_set(JobId(99), Role.PROVIDER, HolderId(claim.seat + 1))},
-    "role": lambda claim: {"set": bond_set(JobId(1), Role.VERIFIER, HolderId(claim.seat + 1))},
-    "holder": lambda claim: {"set": bond_set(JobId(1), Role.PROVIDER, HolderId(99))},
+    "job": lambda claim: {"place": pay_place(JobId(99), *_whose(claim))},
+    "role": lambda claim: {"place": pay_place(JobId(1), Role.VERIFIER, *_whose(claim)[1:])},
+    "holder": lambda claim: {
+        "place": pay_place(JobId(1), Role.PROVIDER, HolderId(99), RoundIndex(0))
+    },
 }
 
 
@@ -136,19 +146,26 @@ def test_a_game_about_anything_else_is_no_answer_to_a_differs(what: str) -> None
 
 
 @pytest.mark.parametrize("elsewhere", ["round", "segment", "link"])
-def test_who_plays_about_a_holder_owes_no_second_game_meanwhile(elsewhere: str) -> None:
+def test_each_accusation_is_played_by_itself(elsewhere: str) -> None:
+    """Else one cheap game about a holder would shield whatever is said of it without a replay."""
     script, author, seat = accusing(2)
     before = owed(script, author, Duty.CHALLENGE)
     claim = claim_about(script.net.view, seat, 2, is_link=False)
     game = GameRecord(1, author, 1, replace(claim, **ELSEWHERE[elsewhere](claim)), b"")
-    games = {
-        game: [],
-        replace(game, challenger=Address(WATCHER)): before,  # who may lose it, on purpose
-        replace(game, outcome=Outcome.SENT_HOME): before,
-    }
-    for one, expected in games.items():
-        script.net.view = replace(script.net.view, games={1: one})
-        assert owed(script, author, Duty.CHALLENGE) == expected
+    script.net.view = replace(script.net.view, games={1: game})
+    assert owed(script, author, Duty.CHALLENGE) == before != []
+
+
+def test_who_finds_the_queue_full_owes_no_challenge() -> None:
+    script, author, seat = accusing(2)
+    net, before = script.net, owed(script, author, Duty.CHALLENGE)
+    claim = claim_about(net.view, seat, 2, is_link=False)
+    for other in (replace(claim, segment=3), replace(claim, place=bytes(32), set=bytes(32))):
+        net.emit(ev.CrowdedOut(author, other))
+    net.emit(ev.CrowdedOut(Address(WATCHER), claim))
+    assert owed(script, author, Duty.CHALLENGE) == before != []
+    net.emit(ev.CrowdedOut(author, claim))
+    assert owed(script, author, Duty.CHALLENGE) == []
 
 
 def test_a_challenge_is_owed_until_half_of_the_window() -> None:
@@ -312,16 +329,22 @@ def test_a_certificate_is_signed_until_the_lots_deadline_and_then_whenever() -> 
     assert [one.until for one in owed(script, VERIFIERS[0], Duty.SIGN)] == [WHENEVER]
 
 
-def test_a_late_signature_is_owed_until_the_next_settlement_however_long_that_takes() -> None:
+def test_a_late_signature_is_owed_as_long_as_audit_takes() -> None:
+    """Behind that the next settlement may be a long way off: where the job waits for members."""
     script = Script.ready()
     net = script.net
     script.train()
     script.say()
     net.wait(1)
     net.settle({0, 1, 2})
-    net.wait_until(net.settled[0].ends["window"])
+    end = net.settled[0].ends["audit"]
+    net.wait_until(end - 1)
     late = [one for one in owed(script, VERIFIERS[3], Duty.SIGN) if one.round == 0]
-    assert [one.until for one in late] == [WHENEVER]
+    assert [one.until for one in late] == [end]
+    net.wait(1)
+    assert owed(script, VERIFIERS[3], Duty.SIGN) == []
+    with pytest.raises(Refused):
+        net.sign(4)
 
 
 def test_a_ballot_is_opened_between_its_sealing_and_the_end_of_open() -> None:

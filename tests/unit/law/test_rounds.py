@@ -57,7 +57,7 @@ def test_a_round_from_its_opening_to_its_settlement() -> None:
     past = net.view.settled[0]
     assert past.is_consistent and net.view.model == past.verdict.state
     assert (past.signers, past.owes_signature) == (0b111, 0b1000)
-    assert (Duty.SIGN, WHENEVER) in owed(script, VERIFIERS[3])
+    assert (Duty.SIGN, past.clock.audit_end) in owed(script, VERIFIERS[3])
 
 
 def test_who_lacks_what_others_have_owes_no_signature() -> None:

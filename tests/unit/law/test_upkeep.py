@@ -15,6 +15,7 @@ from atoll.law import pay
 from atoll.law.clocks import last_moment
 from atoll.law.leaves import key_hash
 from atoll.law.owes import Duty, owed_by
+from atoll.law.pay import duties_paid
 from atoll.law.upkeep import (
     Call,
     Shown,
@@ -46,13 +47,14 @@ def settled(seats: int = 4) -> Script:
     return script
 
 
-def test_the_audit_seed_is_anybodys_when_half_of_merge_is_over_and_nobody_spoke() -> None:
+def test_the_audit_seed_is_anybodys_when_nobody_spoke_for_a_while() -> None:
     script = Script.ready()
     net = script.net
     script.train()
     running = net.view.open
     assert running is not None
-    net.wait_until(running.half_merge - 1)
+    assert running.seed_due == net.now + min(30, net.terms.merge_seconds // 2)
+    net.wait_until(running.seed_due - 1)
     assert due(script, Call.SEED_AUDIT) == []
     net.wait(1)
     assert due(script, Call.SEED_AUDIT) == [Upkeep(Call.SEED_AUDIT, FIRST)]
@@ -66,7 +68,7 @@ def test_a_word_draws_the_audit_seed() -> None:
     running = script.net.view.open
     assert running is not None
     script.say([0])
-    script.net.wait_until(running.half_merge)
+    script.net.wait_until(running.seed_due)
     assert due(script, Call.SEED_AUDIT) == []
 
 
@@ -286,6 +288,45 @@ def test_a_differs_about_who_fell_is_not_dropped() -> None:
     assert due(script, Call.DROPPED) == [Upkeep(Call.DROPPED, *about)]
     net.fall(Role.PROVIDER, seat_holder(script, seat).id, WATCHER)
     assert due(script, Call.DROPPED) == []
+
+
+def test_a_differs_earns_once_its_seat_has_fallen_and_not_before() -> None:
+    script = settled()
+    net = script.net
+    auditor = script.auditors(0)[0]
+    seat = min(net.duties(0, auditor))
+    script.ballot(0, auditor, script.body(0, auditor, {seat: 1}))
+    net.wait_until(net.settled[0].ends["audit"])
+    script.open(0, auditor)
+    member = net.view.verifiers[HolderId(auditor)]
+    assert duties_paid(net.view.settled[0], member) == 0
+    with pytest.raises(Refused):
+        net.prove(0, auditor, seat)
+    assert due(script, Call.PROVEN) == []
+    net.fall(Role.PROVIDER, seat_holder(script, seat).id, WATCHER)
+    about = (FIRST, Role.VERIFIER, HolderId(auditor), SeatIndex(seat))
+    assert due(script, Call.PROVEN) == [Upkeep(Call.PROVEN, *about)]
+    net.prove(0, auditor, seat)
+    assert due(script, Call.PROVEN) == []
+    assert net.view.credits[member.account] == net.terms.duty_fee
+    assert duties_paid(net.view.settled[0], member) == 0
+
+
+def test_a_job_that_waits_lets_nobody_off_who_owes_a_signature() -> None:
+    script = Script.ready(make_terms(min_providers=4))
+    net = script.net
+    script.train()
+    script.say()
+    net.leave_seat(PROVIDERS[3])
+    net.settle({0, 1, 2})
+    assert net.phase is Phase.WAITING
+    net.wait_until(net.settled[0].ends["audit"] - 1)
+    assert due(script, Call.CUT_MEMBER) == []
+    net.wait(1)
+    assert due(script, Call.CUT_MEMBER) == [
+        Upkeep(Call.CUT_MEMBER, FIRST, Role.VERIFIER, HolderId(4))
+    ]
+    net.cut_member(0, 4)
 
 
 def test_every_accusation_that_is_dropped_takes_half_of_what_is_left() -> None:

@@ -179,7 +179,7 @@ def _challenge(
     data, (seat,) = state.facts.of(DoFetchData), owed.seats
     if not isinstance(data, DataReady) or not state.setup.behaviour.may_accuse(state.view):
         return []
-    challenge = SendChallenge(past.round, seat, owed.at, spec, data.initial)
+    challenge = SendChallenge(past.round, seat, owed.at, spec, data.initial, owed=True)
     found = replayed(state, past, seat)
     if found is not None and found.earlier is not None:
         round, at = found.earlier

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
+from atoll.chain.calls import Call
 from atoll.chain.txqueue import unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.law.ballots import Duty
@@ -19,7 +20,7 @@ from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.leaves import key_hash
 from atoll.law.views import JobView, SettledRound, parties
-from atoll.law.words import NO_HOLDER, Digest, HolderId, Role, RoundIndex, SeatIndex
+from atoll.law.words import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.service.commands import Done, Fact, Transaction
 from atoll.service.duties.model import model_of_round
 from atoll.service.machine import State
@@ -42,10 +43,13 @@ class NotChallenged(Fact):
 class SendChallenge(Transaction[NotChallenged]):
     """Dispute what a seat said, or who called it fine, with a bond as large as its holder's.
 
+    The least bond is enough where a game of ours about it is open already: one fall takes all.
+
     Attributes:
         at: the segment; of the link, how many the seat did.
         member: the auditor whose *fine* it is; NO_HOLDER of the seat's own claim.
         via: the later round of the epoch whose window is open; None for the round itself.
+        owed: an accusation that our ballot made, each of which is played by itself.
     """
 
     round: RoundIndex
@@ -55,6 +59,7 @@ class SendChallenge(Transaction[NotChallenged]):
     initial: Digest
     member: HolderId = NO_HOLDER
     via: RoundIndex | None = None
+    owed: bool = False
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -76,14 +81,33 @@ class SendChallenge(Transaction[NotChallenged]):
             claim = said.claim(segment, is_link=is_link)
         except ProtocolError as error:
             return Done(NotChallenged(str(error)))
-        terms = view.require_terms()
-        bond = terms.provider_bond if self.member == NO_HOLDER else terms.verifier_bond
-        bond = max(claim.lowest_bond, bond, _to_be_taken(view, claim))
         async with effects.staking:  # one allowance is for one challenge
-            await _allow(effects, bond)
-            log.info("disputes", job=view.job_id, round=self.round, seat=self.seat, bond=bond)
-            call = effects.calls.challenge_claim(evidence, bond)
+            call = await self._call(effects, view, claim, evidence)
             return await effects.transact(view, self, call)
+
+    async def _call(self, effects: Effects, view: JobView, claim: Claim, evidence: bytes) -> Call:
+        """A challenge; or where the queue has no room for what we have, that it has none.
+
+        That is all that an accusation owes, and what a game of ours in that queue leaves to say.
+        """
+        me, least = effects.context.me, _to_be_taken(view, claim)
+        bond = max(claim.lowest_bond, self._worth(view, claim, me), least)
+        if self.owed:
+            balance = await effects.context.chain.token_balance(me)
+            is_out = least > 0 and (balance < least or _plays(view, claim, me))
+            if is_out:
+                return effects.calls.crowded_out(evidence)
+            bond = max(claim.lowest_bond, least, min(bond, balance))
+        await _allow(effects, bond)
+        log.info("disputes", job=view.job_id, round=self.round, seat=self.seat, bond=bond)
+        return effects.calls.challenge_claim(evidence, bond)
+
+    def _worth(self, view: JobView, claim: Claim, me: Address) -> int:
+        """What we bid where we have it, so that nobody gets before us for less than it costs."""
+        if _plays(view, claim, me):
+            return 0
+        terms = view.require_terms()
+        return terms.provider_bond if self.member == NO_HOLDER else terms.verifier_bond
 
 
 async def _allow(effects: Effects, bond: int) -> None:
@@ -107,6 +131,12 @@ async def _allow(effects: Effects, bond: int) -> None:
     await queue.wait(key)
 
 
+def _plays(view: JobView, claim: Claim, me: Address) -> bool:
+    """Whether a game of ours about this bond is open."""
+    games = view.games.values()
+    return any(g.is_open and g.challenger == me and g.claim.set == claim.set for g in games)
+
+
 def _to_be_taken(view: JobView, claim: Claim) -> int:
     """The least bond that a full queue takes; 0 where the one about this bond is not full."""
     about = (game for game in view.games.values() if game.claim.set == claim.set)
@@ -120,7 +150,7 @@ def _to_be_taken(view: JobView, claim: Claim) -> int:
 def may_challenge(state: State[S], past: SettledRound, wanted: SendChallenge) -> bool:
     """Whether no game of ours about the holder is open or lost, and nothing says there can be none.
 
-    One that was sent home is asked for again.
+    One that was sent home is asked for again. What our ballot accuses is owed beside others.
 
     Args:
         past: the round whose window is open.
@@ -132,7 +162,7 @@ def may_challenge(state: State[S], past: SettledRound, wanted: SendChallenge) ->
         return False
     games = state.view.games.values()
     ours = (g for g in games if g.challenger == state.me and parties(g.claim) == about)
-    return all(g.outcome is GameOutcome.SENT_HOME for g in ours)
+    return wanted.owed or all(g.outcome is GameOutcome.SENT_HOME for g in ours)
 
 
 def fine_authors(view: JobView, past: SettledRound, seat: SeatIndex) -> Iterator[HolderId]:

@@ -188,8 +188,8 @@ def _next(state: State[S], game: GameRecord, function: str) -> AnyCommand | None
         holder_fell = game.decided is Outcome.HOLDER_FELL
         winner = game.challenger if holder_fell else game.claim.holder
         return SendConclude(game.id) if state.me == winner else None
-    if not game.deadline:
-        return None
+    if not game.deadline or state.view.has_fallen(game.claim):
+        return None  # whoever keeps the job going ends what is about a bond that is gone
     mine = state.me == (game.claim.holder if game.is_holders_turn else game.challenger)
     if not mine:
         late = state.now >= game.deadline

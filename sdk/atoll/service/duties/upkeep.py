@@ -18,7 +18,7 @@ from atoll.errors import ProtocolError
 from atoll.law.hashing import sha256
 from atoll.law.upkeep import Call as Kind
 from atoll.law.upkeep import Upkeep, upkeep
-from atoll.law.views import JobView, OpenRound, SettledRound
+from atoll.law.views import JobView, OpenRound, SettledRound, bond_set
 from atoll.law.words import Address, HolderId, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall
 from atoll.service.config import KeeperConfig
@@ -32,7 +32,9 @@ OWN: Final = frozenset({Kind.CLAIM, Kind.RELEASE})
 """What everybody does for itself."""
 EARNS: Final = frozenset({Kind.LEAK, Kind.CONTEST, Kind.SETTLE_CONTEST, Kind.NO_KEY})
 """What pays who does it: a part of a pay, of a fee, or of a bond."""
-SUDDEN: Final = frozenset({Kind.CUT_SEAT, Kind.CUT_MEMBER, Kind.LEAK, Kind.CONTEST})
+SUDDEN: Final = frozenset(
+    {Kind.CUT_SEAT, Kind.CUT_MEMBER, Kind.LEAK, Kind.CONTEST, Kind.PROVEN, Kind.END_FALLEN}
+)
 """Due as soon as something is said or missed, and not from a time on that all wait for."""
 
 
@@ -58,6 +60,7 @@ class SendUpkeep(ContractCall):
             Kind.CLAIM: lambda: calls.claim(job, self.role, holder, round),
             Kind.RELEASE: lambda: calls.release(job, self.role, holder),
             Kind.BURN: lambda: calls.burn(job, round),
+            Kind.END_FALLEN: lambda: calls.end_fallen(bond_set(job, self.role, holder)),
         }
         if self.kind in of_job:
             return of_job[self.kind]()
@@ -70,6 +73,7 @@ class SendUpkeep(ContractCall):
             Kind.CONTEST: lambda: calls.contest(past, seat, holder),
             Kind.SETTLE_CONTEST: lambda: calls.settle_contest(past, seat, holder),
             Kind.DROPPED: lambda: calls.dropped(past, holder, seat),
+            Kind.PROVEN: lambda: calls.proven(past, holder, seat),
         }
         return of_audit[self.kind]()
 
