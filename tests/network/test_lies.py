@@ -4,34 +4,53 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.network.members import Who, fallen, is_settled_up, network
+from tests.network.members import Who, fallen, is_settled_up, kinds, network
 
 from atoll.law.games.machine import Outcome
 from atoll.law.pay import round_pay
 from atoll.law.words import Miss
 
+LIARS = {
+    0: "hollow",
+    1: "poison-segment",
+    4: "wrong-data",
+    5: "omniscient",
+    6: "forged-moments",
+    7: "nan-moments",
+    8: "garbage-shapes",
+}
+QUIET = {9: "withhold", 10: "no-reveal"}
+NOT_HAD = {7, 8, 9, 10}
+"""Bytes that are no update, and those that nobody serves or names."""
+
 
 async def test_liars_fall_and_who_is_accused_falsely_is_paid(tmp_path: Path) -> None:
-    """Two seats lie, one with nothing to say for it and one that plays its own run to the end; and
-    of two auditors one accuses an honest seat."""
-    who = Who(
-        providers={0: "hollow", 1: "poison-segment"}, verifiers={1: "false-differs"}, places=2
-    )
-    async with network(tmp_path, who) as running:
+    """Seats lie about their training, about what they send of it, and in what they send; one plays
+    its own run to the end. Two more keep their work to themselves, which is no lie. Of two auditors
+    one accuses an honest seat."""
+    who = Who(providers=LIARS | QUIET, verifiers={1: "false-differs"}, seats=11, places=2)
+    async with network(tmp_path, who, seats=11, min_providers=11) as running:
         view = await running.until(is_settled_up, 800)
-        hollow, poisoner, accused, bystander = (running.provider(seat) for seat in range(4))
+        seats = [running.provider(seat) for seat in range(11)]
         auditor, accuser = (running.verifier(place) for place in range(2))
-        paid = {h.account: running.paid(h) for h in (accused, bystander, auditor)}
+        paid = {holder.account: running.paid(holder) for holder in (*seats, auditor)}
 
-    assert fallen(view) == {hollow.account, poisoner.account}
-    assert not any(holder.cuts for holder in (accused, bystander, auditor))
+    accused, bystander = seats[2:4]
+    assert fallen(view) == {seats[seat].account for seat in LIARS}
+    assert not any(holder.cuts for holder in (accused, bystander, auditor, seats[9]))
+    assert kinds(seats[10]) == {Miss.SEAT}
     (past,) = view.settled
+    assert not any(past.facts.available >> seat & 1 for seat in NOT_HAD)
+    # What was not had is not paid to whoever did the work, either.
+    assert all(paid[seats[seat].account] == 0 for seat in (*LIARS, *QUIET))
     lost = [game for game in view.games.values() if game.outcome is Outcome.HOLDER_FELL]
     games = {game.claim.seat: game for game in lost}
-    assert set(games) == {0, 1}
+    assert set(games) == set(LIARS)
     assert games[0].claim.segment == 1  # the first that was invented
     assert games[0].decided is Outcome.NONE  # nobody moved for it
     assert games[1].decided is Outcome.HOLDER_FELL  # the contract ran the operation
+    assert games[4].claim.segment == 0
+    assert {seat for seat, game in games.items() if game.claim.is_link} == {5, 6, 7, 8}
     (false,) = (game for game in view.games.values() if game.claim.seat == 2)
     assert (false.challenger, false.outcome) == (accuser.account, Outcome.CHALLENGER_FELL)
     assert paid[accused.account] >= round_pay(running.manifest.terms, past, accused)
