@@ -119,7 +119,7 @@ contract ColludersTest is Network {
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory signed = certificate(jobId, digestFor(jobId, v), 7, 3);
         noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][round].places, said[jobId][round].has, v, signed);
+        rounds.settle(jobId, said[jobId][round].places, said[jobId][round].has, bare(v, signed));
         same(rounds.state(jobId).due, 0, "nobody owes a signature");
     }
 

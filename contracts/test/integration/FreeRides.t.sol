@@ -359,7 +359,7 @@ contract FreeRidesTest is Network {
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory two = certificate(jobId, digestFor(jobId, v), 7, 3);
         noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, v, two);
+        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, bare(v, two));
         inPhase(jobId, Phase.WAITING);
         vm.warp(rounds.timesOf(jobId, 0).auditEnd - 1);
         vm.expectPartialRevert(Members.NotAbsent.selector);

@@ -223,14 +223,14 @@ contract PhasesTest is Network {
         bytes memory places = said[jobId][0].places;
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsBase.Unseeded.selector);
-        rounds.settle(jobId, places, has, v, all);
+        rounds.settle(jobId, places, has, bare(v, all));
         rounds.seedAudit(jobId);
         same(rounds.state(jobId).auditSeed, 0, "noted");
         vm.expectPartialRevert(RoundsBase.Unseeded.selector);
-        rounds.settle(jobId, places, has, v, all);
+        rounds.settle(jobId, places, has, bare(v, all));
         vm.roll(noted + 1);
         bytes32 seed_ = seedOf(noted);
-        rounds.settle(jobId, places, has, v, all);
+        rounds.settle(jobId, places, has, bare(v, all));
         noteFactsOf(0, v, seed_);
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from atoll.bits.layout import max_params_bytes, max_state_bytes
 from atoll.content.cid import Cid
@@ -13,6 +13,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import to_bitmap
+from atoll.service.commands import TASKS
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.opening import OpeningReady
 from atoll.service.duties.updates import updates_of
@@ -21,8 +22,6 @@ from atoll.service.worker import Worker
 
 if TYPE_CHECKING:
     from atoll.job.handle import JobHandle
-
-TASKS: Final = "atoll.service.tasks"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from atoll.chain.follower import Fold
 from atoll.errors import NotFound, ProtocolError
-from atoll.job.again import TASKS, Again
+from atoll.job.again import Again
 from atoll.job.books import Books, keep_books
 from atoll.job.figures import model_of, paid_seats
 from atoll.job.narrate import concerns

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from atoll.errors import NotFound, NumericsMismatch, ProtocolError
-from atoll.job.again import TASKS, Again
+from atoll.job.again import Again
 from atoll.job.asking import missing_extra
 from atoll.job.evaluation import can_evaluate
 from atoll.job.figures import cid_of, model_of
@@ -20,6 +20,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.safety import LastMerge, last_merge
 from atoll.law.views import JobView
 from atoll.law.words import NO_BITS, Bitmap, Digest, Verdict, bits
+from atoll.service.commands import TASKS
 from atoll.service.limits import UNFETCHABLE_CONTENT
 from atoll.service.worker import Worker
 
