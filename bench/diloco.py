@@ -433,7 +433,7 @@ def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Man
         }
     )
     manifest = job.resolve(data, None, numerics, now=0)
-    # What needs epochs is no job's yet, so the method's choices are put in behind the job's back.
+    # Rows keep private moments, which no job has: the method's choices go in behind its back.
     method = METHODS[row.method]
     inner = manifest.inner.model_copy(update=dict(method.inner))
     codec, rule = row.codec or method.codec, row.rule or method.rule
