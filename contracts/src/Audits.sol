@@ -287,7 +287,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         view
         returns (uint16 from, bytes32 word)
     {
-        bytes32 record = ballotOf[jobId][round][members.holderOf(jobId, Role.VERIFIER, id).account];
+        // An account has a ballot a round, and may have had other ids: only one of them counts in the round.
+        bytes32 record = ballotOf[jobId][round][_requireMember(jobId, round, id).account];
         if (uint256(record) & OPENED == 0) revert WrongBody(keccak256(body), record);
         _requireBody(record, body);
         uint256 offset = _find(body, seat);

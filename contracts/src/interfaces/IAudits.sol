@@ -45,7 +45,7 @@ interface IAudits {
     /// @notice Anyone, once the seat's holder has fallen, by whose game it may be: credits the author of an opened *differs* its fee.
     function proven(uint256 jobId, uint32 round, uint32 id, uint32 seatId, bytes calldata body) external;
     /// @return from 0xffff for fine, else the first segment that differs
-    /// @return word what the member said of the seat; reverts unless it opened that body
+    /// @return word what the member said of the seat; reverts unless the id counts in the round and opened that body
     function saidOf(uint256 jobId, uint32 round, uint32 id, uint16 seat, bytes calldata body)
         external
         view

@@ -247,6 +247,43 @@ contract AuditsTest is Network {
         same(token.balanceOf(account), 12 ether, "and its signatures, but not its fee again");
     }
 
+    /// @dev Who enrols, leaves and enrols again has had several ids, and one ballot: else each id would have its fee.
+    function test_whatAnAccountSaidCountsForOneOfItsIds() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        jobId = create(t);
+        for (uint256 i = 0; i < 3; i++) {
+            uint32 id = enrol(jobId, i, uint16(i));
+            vm.prank(verifier(i));
+            members.leavePool(jobId);
+            members.release(jobId, Role.VERIFIER, id);
+        }
+        for (uint256 i = 0; i < 4; i++) {
+            sit(jobId, i, uint16(i));
+            if (i < 3) enrol(jobId, i, uint16(i));
+        }
+        nextBlock();
+        rounds.poke(jobId);
+        play(jobId);
+        play(jobId);
+        seat = drawn(jobId, 1).lowest();
+        uint32 earlier;
+        for (uint16 place = 0; place < 3; place++) {
+            if (dutiesOf(jobId, 1, place).has(seat)) (earlier, auditor) = (uint32(place) + 1, uint32(place) + 4);
+        }
+        account = members.holderOf(jobId, Role.VERIFIER, auditor).account;
+        same(uint160(members.holderOf(jobId, Role.VERIFIER, earlier).account), uint160(account), "the same account");
+        bytes memory body = abi.encodePacked(uint8(seat), uint16(2), keccak256("mine"));
+        toOpen(body);
+        uint32 seatId = uint32(seat) + 1;
+        vm.expectRevert(abi.encodeWithSelector(Audits.NotThen.selector, earlier, 1));
+        audits.saidOf(jobId, 1, earlier, seat, body);
+        game.holderFalls(game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 5))), OUTSIDER);
+        vm.expectRevert(abi.encodeWithSelector(Audits.NotThen.selector, earlier, 1));
+        audits.proven(jobId, 1, earlier, seatId, body);
+        audits.proven(jobId, 1, auditor, seatId, body);
+    }
+
     function test_aFineEarnsByItselfAlone() public allHome {
         bytes memory body = honestBody(jobId, 1, auditor);
         toOpen(body);
