@@ -91,12 +91,12 @@ def terms_of(roll: Roll) -> Terms:
 
 def seeds(roll: Roll) -> Iterator[Pair]:
     mine, theirs = slot(roll)
-    source, block, randao = word(roll), word(roll), roll.getrandbits(256)
+    source, block = word(roll), word(roll)
     yield rounds.data_seed(mine, source, block), hashing.data_seed(theirs, source, block)
-    found = hashing.audit_seed(theirs, source, block, randao)
-    yield rounds.audit_seed(mine, source, block, randao), found
+    yield rounds.audit_seed(mine, source, block), hashing.audit_seed(theirs, source, block)
+    yield rounds.following_lot(source), lots.following_lot(source)
     second = lots.next_lot(lots.next_lot(source, 1), 2)
-    yield rounds.lot_seed(source, 2), second
+    yield rounds.later_lot(source, 2), second
 
 
 def commitments(roll: Roll) -> Iterator[Pair]:

@@ -262,9 +262,24 @@ class _Lines:
                 yield self._unsaid(holder, past, seat, fee)
             elif (holder.id, seat) in past.contests:
                 yield self._contested(holder, past, seat, fee)
+            elif not duty.is_fine:
+                yield self._accusation(holder, past, duty, fee)
             else:
                 text = f"audited seat {seat}: {_said(duty)}"
                 yield self._earned(holder, past, AUDITS, fee, text)
+
+    def _accusation(self, holder: Holder, past: SettledRound, duty: Duty, fee: int) -> Line:
+        """What a *differs* earns, which is credited once its seat has fallen."""
+        where, text = (past.round, holder.role, holder.index, AUDITS), f"audited seat {duty.seat}"
+        text += f": {_said(duty)}"
+        if (holder.id, duty.seat) in past.proven:
+            return Line(*where, State.UNEARNED, 0, f"{text}; it fell, and the fee came as credit")
+        if self.view.providers[past.seats[duty.seat]].has_fallen:
+            return Line(*where, State.PENDING, fee, f"{text}; it fell: not yet credited")
+        if self.now < past.clock.window_end:
+            text += "; it earns once the seat has fallen"
+            return Line(*where, State.PENDING, fee, text, past.clock.window_end)
+        return Line(*where, State.UNEARNED, fee, f"{text}; the seat has not fallen")
 
     def _unsaid(self, holder: Holder, past: SettledRound, seat: SeatIndex, fee: int) -> Line:
         where, clock = (past.round, holder.role, holder.index, AUDITS), past.clock
@@ -332,6 +347,10 @@ def _credits(view: JobView, events: Sequence[ev.ContractEvent], account: Address
     for event in events:
         if isinstance(event, ev.ContestSettled):
             waiting += _contest(view, event, account, scored)
+        elif isinstance(event, ev.Proven) and view.verifiers[event.id].account == account:
+            text = f"said that seat {event.seat} differs, and it fell"
+            where = (event.round, None, event.seat, CREDITS, State.DUE)
+            waiting.append(Line(*where, view.require_terms().duty_fee, text))
         elif isinstance(event, ev.CreditClaimed) and event.account == account:
             yield from (replace(line, state=State.PAID) for line in waiting)
             waiting = []
