@@ -119,6 +119,9 @@ class _Ledger:
                 self._leak(event)
             case ev.ContestSettled():
                 self._settle_contest(event)
+            case ev.Proven():
+                author = self.view.verifiers[event.id].account
+                self.due[author] += self.view.require_terms().duty_fee
             case ev.Credited():
                 self.credits[event.account] += event.amount
             case ev.CreditClaimed():
