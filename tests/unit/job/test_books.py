@@ -129,3 +129,21 @@ def test_burning_what_a_leak_keeps_is_a_fault() -> None:
     net.emit(ev.Burnt(net.job, RoundIndex(1), whole))
     (fault,) = books_of(script).faults
     assert fault.startswith(f"before round 1 is burnt {whole} wei")
+
+
+def test_an_accusation_whose_seat_fell_is_credited_its_fee() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net, round = script.net, script.honest_round()
+    accuser = next(id for id in script.auditors(round) if net.duties(round, id))
+    seat = min(net.duties(round, accuser))
+    script.ballot(round, accuser, script.body(round, accuser, {seat: 2}))
+    net.wait_until(net.settled[round].ends["audit"])
+    script.open(round, accuser)
+    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, seat, round).id, WATCHER)
+    net.prove(round, accuser, seat)
+    author = net.member(Role.VERIFIER, accuser).account
+    assert books_of(script).faults == ()
+    net.claim_credit(author)
+    books = books_of(script)
+    assert books.faults == ()
+    assert books.paid[author] == {"credits": net.terms.duty_fee}
