@@ -122,12 +122,14 @@ class Run:
                 stderr=subprocess.STDOUT,
             )
             self._processes.append(process)
-            code = process.wait()
+            _, status, used = os.wait4(process.pid, 0)
+            code = process.returncode = os.waitstatus_to_exitcode(status)
             output.seek(0)
             text = output.read().decode("utf-8", "replace")
         seconds = time.monotonic() - started
         with self._printing:
-            print(f"=== {part.name}: {seconds:.0f} s, exit code {code}\n{text}", flush=True)
+            took = f"{seconds:.0f} s, of cores {used.ru_utime + used.ru_stime:.0f} s"
+            print(f"=== {part.name}: {took}, exit code {code}\n{text}", flush=True)
         self.outcomes[part.name] = outcome(part.name, code, text)
         self._ended[part.name].set()
 
