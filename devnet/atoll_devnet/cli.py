@@ -111,7 +111,8 @@ def demo(
     json: Json = False,
 ) -> None:
     """Four providers, two of them cheating, three verifiers: a few minutes on two cores."""
-    from atoll_devnet.run.options import RunOptions
+    from atoll.job.presets import PRESETS
+    from atoll_devnet.run.options import UNHURRIED, RunOptions
 
     options = RunOptions(
         folder=_new_folder(folder),
@@ -120,6 +121,7 @@ def demo(
         skip_windows=True,
         store=_checked(store),
         has_stranger=stranger,
+        job=PRESETS["demo"].but(UNHURRIED),
     )
     _run(options, json)
 

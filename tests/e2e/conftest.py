@@ -23,29 +23,13 @@ from tests.jobs import tiny_model
 from atoll.job.presets import preset
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, prepare_beginning
 from atoll_devnet.report.live import Display
-from atoll_devnet.run.options import RunOptions, fitting
+from atoll_devnet.run.options import UNHURRIED, RunOptions, fitting
 from atoll_devnet.run.runner import Result, run
 from atoll_devnet.run.stranger import check_deeds
 
 E2E = Path(__file__).parent
 LOG_LINES = 40
 """Of each member, shown with a test that failed."""
-GENEROUS = {
-    "windows.train": 600,
-    "windows.reveal": 60,
-    "windows.merge": 90,
-    "windows.audit": 600,
-    "windows.open": 40,
-    "windows.key": 60,
-    "windows.window": 960,
-    "windows.game": 480,
-    "windows.ready": 900,
-    "lifetime": "1d",
-}
-"""No window ends before its work on a busy machine; what everybody only waits for is skipped, so
-that length costs nothing.
-"""
-
 TINY = preset("demo").but(
     {
         "rounds": 2,
@@ -55,7 +39,7 @@ TINY = preset("demo").but(
         "inner.segment": 1,
         "inner.batch": 4,
         "evaluate.batches": 4,
-        **GENEROUS,
+        **UNHURRIED,
     }
 )
 PROVIDERS, VERIFIERS = 7, 7

@@ -17,10 +17,10 @@ import torch
 from tests.unit.train.folders import make_folder
 
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
+from atoll_devnet.run.options import UNHURRIED
 from atoll_devnet.run.skipping import skipping
 from atoll_devnet.run.stranger import hostile_network
 
-from .conftest import GENEROUS
 from .test_command_line import atoll
 from .test_jobs import atoll_json, options_of
 
@@ -30,7 +30,7 @@ SMALL = {
     "members.seats": "3", "members.min_verifiers": "3", "members.places": "3",
     "members.min_providers": "2",
     "lifetime": "1d",
-    **{name: str(seconds) for name, seconds in GENEROUS.items() if name.startswith("windows.")},
+    **{name: str(seconds) for name, seconds in UNHURRIED.items() if name.startswith("windows.")},
 }  # fmt: skip
 """What makes a job of minutes of it, on two busy cores."""
 CHEAT = 1

@@ -20,10 +20,11 @@ import atoll as atoll_package
 from atoll.job.document import to_toml
 from atoll.job.spec import JobSpec
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
+from atoll_devnet.run.options import UNHURRIED
 from atoll_devnet.run.skipping import skipping
 from atoll_devnet.run.stranger import hostile_network
 
-from .conftest import GENEROUS, check_books
+from .conftest import check_books
 from .test_command_line import assert_refused, atoll
 
 APPROVE = keccak(b"approve(address,uint256)")[:4].hex()
@@ -215,7 +216,7 @@ async def test_a_job_handed_over_is_trained_and_a_script_goes_on_with_it(
             "money.price_per_token": None,
             "money.sign_fee": None,
             "money.duty_fee": None,
-            **GENEROUS,
+            **UNHURRIED,
             **{f"members.{name}": 1 for name in ones},
         }
     )

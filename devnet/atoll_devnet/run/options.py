@@ -6,11 +6,31 @@ import sysconfig
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from atoll.errors import ConfigError
 from atoll.job.presets import PRESETS
 from atoll.job.spec import JobSpec
 from atoll_devnet.processes.chain import Backend
+
+UNHURRIED: Final[Mapping[str, int | str]] = MappingProxyType(
+    {
+        "windows.train": 600,
+        "windows.reveal": 60,
+        "windows.merge": 90,
+        "windows.audit": 600,
+        "windows.open": 40,
+        "windows.key": 60,
+        "windows.window": 960,
+        "windows.game": 480,
+        "windows.ready": 900,
+        "lifetime": "1d",
+    }
+)
+"""Of a small job: no window ends before its work on a slow or busy machine. Where what everybody
+only waits for is skipped, that length costs nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
