@@ -109,12 +109,13 @@ async def test_diverging_training_merges_nothing_and_costs_nobody_a_bond(
 
 
 async def test_the_same_run_on_ganache(options: Options, play: Runner) -> None:
-    chosen = options(providers=3, verifiers=1, cheats={2: "hollow"}, backend="ganache")
+    chosen = options(providers=3, verifiers=1, cheats={2: "stale-model"}, backend="ganache")
     report = await play(chosen)
     assert report["chain"]["backend"] == "ganache"
     assert report["job"]["status"] == "done"
     assert int(report["providers"][2]["slashed_wei"]) > 0
-    assert [p["paid_rounds"] for p in report["providers"]] == [2, 2, 0]
+    assert [p["paid_rounds"] for p in report["providers"][:2]] == [2, 2]
+    assert report["providers"][2]["paid_rounds"] <= 1  # in round 0 no model is stale
 
 
 async def test_honest_networks_accuse_nobody(options: Options, display: Display) -> None:

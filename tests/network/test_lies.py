@@ -18,27 +18,35 @@ LIARS = {
     6: "forged-moments",
     7: "nan-moments",
     8: "garbage-shapes",
+    9: "garbage",
+    10: "sign-flip",
+    11: "scale",
+    12: "noise",
+    13: "forged-sums",
 }
-QUIET = {9: "withhold", 10: "no-reveal"}
-NOT_HAD = {7, 8, 9, 10}
+QUIET = {14: "withhold", 15: "no-reveal"}
+SEATS = 2 + len(LIARS | QUIET)
+NOT_HAD = {7, 8, 9, *QUIET}
 """Bytes that are no update, and those that nobody serves or names."""
+OF_LINKS = set(range(5, 14))
+"""Who lies in what it sends of its training, and not in the training."""
 
 
 async def test_liars_fall_and_who_is_accused_falsely_is_paid(tmp_path: Path) -> None:
     """Seats lie about their training, about what they send of it, and in what they send; one plays
     its own run to the end. Two more keep their work to themselves, which is no lie. Of two auditors
     one accuses an honest seat."""
-    who = Who(providers=LIARS | QUIET, verifiers={1: "false-differs"}, seats=11, places=2)
-    async with network(tmp_path, who, seats=11, min_providers=11) as running:
+    who = Who(providers=LIARS | QUIET, verifiers={1: "false-differs"}, seats=SEATS, places=2)
+    async with network(tmp_path, who, seats=SEATS, min_providers=SEATS) as running:
         view = await running.until(is_settled_up, 800)
-        seats = [running.provider(seat) for seat in range(11)]
+        seats = [running.provider(seat) for seat in range(SEATS)]
         auditor, accuser = (running.verifier(place) for place in range(2))
         paid = {holder.account: running.paid(holder) for holder in (*seats, auditor)}
 
     accused, bystander = seats[2:4]
     assert fallen(view) == {seats[seat].account for seat in LIARS}
-    assert not any(holder.cuts for holder in (accused, bystander, auditor, seats[9]))
-    assert kinds(seats[10]) == {Miss.SEAT}
+    assert not any(holder.cuts for holder in (accused, bystander, auditor, seats[14]))
+    assert kinds(seats[15]) == {Miss.SEAT}
     (past,) = view.settled
     assert not any(past.facts.available >> seat & 1 for seat in NOT_HAD)
     # What was not had is not paid to whoever did the work, either.
@@ -50,7 +58,7 @@ async def test_liars_fall_and_who_is_accused_falsely_is_paid(tmp_path: Path) -> 
     assert games[0].decided is Outcome.NONE  # nobody moved for it
     assert games[1].decided is Outcome.HOLDER_FELL  # the contract ran the operation
     assert games[4].claim.segment == 0
-    assert {seat for seat, game in games.items() if game.claim.is_link} == {5, 6, 7, 8}
+    assert {seat for seat, game in games.items() if game.claim.is_link} == OF_LINKS
     (false,) = (game for game in view.games.values() if game.claim.seat == 2)
     assert (false.challenger, false.outcome) == (accuser.account, Outcome.CHALLENGER_FELL)
     assert paid[accused.account] >= round_pay(running.manifest.terms, past, accused)
