@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final
 
 import torch
+from tests.judge.finished import FinishedStep
 from tests.unit.bits.tape.jobs import DATA_SEED, SEAT, Small
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from atoll.bits.moments import Moments
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
 from atoll.bits.tape.imports import Sources
-from atoll.bits.tape.run import Outcome, evaluate, node_digest, run
+from atoll.bits.tape.run import evaluate, node_digest, run
 from atoll.bits.tensors import raw_bytes
 from atoll.law.draws import dropout_key
 from atoll.law.games.claims import Claim, ProgramPart
@@ -255,7 +256,7 @@ def _touches(changed: Mapping[int, Tensor], nodes: Iterable[int]) -> bool:
 
 def _is_claimable(party: Party) -> bool:
     """Whether the step's work is finite, so that it can be opened, and its state is one."""
-    outcome = Outcome.of(party.result())
+    outcome = FinishedStep.of(party.result())
     values = (outcome.norm, *outcome.losses)
     return outcome.digest != ZERO_DIGEST and all(abs(v) < float("inf") for v in values)
 

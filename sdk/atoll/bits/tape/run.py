@@ -5,9 +5,7 @@ Rule of this file: nothing is kept that no later node reads, unless the caller k
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,7 +20,7 @@ from atoll.bits.tape.imports import READS, Reading, Sources
 from atoll.bits.tape.program import Program, numbers_of, reads_of
 from atoll.bits.tensors import raw_bytes
 from atoll.law.program import Source, Template
-from atoll.law.words import ZERO_DIGEST, Digest
+from atoll.law.words import Digest
 
 Values: TypeAlias = Mapping[int, Tensor]
 """Nodes' flat tensors by their numbers."""
@@ -34,32 +32,6 @@ _OPERATIONS: Final[dict[int, integers.Operation]] = {
 _WITH_TAILS: Final[dict[int, states.Operation]] = {
     int(op): operation for family in (states, links) for op, operation in family.OPERATIONS.items()
 }
-_NORM: Final = slice(DIGEST_BYTES, DIGEST_BYTES + 8)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the last node of a step says.
-
-    Attributes:
-        digest: of the state after the step; zero where the step is not finite.
-        norm: of the gradient; losses: of the micro-batches, fp32.
-    """
-
-    digest: Digest
-    norm: float
-    losses: tuple[float, ...]
-
-    @classmethod
-    def of(cls, data: bytes) -> Outcome:
-        """From the bytes of RESULT."""
-        losses = struct.unpack(f">{(len(data) - _NORM.stop) // 4}f", data[_NORM.stop :])
-        (norm,) = struct.unpack(">d", data[_NORM])
-        return cls(Digest(data[: _NORM.start]), norm, losses)
-
-    @property
-    def is_finite(self) -> bool:
-        return self.digest != ZERO_DIGEST
 
 
 def evaluate(template: Template, iteration: int, values: Values, sources: Sources) -> Tensor:

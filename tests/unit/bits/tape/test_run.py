@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 from tests.jobs import demo_model
+from tests.judge.finished import FinishedStep
 from tests.unit.bits.tape.jobs import DATA_SEED, JOBS, SEAT, Small, make_small, small
 
 from atoll.bits.segment import run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots
-from atoll.bits.tape.run import Outcome, node_digest, run, tape_of, tensors
+from atoll.bits.tape.run import node_digest, run, tape_of, tensors
 from atoll.bits.tensors import raw_bytes
 from atoll.law.draws import dropout_key
 from atoll.law.leaves import float_bytes
@@ -23,11 +24,11 @@ from atoll.law.program import Part
 from atoll.law.words import ZERO_DIGEST
 
 
-def outcome(job: Small, state: SeatState, step: int) -> Outcome:
+def outcome(job: Small, state: SeatState, step: int) -> FinishedStep:
     """What the program's run of a step says."""
     for _, tensor in run(job.program, Part.STEP, job.sources(state, step)):
         last = tensor
-    return Outcome.of(bytes(raw_bytes(last)))
+    return FinishedStep.of(bytes(raw_bytes(last)))
 
 
 def reference(job: Small, state: SeatState, step: int) -> StepResult:
@@ -37,7 +38,7 @@ def reference(job: Small, state: SeatState, step: int) -> StepResult:
     return replace(done, state=job.course.end(done.state))
 
 
-def same_work(found: Outcome, done: StepResult) -> bool:
+def same_work(found: FinishedStep, done: StepResult) -> bool:
     """Whether norm and losses have the same bits; one NaN is as good as another."""
     losses = [float_bytes(">f", loss) for loss in found.losses]
     expected = [float_bytes(">f", loss) for loss in done.work.losses]
@@ -112,7 +113,7 @@ def test_the_tape_is_the_tree_over_all_digests() -> None:
     digests = [node_digest(tensor) for _, tensor in run(job.program, Part.STEP, sources)]
     tape, result = tape_of(job.program, Part.STEP, sources)
     assert tape.root == merkle_root(digests)
-    assert Outcome.of(result) == outcome(job, job.opening, 0)
+    assert FinishedStep.of(result) == outcome(job, job.opening, 0)
 
 
 STREAMING = {
@@ -186,10 +187,10 @@ def moved(model: GlobalState | None, round: int) -> GlobalState:
     return replace(model, round=round, params=params)
 
 
-def stepped(job: Small, state: SeatState, step: int) -> Outcome:
+def stepped(job: Small, state: SeatState, step: int) -> FinishedStep:
     """What the program's run of a step says, by the part that it is."""
     sources = job.sources(state, step)
     part = job.program.header.step_part(job.course.round, step)
     for _, tensor in run(job.program, part, sources):
         last = tensor
-    return Outcome.of(bytes(raw_bytes(last)))
+    return FinishedStep.of(bytes(raw_bytes(last)))
