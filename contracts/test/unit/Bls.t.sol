@@ -112,7 +112,7 @@ contract BlsTest is Check {
         certify(given);
     }
 
-    function test_infinityIsRefused() public {
+    function test_P21_infinityIsRefused() public {
         for (uint32 bitmap = 0; bitmap < 2; bitmap++) {
             vm.expectPartialRevert(BlsPolicy.WrongSignature.selector);
             certify(bytes.concat(bytes4(bitmap), new bytes(192)));
@@ -129,7 +129,7 @@ contract BlsTest is Check {
         keys.certify(SLOT, both, DIGEST, bytes.concat(bytes4(uint32(3)), new bytes(192)));
     }
 
-    function test_aPointOutsideTheSubgroupIsRefused() public {
+    function test_P21_aPointOutsideTheSubgroupIsRefused() public {
         bytes memory outside = bytes.concat(new bytes(47), hex"02", new bytes(48), OUTSIDE_G2);
         vm.expectRevert(abi.encodeWithSelector(Bls.PrecompileRefused.selector, address(0x0f)));
         certify(bytes.concat(bytes4(uint32(1)), outside));
@@ -167,7 +167,7 @@ contract BlsTest is Check {
         certify(bytes.concat(bytes4(uint32(1)), proof));
     }
 
-    function test_whoHasNoKeyIsNoSigner() public {
+    function test_P20_whoHasNoKeyIsNoSigner() public {
         address[] memory alone = new address[](1);
         alone[0] = address(0x999);
         bytes memory given = certificate(1);
@@ -183,7 +183,7 @@ contract BlsTest is Check {
         keys.register(key, proof);
     }
 
-    function test_aRogueKeyIsImpossible() public {
+    function test_P20_aRogueKeyIsImpossible() public {
         // secret · G less the others' keys: with it one signature would be the whole committee's.
         address rogue = address(0x666);
         uint256 others;
@@ -199,7 +199,7 @@ contract BlsTest is Check {
         same(keys.keyOf(rogue).length, 0, "no key");
     }
 
-    function test_anotherAccountsKeyAndProofAreNobodyElses() public {
+    function test_P20_anotherAccountsKeyAndProofAreNobodyElses() public {
         address thief = address(0x666);
         bytes memory key = keys.keyOf(committee[0]);
         bytes memory proof = BlsSigner.sign(secretOf(0), keys.proofOf(committee[0], key), Bls.PROVE);
@@ -209,14 +209,14 @@ contract BlsTest is Check {
         refuse(thief, key, proof, BlsKeys.NotProven.selector); // of another chain
     }
 
-    function test_aSignatureOfACertificateIsNoProof() public {
+    function test_P20_aSignatureOfACertificateIsNoProof() public {
         address account = address(0x300);
         bytes memory key = BlsSigner.keyOf(9);
         bytes memory proof = BlsSigner.sign(9, keys.proofOf(account, key));
         refuse(account, key, proof, BlsKeys.NotProven.selector);
     }
 
-    function test_keysThatAreNoPointsOfTheSubgroupAreRefused() public {
+    function test_P21_keysThatAreNoPointsOfTheSubgroupAreRefused() public {
         address account = address(0x300);
         bytes memory proof = BlsSigner.sign(9, DIGEST, Bls.PROVE);
         refuse(account, new bytes(96), new bytes(192), BlsKeys.ZeroKey.selector);
@@ -481,7 +481,7 @@ contract BlsVectorsTest is Check {
 
 /// @title Where the precompiles are not there nothing is taken.
 contract NoBlsTest is Check {
-    function test_withoutPrecompilesNoKeyIsTaken() public {
+    function test_P26_withoutPrecompilesNoKeyIsTaken() public {
         BlsPolicy keys = new BlsPolicy();
         bytes memory key = bytes.concat(bytes1(0x01), new bytes(95));
         vm.expectPartialRevert(Bls.PrecompileRefused.selector);
