@@ -228,7 +228,7 @@ class Said:
         leaf, terms, past = self.told.leaves.items[segment], self.terms, self.past
         word = ZERO_DIGEST
         if any(self.key) and not is_link and self._window is past:
-            word = self.told.leaves.words(self.key)[segment]
+            word = self.told.words(self.key)[segment]
         role, id, bond = Role.PROVIDER, self.told.holder, terms.provider_bond
         if self.member != NO_HOLDER:
             role, id, bond = Role.VERIFIER, self.member, terms.verifier_bond

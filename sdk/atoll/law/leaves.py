@@ -11,6 +11,7 @@ import math
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple, Self
 
 from atoll.law.hashing import hash_fields, hash_in_slot, keccak256, sha256
@@ -87,8 +88,9 @@ def key_of(signature: bytes) -> Digest:
     return keccak256(signature[:64])
 
 
+@lru_cache(maxsize=4096)
 def key_hash(key: Digest) -> Digest:
-    """κ: what a commitment has of the key."""
+    """κ: what a commitment has of the key; remembered, since every look at a round asks again."""
     return hash_fields(("bytes32",), (key,))
 
 
@@ -142,3 +144,12 @@ class Leaves:
     def words(self, key: Digest) -> tuple[Digest, ...]:
         """The plain words under the seat's key."""
         return tuple(masked(leaf.word, key, j) for j, leaf in enumerate(self.items))
+
+
+@lru_cache(maxsize=1024)
+def plain_words(leaves: bytes, key: Digest) -> tuple[Digest, ...]:
+    """The words of leaves as revealed, under the seat's key; remembered, too.
+
+    Raises ValueError on bytes that are no whole leaves.
+    """
+    return Leaves.from_bytes(leaves).words(key)

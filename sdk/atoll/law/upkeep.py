@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from atoll.law.ballots import fine_word
 from atoll.law.clocks import last_moment
-from atoll.law.leaves import Leaves, key_hash
+from atoll.law.leaves import key_hash, plain_words
 from atoll.law.owes import is_played
 from atoll.law.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
 from atoll.law.views import Holder, JobView, SettledRound, parties
@@ -98,7 +98,7 @@ def upkeep(view: JobView, now: int) -> Iterator[Upkeep]:
         yield from _proven(view, past)
     yield from _over(view)
     yield from _decided_contests(view, now)
-    yield from _money(view, now)
+    yield from money(view, now)
 
 
 def _phase(view: JobView, now: int) -> Iterator[Upkeep]:
@@ -198,14 +198,14 @@ def wrong_words(view: JobView, past: SettledRound) -> Iterator[tuple[HolderId, S
             key = past.key_of(duty.seat)
             if not duty.is_fine or key is None or duty.seat in past.leaks:
                 continue
-            if _word_of(account, past.reveals[duty.seat].leaves, key) != duty.word:
+            if _word_of(account, past.reveals[duty.seat].reveal.leaves, key) != duty.word:
                 yield auditor, duty.seat
 
 
-@lru_cache(maxsize=1024)
-def _word_of(account: Address, leaves: Leaves, key: Digest) -> Digest:
-    """What the account says of these leaves; remembered, as every step of an audit asks again."""
-    return fine_word(account, leaves.words(key))
+@lru_cache(maxsize=4096)
+def _word_of(account: Address, leaves: bytes, key: Digest) -> Digest:
+    """What the account says of these leaves; remembered, as every look at an audit asks again."""
+    return fine_word(account, plain_words(leaves, key))
 
 
 def _contests(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
@@ -258,7 +258,8 @@ def _over(view: JobView) -> Iterator[Upkeep]:
 # --- money ---
 
 
-def _money(view: JobView, now: int) -> Iterator[Upkeep]:
+def money(view: JobView, now: int) -> Iterator[Upkeep]:
+    """Of all that would succeed now, what moves money that is due: pay, bonds, what is burnt."""
     if view.status is JobStatus.NONE:
         return
     terms = view.require_terms()

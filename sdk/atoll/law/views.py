@@ -19,7 +19,7 @@ from atoll.law.games.machine import Clock
 from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.games.turns import is_holders_turn
 from atoll.law.hashing import accumulate_reveal, accumulate_words, certificate_hash
-from atoll.law.leaves import LEAF_BYTES, Leaves, key_hash
+from atoll.law.leaves import LEAF_BYTES, Leaves, key_hash, plain_words
 from atoll.law.merge_inputs import MergeFacts, had, is_settled_who_is_had
 from atoll.law.misses import Record
 from atoll.law.words import (
@@ -116,6 +116,10 @@ class SeatReveal:
     def leaves(self) -> Leaves:
         """States and masked words."""
         return Leaves.from_bytes(self.reveal.leaves)
+
+    def words(self, key: Digest) -> tuple[Digest, ...]:
+        """The plain words under the seat's key."""
+        return plain_words(self.reveal.leaves, key)
 
     @property
     def segments(self) -> int:

@@ -174,7 +174,7 @@ def fine_authors(view: JobView, past: SettledRound, seat: SeatIndex) -> Iterator
     told, key = past.reveals[seat], past.key_of(seat)
     if key is None or key_hash(key) != told.reveal.key_hash:
         return
-    words = told.leaves.words(key)
+    words = told.words(key)
     for auditor, body in past.bodies.items():
         author = view.verifiers[auditor]
         right = Duty.fine(seat, author.account, words)

@@ -161,5 +161,5 @@ def wrong_word_at(past: SettledRound, seat: SeatIndex, words: tuple[Digest, ...]
     told, key = past.reveals[seat], past.key_of(seat)
     if key is None or seat in past.leaks or key_hash(key) != told.reveal.key_hash:
         return None
-    pairs = enumerate(zip(words, told.leaves.words(key), strict=False))
+    pairs = enumerate(zip(words, told.words(key), strict=False))
     return next((segment for segment, (ours, theirs) in pairs if ours != theirs), None)

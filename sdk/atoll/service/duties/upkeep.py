@@ -17,7 +17,7 @@ from atoll.chain.calls import Call, Calls, Due
 from atoll.errors import ProtocolError
 from atoll.law.hashing import sha256
 from atoll.law.upkeep import Call as Kind
-from atoll.law.upkeep import Upkeep, upkeep
+from atoll.law.upkeep import Upkeep, money, upkeep
 from atoll.law.views import JobView, OpenRound, SettledRound, bond_set
 from atoll.law.words import Address, HolderId, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall
@@ -205,7 +205,7 @@ def decide_pay(state: State[S], when: str) -> Decision:
         return Decision("pay", "the job is not known yet")
     everyone = (h for role in Role for h in view.holders(role).values())
     own = {(h.role, h.id): h for h in everyone if h.account == state.me}
-    found = (item for item in upkeep(view, state.now) if item.call in OWN)
+    found = (item for item in money(view, state.now) if item.call in OWN)
     mine = [item for item in found if (item.role, item.holder) in own]
     over = {key for key, holder in own.items() if holder.is_released}
     over |= {(item.role, item.holder) for item in mine if item.call is Kind.RELEASE}
