@@ -45,6 +45,8 @@ SILENT: Final = 8
 DAMAGED: Final = 6
 """Files of a member in which a bit is turned, once a round."""
 LOOK_SECONDS: Final = 0.5
+BACK_SECONDS: Final = 2.0
+"""Until it comes again to who sent it away."""
 RECEIVES: Final = 4096
 Views = Callable[[], Mapping[JobId, JobView]]
 
@@ -230,7 +232,7 @@ class Stranger:
                 with closing(writer):
                     writer.write(says)
                     await reader.read(1)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(BACK_SECONDS)
 
     async def _damage(self, views: Views) -> None:
         """Turns bits in some files of an honest provider, another one each round."""
