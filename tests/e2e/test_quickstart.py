@@ -90,7 +90,7 @@ def run_all(script: str, folder: Path) -> str:
             stdin=subprocess.DEVNULL,
             stdout=told_to,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            process_group=0,
         )
     try:
         code = process.wait(SECONDS)

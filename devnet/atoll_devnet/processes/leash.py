@@ -1,8 +1,8 @@
 """Runs a command that ends when whoever started it ends, however that happens.
 
-Started as `python leash.py COMMAND…` in a session of its own, with a pipe as standard input whose
-other end only the starter holds. The command keeps this process's pid; a watcher beside it kills
-the whole group as soon as the pipe closes. Standard library only: it starts in milliseconds.
+Started as `python leash.py COMMAND…` in a process group of its own, with a pipe as standard input
+whose other end only the starter holds. The command keeps this process's pid; a watcher beside it
+kills the whole group as soon as the pipe closes. Standard library only: it starts in milliseconds.
 """
 
 from __future__ import annotations

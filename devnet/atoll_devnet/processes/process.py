@@ -1,4 +1,4 @@
-"""Child processes on a leash: own session, log file, and no survivor when this process dies."""
+"""Child processes on a leash: own group, log file, and no survivor when this process dies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ProcessFailed(AtollError):
 
 @dataclass(slots=True)
 class Process:
-    """One command in a session of its own, its output in a file.
+    """One command in a process group of its own, its output in a file.
 
     Attributes:
         name: for messages.
@@ -57,7 +57,7 @@ class Process:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **self.env},
-                start_new_session=True,
+                process_group=0,
             )
 
     @property

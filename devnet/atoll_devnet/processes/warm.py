@@ -1,6 +1,6 @@
 """Processes that start with everything imported: torch takes seconds, a fork milliseconds.
 
-Rule of this file: a member is as much a process of its own as one started from a shell (session,
+Rule of this file: a member is as much a process of its own as one started from a shell (group,
 log file, worker), and ends when whoever started it ends, however that happens.
 """
 
@@ -65,7 +65,7 @@ class Surroundings:
 
 @dataclass(slots=True)
 class MemberProcess:
-    """One service in a session of its own, its output in a file.
+    """One service in a process group of its own, its output in a file.
 
     Attributes:
         name: for messages.
@@ -99,7 +99,7 @@ class MemberProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the service, which is its session's, too; None before it was started."""
+        """Of the service, which is its group's, too; None before it was started."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -140,7 +140,9 @@ class MemberProcess:
 
 def _become(module: str, arguments: tuple[str, ...], log_file: str, place: Surroundings) -> None:
     """Turns a process that was just forked into the service; does not return."""
-    os.setsid()
+    # Not a session: Linux shares the cores out by session first (sched_autogroup), so that each
+    # member would have as much of them as all that shares its starter's.
+    os.setpgid(0, 0)
     place.enter()
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, sys.stdout.fileno())

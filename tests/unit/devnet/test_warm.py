@@ -48,7 +48,7 @@ def test_a_member_starts_warm_is_killed_and_starts_again(make: Make, started: Pa
         assert member.is_running
         (process,) = multiprocessing.active_children()
         assert process.pid is not None
-        assert os.getsid(process.pid) == process.pid
+        assert os.getpgid(process.pid) == process.pid
         assert member.log_file.read_text() == SAID * times
         member.kill()
         assert not member.is_running
