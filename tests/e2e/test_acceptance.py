@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE
+
 from .conftest import check_books, provider
 
 CHEATS = (2, 3)
@@ -18,7 +20,7 @@ def _run(folder: Path) -> dict[str, Any]:
     report = folder / "report.json"
     command = [sys.executable, "-m", "atoll.cli.main", "devnet", "demo", "--stranger"]
     command += ["--report", str(report), "--folder", str(folder / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=850, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     read: dict[str, Any] = json.loads(report.read_text())
     return read

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from atoll.chain.keys import create_key
 from atoll.job.document import to_toml
@@ -27,7 +28,7 @@ def atoll(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "atoll.cli.main", *arguments],
         capture_output=True,
         text=True,
-        timeout=850,  # no limit of the command: it ends a test that hangs
+        timeout=PATIENCE,  # no limit of the command: it ends a test that hangs
         check=False,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "NO_COLOR": "1", **env},

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.patience import PATIENCE
 from tests.unit.train.folders import make_folder
 
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
@@ -36,7 +37,6 @@ SMALL = {
 CHEAT = 1
 """Which provider leaves steps out."""
 BUDGET = "1000"
-END_SECONDS = 900.0
 
 
 def write_corpus(path: Path) -> None:
@@ -52,7 +52,7 @@ async def ended(network: Cluster, job: str) -> dict[str, Any]:
     watch = [sys.executable, "-m", "atoll.cli.main", "job", "watch", job, *unsigned(network)]
     process = await asyncio.create_subprocess_exec(*watch, stdout=asyncio.subprocess.DEVNULL)
     try:
-        async with asyncio.timeout(END_SECONDS):
+        async with asyncio.timeout(PATIENCE):
             assert await process.wait() == 0
     finally:
         if process.returncode is None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 from tests.jobs import PLAIN, tiny_model
+from tests.patience import PATIENCE
 
 import atoll as atoll_package
 from atoll.job.document import to_toml
@@ -30,7 +31,6 @@ from .test_command_line import assert_refused, atoll
 APPROVE = keccak(b"approve(address,uint256)")[:4].hex()
 ANNOUNCE = keccak(b"announceGateway(string)")[:4].hex()
 LOOK_SECONDS = 0.05
-PATIENCE = 700.0
 VARIABLES = ("RPC", "DEPLOYMENT", "KEYSTORE", "PASSWORD_FILE", "HOME")
 
 
@@ -187,7 +187,7 @@ def test_a_job_file_runs_on_a_local_network_and_costs_what_was_said(tmp_path: Pa
     command += ["--stranger"]
     done = subprocess.run(
         [sys.executable, "-m", "atoll.cli.main", *command],
-        capture_output=True, text=True, timeout=850, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     ran: dict[str, Any] = json.loads(report.read_text())

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from atoll.chain.deployment import Deployment
 from atoll.service.beside import beside
@@ -32,7 +33,6 @@ INSTALLS = "make setup"
 """What made the environment that runs this test."""
 WAIT = ("atoll job watch", "atoll job result")
 """What ends with the job, minutes after the first reward."""
-SECONDS = 780.0
 LOOK_SECONDS = 0.05
 """Between the looks of the stranger, who has to be there before a member starts."""
 LOG_LINES = 30
@@ -93,7 +93,7 @@ def run_all(script: str, folder: Path) -> str:
             process_group=0,
         )
     try:
-        code = process.wait(SECONDS)
+        code = process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         code = -1
     finally:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.network.members import Who, everybody, is_settled_up, submit, submitter_of
+from tests.patience import PATIENCE
 from tests.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.bits.tables import tables_root
@@ -98,7 +99,7 @@ async def test_the_second_client_says_what_the_network_said(tmp_path: Path) -> N
 async def _jobs_of(session: Session, manifests: list[Manifest]) -> dict[JobId, Manifest]:
     """Which job each became; a stranger's have taken some of the numbers."""
     by_digest = {manifest.digest(): manifest for manifest in manifests}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             await session.follower.poll()
             views = session.follower.views.items()
@@ -111,7 +112,7 @@ async def _jobs_of(session: Session, manifests: list[Manifest]) -> dict[JobId, M
 
 async def _until_paid(cluster: Cluster, session: Session, jobs: set[JobId]) -> None:
     """Follows the chain until all these jobs are over and everybody has its pay."""
-    async with asyncio.timeout(800):
+    async with asyncio.timeout(PATIENCE):
         while True:
             cluster.check()
             await session.follower.poll()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.merging import all_standing
+from tests.patience import PATIENCE
 from tests.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.bits.layout import max_state_bytes
@@ -134,9 +135,9 @@ class Network:
         honest = honest_merge(job, past, store)
         return evaluate(certified.params, job, store), evaluate(honest.params, job, store)
 
-    async def until(self, reached: Callable[[JobView, int], bool], seconds: float) -> JobView:
+    async def until(self, reached: Callable[[JobView, int], bool]) -> JobView:
         """Follows the job until something is so. Raises TimeoutError with how far it came."""
-        ends = time.monotonic() + seconds
+        ends = time.monotonic() + PATIENCE
         while time.monotonic() < ends:
             self.cluster.check()
             await self.session.follower.poll()
@@ -146,7 +147,7 @@ class Network:
                 return self.view
             await asyncio.sleep(POLL_SECONDS)
         phase = None if self.view is None else (self.view.phase, self.view.round)
-        raise TimeoutError(f"not within {seconds} seconds; the job is in {phase}")
+        raise TimeoutError(f"not within {PATIENCE} seconds; the job is in {phase}")
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ async def test_providers_say_that_their_merge_is_another_and_leave_without_a_mis
 ) -> None:
     who = Who(verifiers=dict.fromkeys(range(3), "wrong-merge"))
     async with network(tmp_path, who, rounds=2) as running:
-        view = await running.until(_is_left, 300)
+        view = await running.until(_is_left)
         log = (running.cluster.providers[0].folder / "log").read_text(encoding="utf-8")
     (past,) = view.settled
     assert past.verdict.merged == 4

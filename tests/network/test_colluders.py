@@ -26,7 +26,7 @@ async def test_one_watcher_is_enough_and_a_fine_without_a_replay_earns_nothing(
         places=2,
     )
     async with network(tmp_path, who) as running:
-        view = await running.until(is_settled_up, 800)
+        view = await running.until(is_settled_up)
         flipper, masker, *honest = (running.provider(seat) for seat in range(4))
         covering, idle = (running.verifier(place) for place in range(2))
         certified, honest_loss = await running.losses()

@@ -15,7 +15,7 @@ WINDOWS = ("train_seconds", "reveal_seconds", "merge_seconds")
 
 async def test_everybody_offline_for_three_windows_and_back(tmp_path: Path) -> None:
     async with network(tmp_path, Who(), rounds=2, steps=64, segment_steps=16) as running:
-        await running.until(_is_training, 300)
+        await running.until(_is_training)
         members = list(running.cluster.members)
         for member in members:
             member.process.kill()
@@ -25,7 +25,7 @@ async def test_everybody_offline_for_three_windows_and_back(tmp_path: Path) -> N
         await running.cluster.chain.rpc("evm_mine")
         for member in members:
             member.process.start()
-        view = await running.until(is_settled_up, 800)
+        view = await running.until(is_settled_up)
         terms, paid = running.manifest.terms, dict(view.paid)
 
     assert view.status is JobStatus.DONE and len(view.settled) == 2

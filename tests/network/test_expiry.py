@@ -21,7 +21,7 @@ async def test_a_submitter_that_is_all_verifiers_neither_slashes_nor_withholds(
     """They say what they have, sign nothing, and accuse honest seats without playing it."""
     who = Who(verifiers=dict.fromkeys(range(3), "no-sign+false-differs+no-challenge"))
     async with network(tmp_path, who, lasts=LASTS, rounds=2, merge_seconds=LOT) as running:
-        view = await running.until(is_settled_up, 600)
+        view = await running.until(is_settled_up)
         seats = [running.provider(seat) for seat in range(4)]
         accusers = [running.verifier(place) for place in range(3)]
         paid = {holder: running.paid(holder) for holder in seats}
@@ -50,7 +50,7 @@ async def test_half_of_a_committee_that_does_not_sign_takes_nobodys_pay(tmp_path
     who = Who(verifiers=dict.fromkeys((2, 3), "no-sign"), places=4)
     terms = {"rounds": 2, "places": 4, "min_verifiers": 4, "merge_seconds": LOT}
     async with network(tmp_path, who, lasts=LASTS, **terms) as running:
-        view = await running.until(is_settled_up, 600)
+        view = await running.until(is_settled_up)
         honest = [running.provider(seat) for seat in range(4)]
         honest += [running.verifier(place) for place in range(2)]
         paid = {holder: running.paid(holder) for holder in honest}

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests.network.members import Network, Who, network
+from tests.patience import PATIENCE
 
 from atoll.content.local import LocalStore
 from atoll.content.pins import Pin
@@ -18,7 +19,6 @@ from atoll_devnet.processes.cluster import Member
 SEAT = SeatIndex(1)
 STEPS, SEGMENT = 160, 20
 """Some seconds of training, of which the first checkpoint comes after the eighth part."""
-PATIENCE = 300.0
 
 
 def checkpoints(member: Member) -> list[Pin]:
@@ -42,9 +42,9 @@ async def killed_at_a_checkpoint(running: Network) -> None:
 async def test_a_killed_provider_goes_on_where_it_was(tmp_path: Path) -> None:
     steps = {"steps": STEPS, "segment_steps": SEGMENT}
     async with network(tmp_path, Who(), **steps) as running:
-        await running.until(lambda view, _: bool(view.providers), PATIENCE)
+        await running.until(lambda view, _: bool(view.providers))
         await killed_at_a_checkpoint(running)
-        view = await running.until(lambda view, _: bool(view.settled), PATIENCE)
+        view = await running.until(lambda view, _: bool(view.settled))
         member = running.cluster.providers[SEAT]
         log, left = (member.folder / "log").read_text(), checkpoints(member)
         past, store = view.settled[0], running.session.store

@@ -28,14 +28,14 @@ async def test_players_are_killed_at_every_move(tmp_path: Path) -> None:
         def has_moved_on(view: JobView, now: int) -> bool:
             return progress(view) != seen or is_settled_up(view, now)
 
-        view = await running.until(has_moved_on, 300)
+        view = await running.until(has_moved_on)
         while not is_settled_up(view, running.now):
             if progress(view) != seen:
                 seen, kills = progress(view), kills + 1
                 for member in players:
                     member.process.kill()
                     member.process.start()
-            view = await running.until(has_moved_on, 200)
+            view = await running.until(has_moved_on)
         poisoner, watcher = running.provider(0), running.cluster.watchers[0].account
 
     assert fallen(view) == {poisoner.account}

@@ -38,7 +38,7 @@ async def test_liars_fall_and_who_is_accused_falsely_is_paid(tmp_path: Path) -> 
     one accuses an honest seat."""
     who = Who(providers=LIARS | QUIET, verifiers={1: "false-differs"}, seats=SEATS, places=2)
     async with network(tmp_path, who, seats=SEATS, min_providers=SEATS) as running:
-        view = await running.until(is_settled_up, 800)
+        view = await running.until(is_settled_up)
         seats = [running.provider(seat) for seat in range(SEATS)]
         auditor, accuser = (running.verifier(place) for place in range(2))
         paid = {holder.account: running.paid(holder) for holder in (*seats, auditor)}

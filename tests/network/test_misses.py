@@ -22,7 +22,7 @@ async def test_every_silence_has_its_price_and_nobody_else_pays_it(tmp_path: Pat
         places=6,
     )
     async with network(tmp_path, who, rounds=2, places=6, min_verifiers=6) as running:
-        view = await running.until(is_settled_up, 800)
+        view = await running.until(is_settled_up)
         keyless, short, *seats = (running.provider(seat) for seat in range(4))
         *honest, copier, closed, mute, wrong = (running.verifier(place) for place in range(6))
         paid = {holder: running.paid(holder) for holder in (keyless, short, *seats, *honest)}

@@ -19,7 +19,7 @@ from atoll.law.views import Holder, JobView
 from atoll.law.words import Role
 from atoll_devnet.processes.cluster import Member
 
-ROUNDS, PATIENCE = 4, 600.0
+ROUNDS = 4
 HALF_A_DAY = 12 * 60 * 60
 DRAINS, PAUSES = 0, 1
 OUT_OF_HOURS = 2
@@ -58,20 +58,20 @@ async def test_who_sits_out_leaves_at_a_settlement_and_is_paid(tmp_path: Path) -
     """Of four seats three are enough: the job waits for the paused one until it is resumed."""
     terms = {"rounds": ROUNDS, "min_providers": 3, "min_verifiers": 2}
     async with network(tmp_path, Who(), **terms) as running:
-        await running.until(is_seated, PATIENCE)
+        await running.until(is_seated)
         drained, paused = (running.cluster.providers[i] for i in (DRAINS, PAUSES))
         scheduled = running.cluster.verifiers[OUT_OF_HOURS]
         assert (await told(drained, "drain"))["sits_out"] == "drains, as ordered"
         assert (await told(paused, "pause"))["sits_out"] == "is paused, as ordered"
         await set_hours(scheduled, running.now)
-        await running.until(lambda _, __: all(h.is_released for h in left(running)), PATIENCE)
+        await running.until(lambda _, __: all(h.is_released for h in left(running)))
         assert all(0 < holder.to - holder.start < ROUNDS for holder in left(running))
         await check_drained(running, drained)
         await check_sits_out(paused, "is paused, as ordered", "resume")
         await check_sits_out(scheduled, "is out of its schedule's hours", "[schedule]")
         assert (await told(scheduled, "schedule"))["is_in"] is False
         assert (await told(paused, "resume"))["sits_out"] == ""
-        view = await running.until(is_settled_up, PATIENCE)
+        view = await running.until(is_settled_up)
         paid = {holder: running.paid(holder) for holder in everybody(view)}
     assert len(view.settled) == ROUNDS
     assert len(view.ids_of(paused.account, Role.PROVIDER)) == 2  # it took a seat again
@@ -89,7 +89,7 @@ def left(running: Network) -> list[Holder]:
 
 async def check_drained(running: Network, member: Member) -> None:
     """It ended by itself, once its bond was home and its pay was there."""
-    await running.until(lambda _, __: not member.process.is_running, PATIENCE)
+    await running.until(lambda _, __: not member.process.is_running)
     assert member.process.exit_code == 0
     assert running.paid(running.provider(DRAINS)) > 0
     blocking = (await told(member, "status"))["blocking"]

@@ -25,7 +25,7 @@ async def test_flips_fall_and_the_job_says_what_it_is_worth(
     watchers = ("sham",) if len(seats) == 1 else ()
     who = Who(dict.fromkeys(seats, f"{serves}+flip5"), watchers=watchers, places=2)
     async with network(tmp_path, who) as running:
-        view = await running.until(is_settled_up, 800)
+        view = await running.until(is_settled_up)
         certified, honest = await running.losses()
         holders = [running.provider(seat) for seat in range(4)]
         auditors = [running.verifier(place) for place in range(2)]

@@ -17,6 +17,7 @@ from tests.network.members import (
     is_settled_up,
     network,
 )
+from tests.patience import PATIENCE
 
 from atoll.job.audit import EQUAL, Extent, JobCheck, audit
 from atoll.job.client import Client, ClientConfig
@@ -34,7 +35,7 @@ WALLET = Address("0x00000000000000000000000000000000000A7011")
 async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: Path) -> None:
     async with network(tmp_path, Who(owned=(0,)), Kind.BLS, rounds=2) as running:
         await owned(running)
-        view = await running.until(is_settled_up, 500)
+        view = await running.until(is_settled_up)
         await check_whose_pay_it_is(running)
         assert view.policy == running.cluster.deployment.addresses["BlsPolicy"]
         chain = running.session.chain
@@ -64,7 +65,7 @@ async def owned(running: Network) -> None:
     """A provider's owner accepts, which the node waits for, and has its pay sent elsewhere."""
     session, chain = running.session, running.session.chain
     node, owner = running.cluster.providers[0].account, running.cluster.submitter.address
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while (now := await chain.ownership(node)).proposed != owner:
             assert now.owner == node
             assert (await chain.stake(node, Role.PROVIDER)).active == 0  # nothing is staked before
