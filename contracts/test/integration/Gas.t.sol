@@ -194,6 +194,34 @@ contract GasTest is Network {
         inPhase(jobId, Phase.WAITING);
     }
 
+    /// @dev One member audits all of 256 seats. Whatever is shown of who revealed first has what the 255 others said.
+    function test_P13_auditsOf256Seats() public {
+        Terms memory t = terms(256, 1, 10_000);
+        t.minVerifiers = 1;
+        uint256 jobId = start(t, 256, 1);
+        play(jobId);
+        bytes memory body = honestBody(jobId, 0, 1);
+        body[3] ^= 0x01; // of the first word
+        uint16 seat = uint8(body[0]);
+        Shown memory s = shownFor(jobId, 0, seat);
+        bytes32 key = keyOf(jobId, 0, seat);
+        audits.leak(shownFor(jobId, 0, seat + 1), keyOf(jobId, 0, seat + 1));
+        dearest("leak, of who revealed second of 256");
+        ballotBody(jobId, 0, 1, body);
+        vm.warp(rounds.timesOf(jobId, 0).auditEnd);
+        openBody(jobId, 0, 1, body);
+        dearest("opening of 256 duties");
+        vm.warp(rounds.timesOf(jobId, 0).openEnd);
+        audits.contest(s, 1, body, key);
+        dearest("contest of one of 256 words");
+        vm.warp(rounds.timesOf(jobId, 0).half);
+        Shown memory silent = shownFor(jobId, 0, seat + 2);
+        audits.strike(silent);
+        dearest("strike of one of 256");
+        audits.noKey(silent);
+        dearest("fall of one of 256 for its key");
+    }
+
     function test_P13_aFullPoolOf256() public {
         Terms memory t = terms(4, 256, 2_500);
         t.minVerifiers = 1;

@@ -216,7 +216,12 @@ def test_what_is_wrong_with_bytes_is_said_in_a_line(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "masked", "tokens"),
-    [("uint8", False, 256), ("uint8", True, 128), ("uint16", True, 32_768)],
+    [
+        ("uint8", False, 256),
+        ("uint8", True, 128),
+        ("uint16", True, 1 << 15),
+        ("uint32", True, 1 << 31),
+    ],
 )
 def test_a_mask_takes_a_bit_of_every_word(dtype: str, masked: bool, tokens: int) -> None:
     data = make_manifest().data.model_copy(update={"dtype": dtype, "masked": masked})

@@ -13,6 +13,8 @@ from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from atoll.law import events as ev
 from atoll.law import pay
 from atoll.law.clocks import last_moment
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome
 from atoll.law.leaves import key_hash
 from atoll.law.owes import Duty, owed_by
 from atoll.law.pay import duties_paid
@@ -26,7 +28,7 @@ from atoll.law.upkeep import (
     silent_members,
     upkeep,
 )
-from atoll.law.views import Holder
+from atoll.law.views import GameRecord, Holder, bond_set, pay_place
 from atoll.law.words import NO_HOLDER, NO_ROUND, HolderId, Phase, Role, RoundIndex, SeatIndex
 
 FIRST = RoundIndex(0)
@@ -310,6 +312,37 @@ def test_a_differs_earns_once_its_seat_has_fallen_and_not_before() -> None:
     assert due(script, Call.PROVEN) == []
     assert net.view.credits[member.account] == net.terms.duty_fee
     assert duties_paid(net.view.settled[0], member) == 0
+
+
+def test_games_about_who_fell_otherwise_are_ended_once_by_anybody() -> None:
+    script = settled()
+    net = script.net
+    about = seat_holder(script, 1)
+    claim = Claim(
+        holder=about.account,
+        set=bond_set(net.view.job_id, Role.PROVIDER, about.id),
+        place=pay_place(net.view.job_id, Role.PROVIDER, about.id, FIRST),
+        program=digest("program"),
+        is_link=False,
+        seat=SeatIndex(1),
+        round=FIRST,
+        segment=2,
+        data_seed=digest("seed"),
+        opening=digest("opening"),
+    )
+    games = {id: GameRecord(id, WATCHER, 1, claim, b"") for id in (1, 2)}
+
+    def ends(games: dict[int, GameRecord]) -> list[Upkeep]:
+        view = replace(net.view, games=games)
+        return [each for each in upkeep(view, net.now) if each.call is Call.END_FALLEN]
+
+    assert ends(games) == []
+    net.fall(Role.PROVIDER, about.id, WATCHER)
+    call = Upkeep(Call.END_FALLEN, net.view.round, Role.PROVIDER, about.id)
+    assert ends(games) == [call]
+    over = {id: replace(game, outcome=Outcome.SENT_HOME) for id, game in games.items()}
+    assert ends(over) == []
+    assert ends(over | {2: games[2]}) == [call]
 
 
 def test_a_job_that_waits_lets_nobody_off_who_owes_a_signature() -> None:
