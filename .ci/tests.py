@@ -3,9 +3,9 @@
     .venv/bin/python .ci/tests.py             all of it, as `make test` does
     .venv/bin/python .ci/tests.py contracts   this part only
 
-What waits (whole networks, real chains and nodes) has two processes a core and goes first
-on each of them: members of a network wait for each other most of the time, and have deadlines when
-they train. What computes has a process a core and takes what is left. A part's output is printed
+What waits (whole networks, real chains and nodes) goes first, three networks on two cores: their
+members wait for each other most of the time, and have deadlines when they train. What computes has
+a process a core and takes what is left. A part's output is printed
 whole, when it ends.
 """
 # ruff: noqa: S603, T201 -- fixed commands; it prints
@@ -67,7 +67,7 @@ def parts(commit: str) -> tuple[Part, ...]:
     """All, the longest first."""
     seed = str(int(commit[:8], 16))
     elsewhere = [f"--ignore={folder}" for folder in WAITING]
-    networks = (*PYTEST, f"-n{max(3, min(2 * CORES, 8))}", *WAITING)
+    networks = (*PYTEST, f"-n{max(3, min(3 * CORES // 2, 8))}", *WAITING)
     computing = (*PYTEST, f"-n{CORES}", f"--hypothesis-seed={seed}", *elsewhere, "tests")
     return (
         Part("networks", networks, nice=0),

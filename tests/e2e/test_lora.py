@@ -38,7 +38,7 @@ async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
     file.write_text(printed.stdout)
 
     config = ClusterConfig(
-        tmp_path / "net", providers=3, verifiers=3, provider_cheats={CHEAT: "copy"},
+        tmp_path / "net", providers=3, verifiers=3, provider_cheats={CHEAT: "lazy"},
         beginning=beginning,
     )  # fmt: skip
     async with hostile_network(config) as network, skipping(network, print):

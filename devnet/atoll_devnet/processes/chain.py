@@ -36,6 +36,11 @@ KEPT_STATES = 256
 """Of old blocks, in memory; Anvil would otherwise write every state to disk, gigabytes of them."""
 
 
+def block_interval(backend: Backend, seconds: float) -> float:
+    """Seconds between blocks where so many are wanted: Ganache knows whole ones only."""
+    return seconds if backend == "anvil" else float(max(1, round(seconds)))
+
+
 @dataclass(frozen=True, slots=True)
 class ChainConfig:
     """What chain to start.
@@ -286,12 +291,11 @@ class LocalChain(Endpoint):
                 *(("--load-state", str(self.state_file)) if self.state_file.exists() else ()),
                 *config.options,
             ]
-        # Ganache's interval is whole seconds.
         return [
             *(str(find_node()), str(find_ganache()), "--server.host", "127.0.0.1"),
             *("--server.port", str(self.port), "--chain.chainId", str(self.chain_id)),
             *("--chain.hardfork", "shanghai", "--chain.networkId", str(self.chain_id)),
-            *("--miner.blockTime", str(max(1, round(config.block_seconds)))),
+            *("--miner.blockTime", f"{block_interval('ganache', config.block_seconds):.0f}"),
             *("--wallet.totalAccounts", "1", "--wallet.defaultBalance", "1000000000"),
             *("--wallet.mnemonic", MNEMONIC, "--miner.blockGasLimit", "30000000"),
         ]

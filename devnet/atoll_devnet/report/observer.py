@@ -25,7 +25,7 @@ from atoll_devnet.report.live import Display
 INITIAL = -1
 """The round under which the untrained model's loss is kept."""
 MAX_STATE_BYTES = 1 << 32  # of the devnet's own small jobs; it keeps a wrong CID from filling disks
-POLL_SECONDS = 0.25
+POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from atoll.service.duties.upkeep import is_over as has_ended
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 from atoll.window.page import write_page
+from atoll_devnet.processes.chain import block_interval
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.processes.warm import warm_context
 from atoll_devnet.report.document import RunResult, build_report, slashed_honest, write_report
@@ -316,6 +317,7 @@ def _cluster_config(options: RunOptions) -> ClusterConfig:
         watcher_cheats=options.watcher_cheats,
         backend=options.backend,
         block_seconds=options.block_seconds,
+        poll_interval_s=block_interval(options.backend, options.block_seconds),
         store=options.store,
         beginning=options.beginning,
     )

@@ -29,7 +29,7 @@ from atoll_devnet.cheats.catalogue import never_answers, never_does
 from atoll_devnet.processes.chain import LocalChain
 from atoll_devnet.processes.cluster import Cluster, Member
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
 CALM_BLOCKS = 2
 """So many after the last event, all have seen it confirmed and have begun what follows from it."""
 OWN = frozenset({Call.CLAIM, Call.RELEASE})

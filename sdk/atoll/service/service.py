@@ -64,8 +64,10 @@ PAUSE_BY_LOOK = 4
 """So many times as long as a look at the chain took, the next one waits: on a busy machine, looking
 takes a fifth of the time at most.
 """
-LONGEST_PAUSE = 2.0
-"""Seconds; an endpoint that answers nothing takes long, too."""
+LONGEST_PAUSE = 10.0
+"""Seconds. An endpoint that does not answer in time has more to do than it can; asked again at
+once, by everybody, it never would.
+"""
 PLAYER = "player"
 """Runs in a folder of its own, or in a node's, and plays for it while it is down."""
 log = structlog.get_logger("atoll.service")
