@@ -183,8 +183,9 @@ def is_over(observer: Observer) -> bool:
     view = observer.view
     if view is None or not has_ended(view, observer.now):
         return False
+    is_settled = not any(upkeep(view, observer.now)) and not any(view.credits.values())
     # Someone who is gone neither claims nor is waited for.
-    return not any(upkeep(view, observer.now)) or _quiet_seconds(observer) > QUIET_SECONDS
+    return is_settled or _quiet_seconds(observer) > QUIET_SECONDS
 
 
 def _quiet_seconds(observer: Observer) -> float:
