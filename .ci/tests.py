@@ -5,8 +5,7 @@
 
 What waits (whole networks, real chains and nodes) goes first, three networks on two cores: their
 members wait for each other most of the time, and have deadlines when they train. What computes has
-a process a core and takes what is left. A part's output is printed
-whole, when it ends.
+a process a core and takes what is left. A part's output is printed whole, when it ends.
 """
 # ruff: noqa: S603, T201 -- fixed commands; it prints
 
@@ -90,7 +89,8 @@ class Run:
         self._ended = {part.name: threading.Event() for part in chosen}
         self._threads = [threading.Thread(target=self._follow, args=(p,)) for p in chosen]
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._printing = threading.Lock()
+        self._starting, self._printing = threading.Lock(), threading.Lock()
+        self._is_ended = False
         self.outcomes: dict[str, Outcome] = {}
 
     def start(self) -> None:
@@ -103,6 +103,8 @@ class Run:
 
     def end(self, *_: object) -> NoReturn:
         """On a signal: nothing is left behind."""
+        with self._starting:  # what waited for a part that ends now does not begin
+            self._is_ended = True
         for process in self._processes:
             process.terminate()
         os._exit(130)
@@ -113,15 +115,18 @@ class Run:
         started = time.monotonic()
         with tempfile.TemporaryFile() as output:
             command = ("nice", "-n", str(part.nice), *part.command)
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=ENVIRONMENT,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-            self._processes.append(process)
+            with self._starting:
+                if self._is_ended:
+                    return
+                process = subprocess.Popen(
+                    command,
+                    cwd=ROOT,
+                    env=ENVIRONMENT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+                self._processes.append(process)
             _, status, used = os.wait4(process.pid, 0)
             code = process.returncode = os.waitstatus_to_exitcode(status)
             output.seek(0)

@@ -146,7 +146,7 @@ class Leaves:
         return tuple(masked(leaf.word, key, j) for j, leaf in enumerate(self.items))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def plain_words(leaves: bytes, key: Digest) -> tuple[Digest, ...]:
     """The words of leaves as revealed, under the seat's key; remembered, too.
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from atoll.law.ballots import fine_word
 from atoll.law.clocks import last_moment
-from atoll.law.leaves import key_hash, plain_words
+from atoll.law.leaves import Leaves, key_hash
 from atoll.law.owes import is_played
 from atoll.law.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
 from atoll.law.views import Holder, JobView, SettledRound, parties
@@ -205,7 +205,7 @@ def wrong_words(view: JobView, past: SettledRound) -> Iterator[tuple[HolderId, S
 @lru_cache(maxsize=4096)
 def _word_of(account: Address, leaves: bytes, key: Digest) -> Digest:
     """What the account says of these leaves; remembered, as every look at an audit asks again."""
-    return fine_word(account, plain_words(leaves, key))
+    return fine_word(account, Leaves.from_bytes(leaves).words(key))
 
 
 def _contests(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
