@@ -8,7 +8,6 @@ need not have arrived yet. Pins live in SQLite, so a crash leaves each one made 
 from __future__ import annotations
 
 import errno
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -27,7 +26,6 @@ CREATE TABLE IF NOT EXISTS pins (
     UNIQUE (cid, reason)
 )
 """
-_LEAST_ROOM = 1 << 16  # the index is half of it
 _BUSY_S = 30.0  # another process writes; each write is a few rows
 
 
@@ -51,8 +49,9 @@ class Pins:
     def __init__(self, path: Path, *, sync: bool) -> None:
         self._path = path
         self._synchronous = "FULL" if sync else "NORMAL"
+        # No log (WAL): processes that turn it on at once lock each other out, and SQLite waits for
+        # none of them then. Connections are as short as their one write, so none waits long.
         with self._database() as database:
-            database.execute("PRAGMA journal_mode = WAL")
             database.execute(_SCHEMA)
 
     def add(self, cid: Cid, reason: str) -> None:
@@ -88,8 +87,7 @@ class Pins:
                 database.execute(f"PRAGMA synchronous = {self._synchronous}")
                 yield database
         except sqlite3.Error as error:
-            # Where there is no room for its index of the log, SQLite says "disk I/O error".
             with disk_errors(self._path):
-                if shutil.disk_usage(self._path.parent).free < _LEAST_ROOM:
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                     raise OSError(errno.ENOSPC, "no room") from error
             raise StorageError(f"the pins in {self._path} cannot be used: {error}") from error

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
+import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from typing import cast
 
 import dag_cbor
 import pytest
@@ -168,17 +168,31 @@ def test_a_quota_that_is_no_number_is_named(store: LocalStore) -> None:
     assert caught.value.next_step is not None
 
 
-@pytest.mark.parametrize(("free", "error"), [(0, DiskFull), (1 << 30, StorageError)])
-def test_pins_that_cannot_be_written_say_whether_the_disk_is_full(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch, free: int, error: type[StorageError]
-) -> None:
-    """SQLite says "disk I/O error" of a full disk, too."""
+def test_pins_that_cannot_be_read_are_named(store: LocalStore) -> None:
     cid = store.add_block(b"block")
     (store.root / "pins.db").write_bytes(b"no database" * 1000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-    with pytest.raises(StorageError) as caught:
+    with pytest.raises(StorageError, match=r"pins\.db") as caught:
         store.pin(cid, "job/1")
-    assert type(caught.value) is error
+    assert type(caught.value) is StorageError
+
+
+def test_pins_for_which_the_disk_has_no_room_say_so(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cid = store.add_block(b"block")
+    connect = sqlite3.connect
+
+    def connect_to_a_full_disk(path: Path, **options: float) -> sqlite3.Connection:
+        database = connect(path, **options)  # type: ignore[call-overload]
+        database.execute("PRAGMA max_page_count = 1")  # as many as there are
+        return cast("sqlite3.Connection", database)
+
+    monkeypatch.setattr(sqlite3, "connect", connect_to_a_full_disk)
+    with pytest.raises(DiskFull):
+        store.pin(cid, "x" * 10_000)
+    monkeypatch.undo()
+    store.pin(cid, "job/1")
+    assert [pin.reason for pin in store.pins()] == ["job/1"]
 
 
 def test_verify_finds_damage_and_loss(store: LocalStore) -> None:
