@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -49,3 +54,43 @@ def test_another_file_is_not_taken_for_a_database(tmp_path: Path) -> None:
     path.write_bytes(b"not a database at all, but long enough to have a header" * 20)
     with pytest.raises(StorageError, match="not a database"):
         Database(path, SCHEMA)
+
+
+def _note_at_once(paths: list[Path], started: Barrier) -> None:
+    for path in paths:
+        started.wait()
+        Database(path, SCHEMA).execute("INSERT INTO notes VALUES (?)", (str(os.getpid()),))
+
+
+def test_several_processes_make_a_file_at_once(tmp_path: Path) -> None:
+    several, count = get_context("spawn"), 4
+    paths = [tmp_path / f"{i}.sqlite" for i in range(20)]
+    started = several.Barrier(count, timeout=60)
+    processes = [several.Process(target=_note_at_once, args=(paths, started)) for _ in range(count)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * count
+    assert [len(notes(Database(path, SCHEMA))) for path in paths] == [count] * len(paths)
+
+
+def test_a_second_object_leaves_the_locks_of_the_first(database: Database) -> None:
+    """A process loses every lock it has on a file as soon as it closes that file once (POSIX)."""
+    database.execute("INSERT INTO notes VALUES ('here')")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        assert not pool.submit(_could_lock, database.path).result()
+        Database(database.path, SCHEMA).close()
+        assert not pool.submit(_could_lock, database.path).result()
+        database.close()
+        assert pool.submit(_could_lock, database.path).result()
+
+
+def _could_lock(path: Path) -> bool:
+    """Whether nobody has a lock on the file."""
+    with path.open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True

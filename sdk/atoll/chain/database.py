@@ -7,10 +7,11 @@ stays.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,13 +43,13 @@ class Database:
     ) -> None:
         self.path = path
         with self._told():
-            # SQLite makes its other files like this one: whatever they hold is their owner's.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            _touch(path)
             # Tasks of one service run on several threads, one at a time.
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._db.row_factory = sqlite3.Row
             try:
-                self._db.execute("PRAGMA journal_mode=WAL")
+                with _alone(path.parent):
+                    self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute(f"PRAGMA synchronous={synchronous}")
                 self._db.execute("PRAGMA foreign_keys=ON")
                 self._db.executescript(schema)
@@ -111,3 +112,24 @@ class Database:
                 f"cannot use {self.path}: {error}",
                 next_step="check that its folder is writable and on a disk with room",
             ) from error
+
+
+def _touch(path: Path) -> None:
+    """Makes the file, for its owner only; SQLite makes its other files like it.
+
+    One that exists is not opened: to close it would end every lock that this process has on it
+    (fcntl(2)), those of another object of this class included.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time turns a log on: SQLite says "locked" at once to the second one."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
