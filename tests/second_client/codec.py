@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,11 +95,11 @@ def decode(
     start = header(kind, shapes, exponents)
     if data[: len(start)] != start:
         raise ValueError("an update of another round or model")
-    body, count = data[len(start) :], sum(int(np.prod(shape)) for shape in shapes.values())
+    body, count = data[len(start) :], sum(prod(shape) for shape in shapes.values())
     values, finer = _values(kind, body, count, seat)
     tensors, at = {}, 0
     for name in sorted(shapes):
-        size = int(np.prod(shapes[name]))
+        size = prod(shapes[name])
         step = np.float32(1.0 if kind == "fp32" else 2.0 ** (exponents[name] - finer))
         tensors[name] = (values[at : at + size] * step).reshape(shapes[name])
         at += size

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from math import isqrt
+from math import isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ def read_row(
     section: int = 0,
 ) -> Row:
     """The integers of a canonical section 0 or 1. Raises ValueError for any other bytes."""
-    count = sum(int(np.prod(shape)) for shape in shapes.values())
+    count = sum(prod(shape) for shape in shapes.values())
     start = header(kind, shapes, exponents)
     body = data[len(start) :]
     if data[: len(start)] != start or len(body) != body_size(kind, count):
@@ -104,7 +104,7 @@ def read_update(kind: str, data: bytes, model: State, spoken: Spoken, seat: Seat
 
 def length_of(shapes: Mapping[str, tuple[int, ...]]) -> int:
     """L, the length of a vector."""
-    return sum(int(np.prod(shape)) for shape in shapes.values())
+    return sum(prod(shape) for shape in shapes.values())
 
 
 def inner_products(rows: Sequence[Row]) -> list[list[int]]:
@@ -440,7 +440,7 @@ def next_exponents(
         return dict(exponents)
     moved, at = {}, 0
     for name in sorted(shapes):
-        end = at + int(np.prod(shapes[name]))
+        end = at + prod(shapes[name])
         move = lower_median([vote(codec["kind"], row[at:end]) for row in rows])
         moved[name] = min(max(exponents[name] + move, codec["min_exponent"]), codec["max_exponent"])
         at = end
@@ -571,7 +571,7 @@ def _outer_stepped(
     params, at = dict(model["params"]), 0
     outer = {slot: dict(tensors) for slot, tensors in model["outer"].items()}
     for name in sorted(shapes):
-        end = at + int(np.prod(shapes[name]))
+        end = at + prod(shapes[name])
         changes = [change_of(x, denominator, old[name]) for x in numerators[at:end]]
         slots = {slot: tensors[name] for slot, tensors in outer.items()}
         kept = stepped(manifest["outer"], params[name], changes, slots, model["round"])
@@ -600,7 +600,7 @@ def _merged_moments(
     values = merged_first(codec["kind"], rule, rows, f, length_of(spoken.first))
     m, at = {}, 0
     for name in sorted(spoken.first):
-        end = at + int(np.prod(spoken.first[name]))
+        end = at + prod(spoken.first[name])
         m[name] = values[at:end].reshape(spoken.first[name])
         at = end
     bits = merged_sums([update.sums for update in chosen], f, spoken.second)

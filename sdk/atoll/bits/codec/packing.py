@@ -6,6 +6,8 @@ codes has one encoding.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -38,12 +40,17 @@ def unpack(data: memoryview | bytes, count: int, width: int) -> Codes:
     Raises:
         MalformedUpdate: bits after the last code are set.
     """
-    per_byte, mask = 8 // width, np.uint8((1 << width) - 1)
     packed = np.frombuffer(data, dtype=np.uint8)
-    codes = np.empty((len(packed), per_byte), dtype=np.uint8)
-    for lane in range(per_byte):
-        np.bitwise_and(packed >> np.uint8(lane * width), mask, out=codes[:, lane])
-    every = codes.reshape(-1)
+    every = _codes_of_bytes(width).take(packed, mode="wrap").view(np.uint8)
     if every[count:].any():
         raise MalformedUpdate("bits after the last value are set")
     return every[:count]
+
+
+@cache
+def _codes_of_bytes(width: int) -> npt.NDArray[np.unsignedinteger]:
+    """Shape [256]: the codes in each byte, side by side in one integer of as many bytes."""
+    per_byte = 8 // width
+    lanes = np.arange(256, dtype=np.uint8)[:, None] >> np.arange(0, 8, width, dtype=np.uint8)
+    codes = np.ascontiguousarray(lanes & np.uint8((1 << width) - 1))
+    return codes.view(f"u{per_byte}").reshape(256)
