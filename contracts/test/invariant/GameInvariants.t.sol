@@ -51,7 +51,7 @@ contract GameInvariantsTest is Check {
         }
     }
 
-    function invariant_P62_aProofDecidesRightly() external view {
+    function invariant_P34_P62_aProofDecidesRightly() external view {
         check(!handler.anyWrongVerdict(), "verdict");
     }
 

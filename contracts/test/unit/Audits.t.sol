@@ -148,7 +148,7 @@ contract AuditsTest is Network {
         audits.contest(s, auditor, body, "another key");
     }
 
-    function test_P43_aWrongWordCostsItsFeeAndAMiss() public allHome {
+    function test_P43_P44_aWrongWordCostsItsFeeAndAMiss() public allHome {
         toOpen(wrongBody());
         Shown memory s = shownFor(jobId, 1, seat);
         (bytes memory body, bytes32 right) = (wrongBody(), key());
@@ -163,7 +163,7 @@ contract AuditsTest is Network {
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
         same(jobs.creditOf(jobId, OUTSIDER), 0.5 ether, "half of the cut to who showed it");
         same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a miss");
-        same(lockedOf(provider(seat), Role.PROVIDER), BOND, "P44: nobody else's bond");
+        same(lockedOf(provider(seat), Role.PROVIDER), BOND, "nobody else's bond");
         vm.expectPartialRevert(Audits.NotContested.selector);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
         jobs.claimCredit(jobId, OUTSIDER);

@@ -144,6 +144,18 @@ contract EdgesTest is Network {
         same(stakes.unburnt(), BOND - left, "all of it is burnt");
     }
 
+    /// What is lost of a cut's division nobody saves: the cut is the next wei.
+    function testFuzz_P32_aCutIsRoundedUp(uint16 odd) public {
+        Terms memory t = defaultTerms();
+        t.verifierBond = uint128(BOND - odd);
+        uint256 jobId = start(t, 4, 3);
+        vm.prank(address(audits));
+        members.miss(jobId, Role.VERIFIER, 1, 0, Miss.AUDIT);
+        uint256 cut = BOND - members.bondOf(jobId, Role.VERIFIER, 1);
+        check(cut * 100 >= t.verifierBond && cut * 100 < t.verifierBond + 100, "the next wei");
+        same(stakes.unburnt(), cut, "and it is burnt");
+    }
+
     function test_anAccusationThatIsDroppedCostsHalfOfWhatIsLeftAndIsNobodysGain() public allHome {
         uint256 jobId = start();
         uint256 left = BOND;

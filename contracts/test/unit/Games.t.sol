@@ -61,7 +61,7 @@ contract GamesTest is Table {
 
     // --- whole games ---
 
-    function test_P62_aWrongHolderFalls() public {
+    function test_P34_P62_aWrongHolderFalls() public {
         Claim memory c = wrongClaimOf(HOLDER, 1);
         uint256 id = challengeBy(CHALLENGER, c, BOND);
         same(uint256(playOut(id, c, result(true), 9)), uint256(Outcome.HOLDER_FELL), "outcome");
@@ -72,7 +72,7 @@ contract GamesTest is Table {
         same(game.openGames(c.place), 0, "nothing is open");
     }
 
-    function testFuzz_P62_aRightHolderStands(uint8 element) public {
+    function testFuzz_P34_P62_aRightHolderStands(uint8 element) public {
         Claim memory c = claimOf(HOLDER, 1);
         uint256 id = challengeBy(CHALLENGER, c, BOND + 1);
         Outcome outcome = playOut(id, c, result(false), within(element, 0, 9));
@@ -83,7 +83,7 @@ contract GamesTest is Table {
     }
 
     /// Every position of the node's bytes can be the wrong one.
-    function testFuzz_P62_anyWrongByteFalls(uint8 place, uint8 bit) public {
+    function testFuzz_P34_P62_anyWrongByteFalls(uint8 place, uint8 bit) public {
         uint256 at_ = within(place, 0, 39);
         bytes memory shown = result(false);
         shown[at_] ^= bytes1(uint8(1 << within(bit, 0, 5))); // the two high bits of a norm could make it infinite
@@ -152,7 +152,7 @@ contract GamesTest is Table {
 
     // --- clocks ---
 
-    function test_P63_theHoldersLastSecond() public {
+    function test_P27_P63_theHoldersLastSecond() public {
         Claim memory c = claimOf(HOLDER, 1);
         uint256 id = challengeBy(CHALLENGER, c, BOND);
         uint256 deadline = block.timestamp + c.moveSeconds + c.holderSeconds;
@@ -170,7 +170,7 @@ contract GamesTest is Table {
         game.timeout(id);
     }
 
-    function test_P63_theChallengersLastSecond() public {
+    function test_P27_P63_theChallengersLastSecond() public {
         Claim memory c = claimOf(HOLDER, 1);
         uint256 id = challengeBy(CHALLENGER, c, BOND);
         vm.warp(game.deadlineOf(id) - 1);
