@@ -11,10 +11,12 @@ from atoll_devnet.report.observer import Observer
 from atoll_devnet.run.options import RunOptions
 from atoll_devnet.run.runner import Running, finish, is_over, start
 
-from .conftest import Runner, check_books
+from .conftest import Runner, check_books, provider
 
 Options = Callable[..., RunOptions]
 Act = Callable[[Running], Awaitable[None]]
+COPIES = 3
+"""A seat that sends what another one sent a round ago."""
 
 
 def reached(round_: int, phase: Phase) -> Callable[[Observer], bool]:
@@ -72,13 +74,14 @@ async def test_the_chain_restarts_and_turns_back(options: Options, display: Disp
         await running.cluster.chain.reorg(3)
 
     report = await interfere(
-        options(job={"rounds": 3}, providers=3, verifiers=2),
+        options(job={"rounds": 3}, providers=4, verifiers=2, cheats={COPIES: "copy"}),
         display,
         [(reached(0, Phase.MERGE), restart_chain), (reached(1, Phase.REVEAL), reorg)],
     )
     check_books(report)
     assert report["job"]["status"] == "done"
-    assert all(item["paid_rounds"] == 3 for item in report["providers"])
+    assert int(provider(report, COPIES)["slashed_wei"]) > 0
+    assert [provider(report, seat)["paid_rounds"] for seat in range(4)] == [3, 3, 3, 0]
 
 
 async def test_without_a_quorum_nothing_is_merged_and_the_job_expires(

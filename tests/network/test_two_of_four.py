@@ -14,15 +14,17 @@ from atoll.law.safety import last_clean, unsafe_rounds
 WITHIN = 0.02
 
 
-@pytest.mark.parametrize(
-    ("serves", "seats"),
-    [("stall", (0, 2)), ("drip", (0, 2)), ("half-served", (0, 2)), ("half-served", (1,))],
-)
+SHAMMED = "half-served"
+"""Where beside the one such seat an outsider makes false challenges."""
+
+
+@pytest.mark.parametrize("serves", ["stall", "drip", "half-served"])
+@pytest.mark.parametrize("seats", [(0, 2), (1,)])
 async def test_flips_fall_and_the_job_says_what_it_is_worth(
     tmp_path: Path, serves: str, seats: tuple[int, ...]
 ) -> None:
     """What they serve, and how fast, decides whether it is merged, and nothing else."""
-    watchers = ("sham",) if len(seats) == 1 else ()
+    watchers = ("sham",) if len(seats) == 1 and serves == SHAMMED else ()
     who = Who(dict.fromkeys(seats, f"{serves}+flip5"), watchers=watchers, places=2)
     async with network(tmp_path, who) as running:
         view = await running.until(is_settled_up)
