@@ -7,6 +7,7 @@ import {Claim} from "../../src/judge/IClaims.sol";
 import {Game} from "../../src/judge/Game.sol";
 import {Judge} from "../../src/judge/Judge.sol";
 import {Due} from "../../src/interfaces/IJobs.sol";
+import {Having} from "../../src/interfaces/IWords.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Shown} from "../../src/libraries/Reveals.sol";
 import "../../src/types/Types.sol";
@@ -222,6 +223,63 @@ contract GasTest is Network {
         dearest("strike of one of 256");
         audits.noKey(silent);
         dearest("fall of one of 256 for its key");
+    }
+
+    /// @dev What all of 32 members said, signed and left undone about 256 seats.
+    function test_P13_wordsAndAbsencesOf256Seats() public {
+        Terms memory t = terms(256, 32, 10_000);
+        (t.f, t.minVerifiers) = (0, 1);
+        uint256 jobId = start(t, 256, 32);
+        Certified[2] memory both = contradictions(jobId);
+        bytes32 digest = digestFor(jobId, both[0].verdict);
+        uint256 most = (1 << 22) - 1;
+        both[0].certificate = certificate(jobId, digest, rounds.state(jobId).committee, most);
+        noteFacts(jobId, both[0].verdict);
+        Said storage now_ = said[jobId][0];
+        Facts memory facts = now_.facts;
+        rounds.settle(jobId, now_.places, now_.has, both[0]);
+        rounds.sign(jobId, facts, 32, bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(31), digest)));
+        dearest("signature behind a settlement, of 256 seats");
+        grantedByAll(jobId);
+        words.equivocated(jobId, 0, 22, facts.seed, facts.words, both);
+        dearest("two certificates by 32 members");
+        vm.warp(rounds.timesOf(jobId, 0).openEnd);
+        for (uint32 id = 1; id < 3; id++) {
+            audits.absent(jobId, 0, id, dutiesOf(jobId, 0, uint16(id - 1)).lowest(), facts, "");
+        }
+        dearest("absence of an auditor of 256 seats");
+    }
+
+    /// @return both two certificates, by as many as needed and by all, over words that have no seat 0
+    function contradictions(uint256 jobId) private returns (Certified[2] memory both) {
+        commitAll(jobId, type(uint256).max);
+        nextBlock();
+        revealAll(jobId, type(uint256).max);
+        nextBlock();
+        sayAll(jobId, type(uint256).max - 1);
+        nextBlock();
+        uint256 committee = rounds.state(jobId).committee;
+        for (uint256 i = 0; i < 2; i++) {
+            both[i].verdict = verdictFor(jobId, type(uint256).max - 1);
+            both[i].accounts = accountsOf(jobId, committee);
+        }
+        both[1].verdict.state = "another";
+        both[1].certificate = certificate(jobId, digestFor(jobId, both[1].verdict), committee, type(uint32).max);
+    }
+
+    /// @dev Late words of the whole committee of round 0 pay its seat 0.
+    function grantedByAll(uint256 jobId) private {
+        Said storage told = said[jobId][0];
+        Facts memory none;
+        Having memory h = Having(told.facts, none, told.facts.seed, told.places, told.has, new uint32[](32));
+        for (uint32 id = 1; id <= 32; id++) {
+            h.late[id - 1] = id;
+            vm.prank(verifier(id - 1));
+            words.lateWord(jobId, 0, id, type(uint256).max);
+        }
+        dearest("late word");
+        words.grant(jobId, 0, 0, h);
+        dearest("pay by 32 late words, of 256 seats");
     }
 
     function test_P13_aFullPoolOf256() public {
