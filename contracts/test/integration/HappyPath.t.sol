@@ -10,7 +10,7 @@ import {Network} from "../support/Network.sol";
 contract HappyPathTest is Network {
     using Bits for uint256;
 
-    function test_aWholeJobPaysEverybodyAndReturnsTheRest() public {
+    function test_aWholeJobPaysEverybodyAndReturnsTheRest() public allHome {
         uint256 jobId = start();
         uint256 funded = jobs.escrowOf(jobId).funded;
         play(jobId);

@@ -244,7 +244,7 @@ contract OwnersTest is Network {
     // --- in a job ---
 
     /// The node works with its key and its owner's stake; a thief of the key gets nothing of it.
-    function test_P45_aRewardReachesTheOwnersWalletAndNothingTheHotKey() public {
+    function test_P45_aRewardReachesTheOwnersWalletAndNothingTheHotKey() public allHome {
         own(hot, COLD);
         depositedByOwner(BOND);
         uint256 jobId = create(defaultTerms());
@@ -289,7 +289,7 @@ contract OwnersTest is Network {
 
     /// What a stolen key can still do: lose the bond to a challenger of its own, which gets the winner's share of it.
     /// What the owner thawed before is whole, and nothing of the rest is a job's to lock.
-    function test_P45_aThiefLosesTheBondAndGetsAWinnersShareAtMost() public {
+    function test_P45_aThiefLosesTheBondAndGetsAWinnersShareAtMost() public allHome {
         own(hot, COLD);
         depositedByOwner(10 * BOND);
         vm.prank(COLD);
@@ -323,7 +323,7 @@ contract OwnersTest is Network {
         same(token.balanceOf(COLD), 9 * BOND, "what was thawed is whole");
     }
 
-    function test_P45_creditsGoToThePayee() public {
+    function test_P45_creditsGoToThePayee() public allHome {
         own(hot, COLD);
         uint256 jobId = create(defaultTerms());
         vm.prank(address(audits));
@@ -336,7 +336,7 @@ contract OwnersTest is Network {
     // --- a payee that cannot be paid ---
 
     /// Whoever fell could name a payee that the token refuses, and its fall would stay unclosed, with the escrow's rest.
-    function test_P37_aPayeeThatIsRefusedHoldsUpNoEscrow() public {
+    function test_P37_aPayeeThatIsRefusedHoldsUpNoEscrow() public allHome {
         BlacklistToken hostile = new BlacklistToken(address(this), 1e9 ether);
         deploy(address(hostile));
         uint256 jobId = start();
