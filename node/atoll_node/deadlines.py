@@ -24,6 +24,15 @@ MARGIN_PART: Final = 16
 """So large a part of TRAIN is left for the update and for the commitment to reach a block."""
 SPARE: Final = 1.25
 """A segment may take so many times as long as the longest so far."""
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Of the whole machine, and no wall clock, which may be set. One told before a restart of the
+machine, whose count begins anew, is over in truth wherever it seems so.
+"""
+
+
+def since_boot() -> float:
+    """Seconds since the machine was started: every process of it counts the same."""
+    return time.clock_gettime(_CLOCK)
 
 
 def deadline_file(store_dir: str, slot: Slot, data_seed: Digest) -> Path:
@@ -40,7 +49,7 @@ def tell(file: Path, seconds_left: float) -> None:
     with disk_errors(file):
         for old in file.parent.glob(f"ends-{job}-*"):
             old.unlink(missing_ok=True)
-        file.write_text(repr(time.time() + seconds_left), encoding="ascii")
+        file.write_text(repr(since_boot() + seconds_left), encoding="ascii")
 
 
 class Limit:
@@ -49,11 +58,11 @@ class Limit:
     Args:
         file: see `tell`; until it is there nothing ends.
         run: how a segment is trained.
-        clock: unix seconds.
+        clock: that of `tell`, in seconds.
     """
 
     def __init__(
-        self, file: Path, run: SegmentRunner, clock: Callable[[], float] = time.time
+        self, file: Path, run: SegmentRunner, clock: Callable[[], float] = since_boot
     ) -> None:
         self._file, self._run, self._clock = file, run, clock
         self._longest = 0.0
