@@ -108,7 +108,6 @@ class DoTrain(commands.Work[Trained]):
             done: Work = await effects.work(
                 "atoll_node.tasks:run_training", task, effects.store_dir
             )
-            deadline_file(effects.store_dir, self.slot, self.data_seed).unlink(missing_ok=True)
             await effects.keep(view, round_, *filter(None, [done.update_cid]))
         where = (self.slot, self.data_seed, self.seat)
         key = key_of(context.sign_hash(key_message(*where)))
@@ -123,6 +122,8 @@ class DoTrain(commands.Work[Trained]):
         context.journal.measure(view.job_id, round_, "train_seconds", done.seconds)
         context.journal.measure(view.job_id, round_, "thread_seconds", done.thread_seconds)
         context.journal.measure(view.job_id, round_, "trained_steps", steps)
+        # Last: whatever failed before is asked for again, and has to end in time then, too.
+        deadline_file(effects.store_dir, self.slot, self.data_seed).unlink(missing_ok=True)
         return Done(Trained(round_, reveal, self.opening_digest, done.loss, done.seconds))
 
     async def _with_models(self, effects: Effects, view: JobView) -> tuple[EarlierRound, ...]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from tests.unit.law.factories import digest
@@ -19,7 +22,7 @@ from atoll.service.effects import Effects
 from atoll.service.machine import State
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.deadlines import MARGIN_PART, Limit, deadline_file, tell
-from atoll_node.duties.train import DeadlineTold, DoTrain, TellDeadline
+from atoll_node.duties.train import DeadlineTold, DoTrain, TellDeadline, Work
 from atoll_node.machine import decide
 
 ME = PROVIDERS[0]
@@ -59,6 +62,18 @@ def test_nothing_ends_before_a_time_is_told(tmp_path: Path, text: str | None) ->
     if text is not None:
         (tmp_path / "ends").write_text(text)
     assert not after(Run().limit(tmp_path / "ends"), 3)
+
+
+@pytest.mark.parametrize("step", [-7200.0, 7200.0])
+def test_a_wall_clock_that_is_set_moves_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    set_to = time.time() + step
+    monkeypatch.setattr(time, "time", lambda: set_to)
+    files = [tmp_path / "ends-1-0-00", tmp_path / "ends-2-0-00"]
+    for file, seconds_left in zip(files, (3600.0, -1.0), strict=True):
+        tell(file, seconds_left)
+    assert [Limit(file, cast(Any, None)).is_reached(1) for file in files] == [False, True]
 
 
 def test_where_nothing_can_be_written_it_is_said(
@@ -113,6 +128,34 @@ async def test_the_worker_is_told_once_and_again_after_a_restart(
     assert len(wanted(replace(state, facts=facts), DoTrain)) == 1
     again = facts.after_restart()
     assert again.of(TellDeadline, *told.about) is None
+
+
+async def test_what_has_to_be_trained_again_has_to_end_in_time_too(
+    script: Script, tmp_path: Path
+) -> None:
+    state = machine(script)
+    (told,), (train,) = wanted(state, TellDeadline), wanted(state, DoTrain)
+    work = Work((digest("s"),), (digest("w"),), digest("u"), b"\x01cid", 1.0, 1.0, 1.0)
+    keep = AsyncMock(side_effect=[DiskFull("no room for a pin"), None])
+    context = SimpleNamespace(
+        store=SimpleNamespace(holding=nullcontext),
+        sign_hash=lambda message: bytes(65),
+        journal=Mock(),
+    )
+    told_to = SimpleNamespace(
+        store_dir=str(tmp_path / "store"),
+        context=context,
+        work=AsyncMock(return_value=work),
+        keep=keep,
+    )
+    effects = cast(Effects, told_to)
+    await told.perform(effects, state.view)
+    file = deadline_file(effects.store_dir, told.slot, told.data_seed)
+    with pytest.raises(DiskFull):
+        await train.perform(effects, state.view)
+    assert file.exists()
+    assert (await train.perform(effects, state.view)).fact.reveal.update_cid == work.update_cid
+    assert not file.exists()
 
 
 def test_who_trains_ahead_is_told_when_the_round_opens(script: Script) -> None:
