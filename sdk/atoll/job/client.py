@@ -30,7 +30,7 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import load_key, read_password
-from atoll.chain.txqueue import QueueConfig, TxStatus
+from atoll.chain.txqueue import QueueConfig, TxStatus, unspent_key
 from atoll.chain.txstore import ENDED_WITHOUT_EFFECT
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.fetch import Fetcher
@@ -496,12 +496,16 @@ class Client:
         await self.transact(key, create)
 
     async def allow(self, amount: int, key: str) -> None:
-        """Lets the jobs contract take `amount` wei for what `key` names."""
+        """Lets the jobs contract take `amount` wei for what `key` names.
+
+        What it finds may be as it was before an earlier approval, which another job has used up.
+        """
         jobs = self.deployment.addresses["Jobs"]
         allowance = await self.chain.allowance(self.address, jobs)
         if allowance < amount:
             approve = self.chain.calls.approve(jobs, amount)
-            await self.transact(f"approve:{key}:{allowance}", approve)
+            found = unspent_key(self.session.queue, f"approve:{key}:{allowance}")
+            await self.transact(found, approve)
 
     async def _created_in(self, status: TxStatus, manifest: Manifest) -> JobId:
         if status.block is None:

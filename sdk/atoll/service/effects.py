@@ -119,7 +119,7 @@ class Effects:
     async def transact(self, view: JobView, command: Transaction[Fact], call: Call) -> Done[Never]:
         """Sends a command's call; asked for again, waits for the same transaction (see `once`)."""
         key = f"{view.job_id}:{command.key}"
-        key = key if command.once else self._serial(key, view)
+        key = key if command.once else self.serial_key(key, view)
         await self.context.queue.submit(key, call, retry_failed=True)
         status = await self.context.queue.wait(key)
         if status.block is not None:
@@ -144,7 +144,7 @@ class Effects:
             if field_ is not None:
                 raise NotYet(str(refused), int(str(refused.args_[field_]))) from refused
 
-    def _serial(self, key: str, view: JobView) -> str:
+    def serial_key(self, key: str, view: JobView) -> str:
         """The key of the last such transaction, or a new one once the view has that one's block."""
         serial = 0
         while (status := self.context.queue.status(f"{key}#{serial}")) is not None:

@@ -187,6 +187,14 @@ async def test_a_contract_s_refusal_reaches_the_submitter(bench: Bench) -> None:
         await bench.client.submit(cheap, max_spend=PLENTY)
 
 
+async def test_an_allowance_that_something_else_used_up_is_given_again(bench: Bench) -> None:
+    jobs, me = bench.deployment.addresses["Jobs"], bench.client.address
+    for use in ("first", "second"):
+        await bench.client.allow(5, "job")
+        assert await bench.chain.allowance(me, jobs) == 5
+        await bench.client.transact(f"used {use}", bench.chain.calls.approve(jobs, 0))
+
+
 async def test_a_waiting_job_can_be_cancelled_and_refunded(bench: Bench) -> None:
     job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
     funded = (await job.status()).funded_wei

@@ -280,6 +280,17 @@ async def test_joining_deposits_what_the_bond_lacks(
     assert all(c == ("deposit", Role.PROVIDER, 100 - chain.active + chain.locked) for c in deposits)
 
 
+async def test_stake_that_was_taken_home_is_deposited_again(context: Any) -> None:
+    """All is as before the first deposit: in a view with its block that is no node that lags."""
+
+    def deposits() -> int:
+        return sum(call[0] == "deposit" for call in context.queue.calls.values())
+
+    for number, sent in ((1, 1), (49, 1), (50, 2)):
+        await effects(context).run(view_at(number), join())
+        assert deposits() == sent
+
+
 OWNER = to_checksum_address("0x" + "c0" * 20)
 
 

@@ -155,8 +155,8 @@ async def _ensure_payee(effects: Effects) -> None:
 async def _ensure_stake(effects: Effects, view: JobView, join: SendJoin) -> None:
     """Deposits what the free stake lacks.
 
-    Keys name the stake found, so that none is sent twice, and which place of ours in which job it
-    is for: who has withdrawn all of an earlier one finds the same stake again.
+    Keys name the stake found, so that none is sent twice. Who has withdrawn an earlier deposit
+    finds the same stake again: a view with that one's block tells it from a node that lags.
     """
     chain, queue, me = effects.context.chain, effects.context.queue, effects.context.me
     stake = await chain.stake(me, join.role)
@@ -172,17 +172,15 @@ async def _ensure_stake(effects: Effects, view: JobView, join: SendJoin) -> None
             f"{me} has {balance} wei of the stake token, the bond lacks {lacking}", next_step=step
         )
     check_stake(effects.context.config.policy, lacking, stake.active, balance)
-    had = sum(holder.account == me for holder in view.holders(join.role).values())
-    place = f"{view.job_id}:{join.role.name.lower()}:{had}"
-    at = f"{place}:{stake.active}:{stake.locked}:{lacking}"
+    at = f"{view.job_id}:{join.role.name.lower()}:{stake.active}:{stake.locked}:{lacking}"
     stakes = chain.deployment.addresses["Stakes"]
     if await chain.allowance(me, stakes) < lacking:
-        approve = effects.calls.approve(stakes, lacking)
-        await queue.submit(f"approve:{at}", approve, retry_failed=True)
-        await queue.wait(f"approve:{at}")
-    deposit = effects.calls.deposit(join.role, lacking)
-    await queue.submit(f"deposit:{at}", deposit, retry_failed=True)
-    await queue.wait(f"deposit:{at}")
+        key = effects.serial_key(f"approve:{at}", view)
+        await queue.submit(key, effects.calls.approve(stakes, lacking), retry_failed=True)
+        await queue.wait(key)
+    key = effects.serial_key(f"deposit:{at}", view)
+    await queue.submit(key, effects.calls.deposit(join.role, lacking), retry_failed=True)
+    await queue.wait(key)
 
 
 # --- decisions ---
