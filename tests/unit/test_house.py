@@ -46,7 +46,8 @@ def test_the_drawing_is_the_contract() -> None:
 def test_every_package_has_a_room() -> None:
     named = {name for row in _layers() for name in row}
     folders = {f"atoll.{p.parent.name}" for p in (ROOT / "sdk" / "atoll").glob("*/__init__.py")}
-    assert folders | {"atoll.errors", "atoll_devnet", "atoll_node", "atoll_verifier"} == named
+    files = {"atoll.errors", "atoll.files"}
+    assert folders | files | {"atoll_devnet", "atoll_node", "atoll_verifier"} == named
 
 
 def _called_pure() -> set[str]:

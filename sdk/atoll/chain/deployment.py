@@ -11,6 +11,7 @@ from pathlib import Path
 from eth_utils.address import is_address, to_checksum_address
 
 from atoll.errors import ConfigError
+from atoll.files import durable_rename
 from atoll.law.words import Address, Domain
 
 REQUIRED = (
@@ -83,10 +84,10 @@ class Deployment:
         )
 
     def save(self, path: Path) -> None:
-        """Writes the file at once or not at all."""
+        """Writes the file at once or not at all; once this returns, it is on the disk."""
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_text(self.to_json(), encoding="utf-8")
-        temporary.replace(path)
+        durable_rename(temporary, path)
 
     @classmethod
     def load(cls, path: Path) -> Deployment:

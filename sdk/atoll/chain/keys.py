@@ -17,8 +17,8 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from atoll.chain import RECURSION_LIMIT
-from atoll.chain.files import write_beside, write_once
 from atoll.errors import KeystoreError
+from atoll.files import durable_rename, write_beside, write_once
 from atoll.law.words import Address, Digest
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def change_password(path: Path, old: str, new: str, *, devnet: bool = False) -> 
     """
     data = _encrypted(load_key(path, old), new, devnet=devnet)
     try:
-        write_beside(path, data).replace(path)
+        durable_rename(write_beside(path, data), path)
     except OSError as error:
         raise KeystoreError(f"cannot write the keystore {path}: {error}") from error
     return verify_key(path, new)

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from atoll.content.direct import Buffers, OutFile, read_into, sync_file_system, sync_path
+from atoll.content.direct import Buffers, OutFile, read_into, sync_file_system
 from atoll.errors import DiskFull, StorageError
+from atoll.files import sync_path
 
 _DIGEST_HEX: Final = 64
 _BUFFERS: Final = 8  # as many blocks as one fetch has under way

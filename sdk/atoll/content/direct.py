@@ -140,15 +140,6 @@ def read_into(path: Path, buffer: mmap.mmap) -> int:
     return done
 
 
-def sync_path(path: Path) -> None:
-    """Returns when a file, or the names in a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def sync_file_system(path: Path) -> bool:
     """Returns True when the whole file system of `path` is on the disk; False if there is no way.
 

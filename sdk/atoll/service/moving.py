@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from atoll.chain.database import Database
-from atoll.chain.files import write_once
 from atoll.errors import ConfigError, StorageError
+from atoll.files import write_once
 from atoll.service.journal import (
     KEYS,
     MOVED_AT,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
+from tests.disk import Disk
 
 from atoll.chain.abi import ENTRY_CONTRACTS, registry
 from atoll.chain.calls import Calls
@@ -105,6 +106,14 @@ def test_a_deployment_survives_its_file(tmp_path: Path) -> None:
     assert Deployment.load(tmp_path / "atoll.json") == DEPLOYMENT
     assert DEPLOYMENT.domain.rounds == DEPLOYMENT.addresses["Rounds"]
     assert [path.name for path in tmp_path.iterdir()] == ["atoll.json"]
+
+
+def test_a_deployment_that_was_paid_for_is_there_after_a_power_cut(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    disk = Disk(monkeypatch)
+    DEPLOYMENT.save(tmp_path / "atoll.json")
+    assert disk.after_a_power_cut(tmp_path / "atoll.json") == DEPLOYMENT.to_json().encode()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.disk import Disk
 
 from atoll.chain.keys import (
     account_of,
@@ -35,6 +36,16 @@ def test_a_created_key_is_listed_verified_and_private(tmp_path: Path) -> None:
     assert verify_key(info.path, "pw") == info
     assert stat.S_IMODE(info.path.stat().st_mode) == 0o600
     assert [p.name for p in (tmp_path / "keys").iterdir()] == [info.path.name]
+
+
+def test_a_key_whose_address_was_told_is_there_after_a_power_cut(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    disk = Disk(monkeypatch)
+    path = create_key(tmp_path, "pw", devnet=True).path
+    assert disk.after_a_power_cut(path) == path.read_bytes()
+    change_password(path, "pw", "other", devnet=True)
+    assert disk.after_a_power_cut(path) == path.read_bytes()
 
 
 def test_an_imported_key_keeps_its_address(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from tests.unit.service.held import state_of
 from tests.unit.service.test_power import DISCHARGING, plugged
 from tests.unit.service.test_service import Running, start, training_job
 
-from atoll.chain.files import write_beside
 from atoll.errors import ConfigError
+from atoll.files import write_beside
 from atoll.law.words import JobId, Role
 from atoll.service import occupied, power
 from atoll.service import service as service_module
