@@ -215,10 +215,19 @@ class Effects:
             await self.context.storage.mirror([Cid.from_bytes(cid) for cid in cids])
 
     async def unpin(self, view: JobView, round_: int) -> None:
-        """Lets go of what was kept for a round, and of its checkpoints."""
+        """Lets go of what was kept for a round, and of its checkpoints.
+
+        Raises:
+            StorageError: our own store did not; what is left goes when it is asked for again.
+        """
         await asyncio.to_thread(release, self.context.store, view.job_id, round_)
+        await self._end(_reason(view.job_id, round_))
+
+    async def _end(self, reason: str) -> None:
         with _remote_may_fail("unpin"):
-            await self.context.storage.unpin(_reason(view.job_id, round_))
+            await self.context.storage.unpin(reason)
+        # Whichever of the two failed there: ours has let go, or says here why it has not.
+        await asyncio.to_thread(self.context.store.unpin, reason)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from atoll.errors import StorageError
 from atoll.law.views import JobView
 from atoll.service.commands import Done, Fact, Work
 from atoll.service.duties.material import manifest_of
@@ -36,9 +37,15 @@ class DoUnpin(Work[RoundsUnpinned]):
         return ()  # one at a time, each from where the last one ended
 
     async def perform(self, effects: Effects, view: JobView) -> Done[RoundsUnpinned]:
-        for round_ in range(self.first, self.below):
-            await effects.unpin(view, round_)
-        await asyncio.to_thread(effects.context.store.collect)
+        collect = effects.context.store.collect
+        try:
+            for round_ in range(self.first, self.below):
+                await effects.unpin(view, round_)
+        except StorageError:
+            # A disk may be too full to let go of anything: what nobody keeps makes room for that.
+            await asyncio.to_thread(collect)
+            raise
+        await asyncio.to_thread(collect)
         return Done(RoundsUnpinned(self.below))
 
 
