@@ -27,7 +27,7 @@ from typing import Final
 
 from atoll.content.direct import Buffers, OutFile, read_into, sync_file_system
 from atoll.errors import DiskFull, StorageError
-from atoll.files import sync_path
+from atoll.files import durable_rename, sync_path
 
 _DIGEST_HEX: Final = 64
 _BUFFERS: Final = 8  # as many blocks as one fetch has under way
@@ -251,7 +251,7 @@ class BlockFolder:
                 path.unlink(missing_ok=True)
                 return
             partial.write_text(str(quota_bytes), encoding="ascii")
-            partial.replace(path)
+            durable_rename(partial, path)  # a torn one would be refused at every start
 
     def clear_stray(self, older_than_s: float) -> None:
         """Removes what killed processes left in `tmp/`."""

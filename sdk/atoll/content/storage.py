@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from atoll.content.backend import parse_backend
+from atoll.content.blocks import BlockFolder
 from atoll.content.cid import RAW, Cid
 from atoll.content.download import FetchConfig
 from atoll.content.fetch import Fetcher
@@ -194,9 +195,10 @@ async def open_storage(
     remote = KuboRemote(address) if kind == "kubo" else None
     if remote is not None:
         await remote.connect()
-    local = LocalStore(config.root, sync=config.sync)
     if config.quota_bytes != 0:
-        local.set_quota(config.quota_bytes)
+        # Before the store reads it: what is configured takes the place of one that is damaged.
+        BlockFolder(config.root, sync=config.sync).set_quota(config.quota_bytes)
+    local = LocalStore(config.root, sync=config.sync)
     fixed = [address] if kind == "gateway" else []
     fetcher = Fetcher(local, lambda: [*fixed, *gateways()], config.fetch, remote=remote)
     return Storage(local, fetcher, remote, read_only=kind == "gateway")

@@ -12,6 +12,7 @@ from typing import cast
 import dag_cbor
 import pytest
 from multiformats import CID
+from tests.disk import Disk
 
 from atoll.content import DAG_CBOR, DAG_PB, Cid, LocalStore, MalformedDag
 from atoll.content.links import cbor_links, links_of
@@ -159,6 +160,15 @@ def test_a_quota_collects_nothing_that_work_in_progress_has_made(tmp_path: Path)
     with pytest.raises(DiskFull):
         store.add_block(b"more" * 15_000)
     assert store.has(made)
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_quota_is_there_after_a_power_cut(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sync: bool
+) -> None:
+    disk = Disk(monkeypatch)
+    LocalStore(tmp_path, sync=sync).set_quota(100_000)
+    assert disk.after_a_power_cut(tmp_path / "quota") == b"100000"
 
 
 def test_a_quota_that_is_no_number_is_named(store: LocalStore) -> None:

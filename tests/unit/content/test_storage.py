@@ -38,6 +38,16 @@ async def test_a_gateway_backend_only_reads(tmp_path: Path) -> None:
     await gateway.stop()
 
 
+@pytest.mark.parametrize("quota", [100_000, None])
+async def test_a_configured_quota_takes_the_place_of_a_damaged_one(
+    tmp_path: Path, quota: int | None
+) -> None:
+    (tmp_path / "quota").touch()
+    async with await open_storage(StoreConfig(tmp_path, quota_bytes=quota, sync=False)) as storage:
+        assert storage.local.quota_bytes == quota
+    assert LocalStore(tmp_path, sync=False).quota_bytes == quota
+
+
 @pytest.mark.parametrize("backend", ["", "ipfs", "embedded:x", "kubo", "gateway:", "gateway:ftp:x"])
 async def test_unknown_backends_are_refused(tmp_path: Path, backend: str) -> None:
     with pytest.raises(ConfigError):
