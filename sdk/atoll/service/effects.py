@@ -119,11 +119,13 @@ class Effects:
     async def transact(self, view: JobView, command: Transaction[Fact], call: Call) -> Done[Never]:
         """Sends a command's call; asked for again, waits for the same transaction (see `once`)."""
         key = f"{view.job_id}:{command.key}"
-        key = key if command.once else self.serial_key(key, view)
+        key = key if command.once else self.serial_key(key, view.block.number)
+        seen = self.context.follower.confirmed
         await self.context.queue.submit(key, call, retry_failed=True)
         status = await self.context.queue.wait(key)
         if status.block is not None:
-            return Done(block=status.block)
+            # A view that has the block and wants this still is to be asked again with the next one.
+            return Done(block=max(status.block, seen + 1))
         # Someone else was first: that is in the view once it has reached the newest block. Where it
         # has, and wants this still, nothing can have changed before the block after that.
         head = await self.context.chain.head()
@@ -144,12 +146,16 @@ class Effects:
             if field_ is not None:
                 raise NotYet(str(refused), int(str(refused.args_[field_]))) from refused
 
-    def serial_key(self, key: str, view: JobView) -> str:
-        """The key of the last such transaction, or a new one once the view has that one's block."""
+    def serial_key(self, key: str, seen: int) -> str:
+        """The key of the last such transaction, or a new one where that one's block was seen.
+
+        Args:
+            seen: number of the newest block that whoever asks has looked at.
+        """
         serial = 0
         while (status := self.context.queue.status(f"{key}#{serial}")) is not None:
             settled = status.has_effect and status.block is not None
-            if not settled or (status.block or 0) > view.block.number:
+            if not settled or (status.block or 0) > seen:
                 break
             serial += 1
         return f"{key}#{serial}"

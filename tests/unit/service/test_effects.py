@@ -232,6 +232,15 @@ async def test_a_transaction_asked_for_again_is_the_same_until_the_view_has_its_
     assert list(context.queue.calls) == [f"{key}#0", f"{key}#1"]
 
 
+async def test_what_a_view_wants_that_has_its_block_is_asked_for_again_a_block_later(
+    context: Any,
+) -> None:
+    context.follower.confirmed = 49
+    assert (await effects(context).run(view_at(10), join())).block == 50
+    context.follower.confirmed = 60
+    assert (await effects(context).run(view_at(10), join())).block == 61
+
+
 async def test_what_another_did_first_is_waited_for_in_the_view(context: Any) -> None:
     context.queue.block = None
     done = await effects(context).run(view_at(10), POKE)
@@ -280,14 +289,15 @@ async def test_joining_deposits_what_the_bond_lacks(
     assert all(c == ("deposit", Role.PROVIDER, 100 - chain.active + chain.locked) for c in deposits)
 
 
-async def test_stake_that_was_taken_home_is_deposited_again(context: Any) -> None:
-    """All is as before the first deposit: in a view with its block that is no node that lags."""
+async def test_a_deposit_that_is_not_confirmed_is_not_sent_twice(context: Any) -> None:
+    """The stake is found as it was before: by a node that lags, or because it was taken home."""
 
     def deposits() -> int:
         return sum(call[0] == "deposit" for call in context.queue.calls.values())
 
-    for number, sent in ((1, 1), (49, 1), (50, 2)):
-        await effects(context).run(view_at(number), join())
+    for confirmed, sent in ((1, 1), (49, 1), (50, 2)):
+        context.follower.confirmed = confirmed
+        await effects(context).run(view_at(1), join())
         assert deposits() == sent
 
 
@@ -468,10 +478,9 @@ async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
 
 async def test_who_withdrew_all_deposits_again_for_the_next_place(context: Any) -> None:
     """In another job, or in the same; the stake found is what it was the first time."""
-    net = Network(MANIFEST.terms)
-    net.sit(ME, 0)
-    for view in (view_at(1), replace(view_at(1), job_id=JobId(2)), net.view):
-        await effects(context).run(view, join())
+    for job in (JOB, JobId(2), JOB):
+        await effects(context).run(replace(view_at(1), job_id=job), join())
+        context.follower.confirmed = context.queue.block
     sent = [call[0] for call in context.queue.calls.values()]
     assert (sent.count("approve"), sent.count("deposit")) == (3, 3)
 

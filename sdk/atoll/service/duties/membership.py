@@ -156,7 +156,7 @@ async def _ensure_stake(effects: Effects, view: JobView, join: SendJoin) -> None
     """Deposits what the free stake lacks.
 
     Keys name the stake found, so that none is sent twice. Who has withdrawn an earlier deposit
-    finds the same stake again: a view with that one's block tells it from a node that lags.
+    finds the same stake again: where its block is confirmed, no node that lags tells so.
     """
     chain, queue, me = effects.context.chain, effects.context.queue, effects.context.me
     stake = await chain.stake(me, join.role)
@@ -173,12 +173,12 @@ async def _ensure_stake(effects: Effects, view: JobView, join: SendJoin) -> None
         )
     check_stake(effects.context.config.policy, lacking, stake.active, balance)
     at = f"{view.job_id}:{join.role.name.lower()}:{stake.active}:{stake.locked}:{lacking}"
-    stakes = chain.deployment.addresses["Stakes"]
+    stakes, seen = chain.deployment.addresses["Stakes"], effects.context.follower.confirmed
     if await chain.allowance(me, stakes) < lacking:
-        key = effects.serial_key(f"approve:{at}", view)
+        key = effects.serial_key(f"approve:{at}", seen)
         await queue.submit(key, effects.calls.approve(stakes, lacking), retry_failed=True)
         await queue.wait(key)
-    key = effects.serial_key(f"deposit:{at}", view)
+    key = effects.serial_key(f"deposit:{at}", seen)
     await queue.submit(key, effects.calls.deposit(join.role, lacking), retry_failed=True)
     await queue.wait(key)
 
