@@ -114,11 +114,13 @@ class Transaction(Command[R_co]):
     Attributes:
         once: whether it can take effect once only. What may be due again (a place lost since, say)
             is asked for again where the view has the last one's block and lacks its effect.
+        is_of_account: whether it says the same whatever the job, so that one serves them all.
     """
 
     __slots__ = ()
     is_work = False
     once: ClassVar[bool] = False
+    is_of_account: ClassVar[bool] = False
 
 
 class ContractCall(Transaction[Never]):

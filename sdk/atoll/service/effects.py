@@ -229,6 +229,14 @@ class Effects:
         await asyncio.to_thread(release, self.context.store, view.job_id, round_)
         await self._end(_reason(view.job_id, round_))
 
+    async def unpin_job(self, view: JobView) -> None:
+        """Lets go of all that was kept for a job. Raises as `unpin`."""
+        whole = _reason(view.job_id, None)
+        pins = await asyncio.to_thread(self.context.store.pins)
+        of_job = {pin.reason for pin in pins if f"{pin.reason}/".startswith(f"{whole}/")}
+        for reason in sorted(of_job):
+            await self._end(reason)
+
     async def _end(self, reason: str) -> None:
         with _remote_may_fail("unpin"):
             await self.context.storage.unpin(reason)

@@ -27,6 +27,8 @@ import structlog
 from atoll.errors import AtollError, ConfigError
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+GIVES_WAY = 4
+"""How often at most what comes last is begun."""
 _ahead: list[ProcessPoolExecutor] = []
 """Started by `fork_ahead`, and not yet taken."""
 
@@ -52,6 +54,7 @@ class Worker:
         self._context = context or multiprocessing.get_context("spawn")
         self._pool: ProcessPoolExecutor | None = None
         self._turn = _Turn()
+        self._gives_way = False  # whether what runs does
 
     async def run(
         self,
@@ -74,15 +77,39 @@ class Worker:
             WorkerDied: the process ended; the next call starts a new one.
             Exception: whatever the function raised.
         """
-        async with self._turn.taken(is_first, patience_s):
-            try:
-                return await asyncio.wrap_future(self._submit(function, args))
-            except BrokenProcessPool as error:
-                self.kill()
-                raise WorkerDied(f"the worker process ended while it ran {function}") from error
-            except asyncio.CancelledError:
-                self.kill()
-                raise
+        if self._gives_way:
+            self._gives_way = False
+            self.kill()
+        async with self._turn.taken(_FIRST if is_first else _THEN, patience_s):
+            return await self._called(function, args)
+
+    async def run_last(self, function: str, *args: object) -> Any:
+        """As `run`, behind everything else; what comes meanwhile ends it, and it begins again.
+
+        That happens a few times only, or what is always busy would never come to it.
+        """
+        left = GIVES_WAY
+        while True:
+            left -= 1
+            async with self._turn.taken(_LAST, None):
+                self._gives_way = left > 0
+                try:
+                    return await self._called(function, args)
+                except WorkerDied:
+                    if self._gives_way or not left:  # it died by itself
+                        raise
+                finally:
+                    self._gives_way = False
+
+    async def _called(self, function: str, args: tuple[object, ...]) -> Any:
+        try:
+            return await asyncio.wrap_future(self._submit(function, args))
+        except BrokenProcessPool as error:
+            self.kill()
+            raise WorkerDied(f"the worker process ended while it ran {function}") from error
+        except asyncio.CancelledError:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """Ends the process at once; a running call raises WorkerDied."""
@@ -114,22 +141,25 @@ class Worker:
         return pool
 
 
+_FIRST, _THEN, _LAST = range(3)
+
+
 class _Turn:
-    """One at a time: those that go first, then the others, each in the order of their coming."""
+    """One at a time: by their line, and in each line in the order of their coming."""
 
     def __init__(self) -> None:
         self._is_free = True
-        self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque())
+        self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque(), deque())
 
     @asynccontextmanager
-    async def taken(self, is_first: bool, patience_s: float | None) -> AsyncIterator[None]:
+    async def taken(self, line: int, patience_s: float | None) -> AsyncIterator[None]:
         """Waits for a turn, and gives it to the next one at the end.
 
         Raises TimeoutError where none has come in so many seconds.
         """
         if not self._is_free:
             mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting[not is_first].append(mine)
+            self._waiting[line].append(mine)
             try:
                 async with asyncio.timeout(patience_s):
                     await mine

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import ConfigError, NotFound
-from atoll.service.worker import Worker, WorkerDied, resolve
+from atoll.service.worker import GIVES_WAY, Worker, WorkerDied, resolve
 
 HERE = "tests.unit.service.worker_tasks"
 PATHS = (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", ""))
@@ -229,3 +229,27 @@ async def test_who_has_no_patience_is_told_and_holds_up_nobody(
         await worker.run(f"{HERE}:add", 1, 2, is_first=True, patience_s=0.0)
     long.cancel()
     assert await worker.run(f"{HERE}:add", 1, 2) == 3
+
+
+async def test_what_comes_last_gives_way_and_begins_again(worker: Worker, tmp_path: Path) -> None:
+    """Often, but not for ever: else whoever is always busy would never come to it."""
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    os.mkfifo(begun)
+    os.mkfifo(gate)
+    last = asyncio.create_task(worker.run_last(f"{HERE}:begin_and_wait", str(begun), str(gate)))
+    for times in range(1, GIVES_WAY):
+        await asyncio.to_thread(begun.read_text)
+        assert await worker.run(f"{HERE}:add", 1, times) == 1 + times
+    await asyncio.to_thread(begun.read_text)
+    waits = asyncio.create_task(worker.run(f"{HERE}:add", 1, 2))
+    await asyncio.sleep(0)
+    assert not waits.done()
+    await asyncio.to_thread(gate.write_text, "open")
+    assert await last == "open"
+    assert await waits == 3
+
+
+async def test_what_comes_last_and_dies_by_itself_is_an_error(worker: Worker) -> None:
+    with pytest.raises(WorkerDied):
+        await worker.run_last(f"{HERE}:die")
+    assert await worker.run_last(f"{HERE}:add", 1, 2) == 3

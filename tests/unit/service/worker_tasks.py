@@ -42,3 +42,9 @@ def die() -> None:
 def hang(started: str) -> None:
     Path(started).write_text("started")
     threading.Event().wait()
+
+
+def begin_and_wait(begun: str, gate: str) -> str:
+    """What comes through the gate, once somebody has seen that it was begun."""
+    Path(begun).write_text("begun")
+    return Path(gate).read_text()

@@ -106,7 +106,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
                 refused = room_refusal(policy, role, manifest, here)
             if refused:
                 return Done(JobRefused(refused))
-            await effects.work(f"{TASKS}:check_machine", data)
+            await effects.vet(view, f"{TASKS}:check_machine", data)
             if role is not None and policy.most_of_window is not None:
                 refused = await _too_slow(effects, view.job_id, policy, role, manifest)
         except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
@@ -149,17 +149,17 @@ class DoFetchData(Work[DataReady | JobRefused]):
         try:
             for cid, most in files_of(manifest):
                 await effects.fetch(view, None, Cid.from_bytes(cid), most)
-            await effects.work(f"{TASKS}:check_data", self.manifest, effects.store_dir)
-            initial = await _check_program(effects, manifest)
+            await effects.vet(view, f"{TASKS}:check_data", self.manifest, effects.store_dir)
+            initial = await _check_program(effects, view, manifest)
         except (ProtocolError, MalformedDag, TooLarge, ManifestError) as error:
             return Done(JobRefused(str(error)))
         return Done(DataReady(data.cid, initial))
 
 
-async def _check_program(effects: Effects, manifest: Manifest) -> Digest:
+async def _check_program(effects: Effects, view: JobView, manifest: Manifest) -> Digest:
     """Digest of round 0's model. Raises ManifestError where the terms name another program."""
     args = (manifest.to_bytes(), effects.store_dir)
-    root, initial = await effects.work("atoll.train.program:program_root", *args)
+    root, initial = await effects.vet(view, "atoll.train.program:program_root", *args)
     if root != manifest.terms.program:
         raise ManifestError(
             "manifest: its terms name another program than its steps are",

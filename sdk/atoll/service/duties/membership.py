@@ -38,6 +38,7 @@ Pick = Callable[[JobView, Sequence[int]], int | None]
 
 @dataclass(frozen=True, slots=True)
 class SendAnnounce(ContractCall):
+    is_of_account = True
     url: str
 
     def call(self, calls: Calls, view: JobView) -> Call:
