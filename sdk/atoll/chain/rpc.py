@@ -294,13 +294,15 @@ class FailoverProvider:
             self._session = aiohttp.ClientSession(timeout=self._timeout)
         body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
         try:
-            async with self._session.post(endpoint.url, json=body) as reply:
-                if reply.status == 429 or reply.status >= 500:
+            # Sent on, the question would go to whatever host the endpoint names: this machine, too.
+            asking = self._session.post(endpoint.url, json=body, allow_redirects=False)
+            async with asking as reply:
+                if 300 <= reply.status < 400 or reply.status == 429 or reply.status >= 500:
                     raise _NoAnswer(f"HTTP {reply.status}")
                 text = await _read_whole(reply.content)
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             raise _NoAnswer(str(error) or type(error).__name__, silent=True) from error
-        # ValueError: of yarl, where an endpoint sends us on to what is no URL.
+        # ValueError: aiohttp documents no closed list of what a malformed answer raises.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _NoAnswer(f"{type(error).__name__}: {error}"[:200]) from error
         return _result_of(text, method)
