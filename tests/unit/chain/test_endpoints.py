@@ -1,19 +1,27 @@
-"""What an RPC endpoint answers over HTTP, whatever it is, costs the one who asked only its answer."""
+"""What an RPC endpoint answers over HTTP costs whoever asked an answer, and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
+from eth_abi.abi import encode
+from tests.unit.law.factories import JOB, address
 
 from atoll.chain import rpc
+from atoll.chain.abi import registry
 from atoll.chain.answers import quantity
+from atoll.chain.contracts import AtollChain
+from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+ROUNDS = address("rounds")
+DEPLOYMENT = Deployment(1, 0, dict.fromkeys(REQUIRED, ROUNDS))
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +51,20 @@ async def asking(answer: Answer) -> AsyncIterator[FailoverProvider]:
         await provider.disconnect()
 
 
+@asynccontextmanager
+async def chain_that(says: Mapping[str, Any]) -> AsyncIterator[AtollChain]:
+    """A chain whose one endpoint gives a method's `result` so."""
+
+    async def answer(request: web.Request) -> web.Response:
+        known = {"eth_chainId": hex(DEPLOYMENT.chain_id), **says}
+        return web.json_response({"result": known[(await request.json())["method"]]})
+
+    async with served(answer) as url:
+        chain = AtollChain(url, DEPLOYMENT)
+        yield chain
+        await chain.close()
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_nobody_is_sent_on_to_another_host(status: int) -> None:
     asked: list[str] = []
@@ -60,3 +82,17 @@ async def test_nobody_is_sent_on_to_another_host(status: int) -> None:
             with pytest.raises(RpcUnavailable, match=f"HTTP {status}"):
                 await provider.ask("eth_chainId", [], quantity)
     assert asked == []
+
+
+@pytest.mark.parametrize("length", [1 << 32, (1 << 63) - 1, 1 << 64, (1 << 256) - 1])
+async def test_calls_that_do_not_decode_hide_no_certificate(length: int) -> None:
+    """Anybody may call a contract with anything: it reverts, and stays in the block."""
+    settle = registry().function("settle")
+    verdict = (0, 0, bytes(32), b"", bytes(8))
+    own = encode(settle.inputs, [JOB, b"", [], (verdict, [], b"certificate")])
+    strange = own[:128] + length.to_bytes(32, "big") + own[160:]
+    sent = [f"0x{(settle.selector + data).hex()}" for data in (strange, own)]
+    block = {"transactions": [{"to": ROUNDS, "input": data} for data in sent]}
+    async with chain_that({"eth_getBlockByNumber": block}) as chain:
+        assert await chain.certificates(5, JOB) == [b"certificate"]
+        assert chain.provider.useless_answers == 0
