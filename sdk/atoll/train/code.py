@@ -31,8 +31,8 @@ ROOTS = (
 )
 """What makes round 0's model, a seat's round (whoever trains it runs the same), the next global
 model and its held-out loss, from the bytes in a store on."""
-LEFT_OUT = ("atoll.content",)
-"""Packages whose files are not hashed, and not followed."""
+LEFT_OUT = ("atoll.content", "atoll.files")
+"""Packages and modules whose files are not hashed, and not followed."""
 _HERE = Path(__file__).parents[1]
 _FILES_KEPT = 256
 _C_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|/\*.*?\*/|//[^\n]*', re.DOTALL)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.disk import Disk
 from tests.engines import exact_ops
 
 from atoll.bits.kernels import build, linear, reference
@@ -86,6 +87,33 @@ def test_the_build_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     stamp = built.stat().st_mtime_ns
     load_library()
     assert built.stat().st_mtime_ns == stamp
+
+
+def test_the_build_is_there_after_a_power_cut(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    disk = Disk(monkeypatch)
+    load_library()
+    (built,) = build.cache_folder().glob("*.so")
+    assert disk.after_a_power_cut(built) == built.read_bytes()
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 4096])
+def test_a_build_that_is_not_whole_is_built_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept_bytes: int
+) -> None:
+    """Before it is loaded: reading what is missing of it would kill the process."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    load_library()
+    (built,) = build.cache_folder().glob("*.so")
+    whole = built.read_bytes()
+    torn = tmp_path / "torn"
+    torn.write_bytes(whole[:kept_bytes])
+    torn.replace(built)  # what this process has loaded stays whole
+    load_library()
+    assert built.read_bytes() == whole
+    assert list(build.cache_folder().glob("*.so")) == [built]
 
 
 def test_flags_that_a_compiler_refuses_are_left_out(

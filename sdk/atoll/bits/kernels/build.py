@@ -1,8 +1,9 @@
 """Builds a C source of this package once a machine, and loads it.
 
 The library lies in the user's cache under a name made of source, flags, compiler and processor, so
-an update or another machine on the same home builds its own. Nothing here decides a bit: whoever
-loads a library compares it with its plain path in this process before it is used.
+an update or another machine on the same home builds its own. Beside it, its lock has its digest.
+Nothing here decides a bit: whoever loads a library compares it with its plain path in this process
+before it is used.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import structlog
+
+from atoll.files import durable_rename
 
 FLAGS = (
     "-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
@@ -114,10 +117,14 @@ def cache_folder() -> Path:
 def _built(source: Path, compiler: str, flags: tuple[str, ...]) -> Path:
     try:
         path = cache_folder() / f"{_key(source, compiler, flags)}.so"
-        with path.with_suffix(".lock").open("w") as lock:
+        with path.with_suffix(".lock").open("a+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes, one builds
-            if not path.exists():
+            lock.seek(0)
+            # A library that is not whole kills the process that loads it.
+            if not path.exists() or lock.read() != _digest(path):
                 _compile(source, compiler, flags, path)
+                lock.truncate(0)
+                lock.write(_digest(path))
     except OSError as error:
         raise BuildFailed(f"cannot use the cache: {error}") from error
     return path
@@ -135,7 +142,11 @@ def _compile(source: Path, compiler: str, flags: tuple[str, ...], path: Path) ->
     if done.returncode:
         raise BuildFailed(f"{compiler}: {done.stderr.strip()[-500:]}")
     # A build that is killed leaves a part behind, never a library that looks whole.
-    partial.rename(path)
+    durable_rename(partial, path)
+
+
+def _digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
 
 def _key(source: Path, compiler: str, flags: tuple[str, ...]) -> str:
