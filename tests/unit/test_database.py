@@ -94,3 +94,10 @@ def _could_lock(path: Path) -> bool:
         except BlockingIOError:
             return False
     return True
+
+
+@pytest.mark.parametrize("value", [1 << 63, "\ud800"])
+def test_a_value_that_no_file_takes_is_a_storage_error(database: Database, value: object) -> None:
+    with pytest.raises(StorageError):
+        database.execute("INSERT INTO notes VALUES (?)", (value,))
+    assert notes(database) == []

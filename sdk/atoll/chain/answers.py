@@ -8,6 +8,7 @@ that the endpoint did not answer.
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -62,11 +63,17 @@ def quantity(value: Any) -> int:
 
 
 def counter(value: Any) -> int:
-    """A number of up to 63 bits: heights, times and places, which a database keeps."""
+    """A number of up to 63 bits: heights, times, places, nonces and gas, which a database keeps."""
     found = quantity(value)
     if found >> 63:
         raise ValueError(f"not a counter: {found}")
     return found
+
+
+def text(value: Any) -> str:
+    """What it says, in 1000 characters that a file takes: JSON can name halves of such."""
+    said = value if isinstance(value, str) else reprlib.repr(value)
+    return said[:1000].encode(errors="replace").decode()
 
 
 def data(value: Any) -> bytes:
@@ -162,7 +169,7 @@ def mined_receipt(value: Any) -> TxReceipt:
         succeeded=quantity(fields["status"]) == 1,
         block_number=counter(fields["blockNumber"]),
         block_hash=bytes(word(fields["blockHash"])),
-        gas_used=quantity(fields["gasUsed"]),
+        gas_used=counter(fields["gasUsed"]),
         fee_price=quantity(fields["effectiveGasPrice"]),
         logs=tuple(raw_logs(fields["logs"])),
     )

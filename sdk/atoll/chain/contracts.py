@@ -171,7 +171,7 @@ class AtollChain:
     async def nonce(self, account: Address) -> int:
         """How many transactions of the account are in blocks."""
         return await self.provider.ask(
-            "eth_getTransactionCount", [account, LATEST], answers.quantity
+            "eth_getTransactionCount", [account, LATEST], answers.counter
         )
 
     async def receipt(self, tx_hash: str) -> answers.TxReceipt | None:

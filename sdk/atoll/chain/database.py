@@ -100,8 +100,9 @@ class Database:
             yield
         except sqlite3.IntegrityError:
             raise
-        # The last two are of damaged pages: text that is none, and sizes that are too large.
-        except (sqlite3.Error, OSError, UnicodeDecodeError, MemoryError) as error:
+        # The last three are of damaged pages, and of values that no file takes: text that is none,
+        # sizes and numbers that are too large.
+        except (sqlite3.Error, OSError, UnicodeError, MemoryError, OverflowError) as error:
             is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
             if is_full or getattr(error, "errno", None) == errno.ENOSPC:
                 raise DiskFull(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from eth_abi.abi import decode as abi_decode
-from eth_abi.exceptions import DecodingError
 
 from atoll.chain.abi import registry
 from atoll.chain.rpc import RpcRefused
@@ -60,7 +59,7 @@ def decode_revert(data: bytes) -> RevertReason:
         abi = registry().errors.get(selector)
         if abi is not None:
             return RevertReason(abi.name, abi_decode(abi.types, body), abi.fields)
-    except (DecodingError, OverflowError):
+    except Exception:  # the bytes are anybody's, and eth-abi documents no closed list
         return RevertReason("Revert", (f"0x{data.hex()}",))
     return RevertReason("Revert", (f"0x{data.hex()}",) if data else ())
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
-from atoll.chain.answers import quantity
+from atoll.chain.answers import quantity, text
 from atoll.errors import ChainError, ConfigError, RpcUnavailable, WrongChain
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class RpcRefused(ChainError):
         code = known.get("code")
         self.code = code if isinstance(code, int) else 0
         self.data: Any = known.get("data")
-        self.text = str(known.get("message", ""))[:1000]
+        self.text = text(known.get("message", ""))
         super().__init__(f"{method} was refused: {self.text} (code {self.code})")
 
     @property
@@ -89,7 +89,7 @@ class _NoAnswer(Exception):
     """
 
     def __init__(self, message: str, *, silent: bool = False, code: int = 0) -> None:
-        super().__init__(message)
+        super().__init__(text(message))
         self.silent = silent
         self.code = code
 
@@ -292,20 +292,20 @@ class FailoverProvider:
         """
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=self._timeout)
-        body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
+        asked = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
         try:
             # Sent on, the question would go to whatever host the endpoint names: this machine, too.
-            asking = self._session.post(endpoint.url, json=body, allow_redirects=False)
+            asking = self._session.post(endpoint.url, json=asked, allow_redirects=False)
             async with asking as reply:
                 if 300 <= reply.status < 400 or reply.status == 429 or reply.status >= 500:
                     raise _NoAnswer(f"HTTP {reply.status}")
-                text = await _read_whole(reply.content)
+                body = await _read_whole(reply.content)
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             raise _NoAnswer(str(error) or type(error).__name__, silent=True) from error
         # ValueError: aiohttp documents no closed list of what a malformed answer raises.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _NoAnswer(f"{type(error).__name__}: {error}"[:200]) from error
-        return _result_of(text, method)
+        return _result_of(body, method)
 
     def _nobody_answered(self) -> ChainError:
         if not self._usable():
@@ -338,10 +338,10 @@ async def _read_whole(stream: aiohttp.StreamReader) -> bytes:
     return b"".join(pieces)
 
 
-def _result_of(text: bytes, method: str) -> Any:
+def _result_of(body: bytes, method: str) -> Any:
     """The `result` of a JSON-RPC response. Raises RpcRefused, _NoAnswer."""
     try:
-        response = json.loads(text)
+        response = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise _NoAnswer("the answer is not JSON") from error
     if not isinstance(response, dict):

@@ -229,6 +229,7 @@ def test_any_answer_is_an_answer_or_the_endpoint_s_failure(
         (answers.raw_log, LOG_JSON, "blockNumber"),
         (answers.raw_log, LOG_JSON, "logIndex"),
         (answers.mined_receipt, RECEIPT_JSON, "blockNumber"),
+        (answers.mined_receipt, RECEIPT_JSON, "gasUsed"),
     ],
 )
 def test_a_number_that_no_database_keeps_is_no_answer(

@@ -16,8 +16,10 @@ from atoll.chain.abi import registry
 from atoll.chain.answers import quantity
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import REQUIRED, Deployment
+from atoll.chain.revert import ERROR_SELECTOR
 from atoll.chain.rpc import FailoverProvider
-from atoll.errors import RpcUnavailable
+from atoll.errors import RpcUnavailable, TransactionFailed
+from atoll.law.words import Role
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ROUNDS = address("rounds")
@@ -38,8 +40,10 @@ async def served(answer: Answer) -> AsyncIterator[str]:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}/"
-    await runner.cleanup()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    finally:
+        await runner.cleanup()
 
 
 @asynccontextmanager
@@ -47,22 +51,27 @@ async def asking(answer: Answer) -> AsyncIterator[FailoverProvider]:
     """A provider with one endpoint, which answers so."""
     async with served(answer) as url:
         provider = FailoverProvider([url], None)
-        yield provider
-        await provider.disconnect()
+        try:
+            yield provider
+        finally:
+            await provider.disconnect()
 
 
 @asynccontextmanager
 async def chain_that(says: Mapping[str, Any]) -> AsyncIterator[AtollChain]:
-    """A chain whose one endpoint gives a method's `result` so."""
+    """A chain whose one endpoint answers a method so: with an error, or else with a result."""
 
     async def answer(request: web.Request) -> web.Response:
         known = {"eth_chainId": hex(DEPLOYMENT.chain_id), **says}
-        return web.json_response({"result": known[(await request.json())["method"]]})
+        said = known[(await request.json())["method"]]
+        return web.json_response({"error": said["error"]} if "error" in said else {"result": said})
 
     async with served(answer) as url:
         chain = AtollChain(url, DEPLOYMENT)
-        yield chain
-        await chain.close()
+        try:
+            yield chain
+        finally:
+            await chain.close()
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -96,3 +105,38 @@ async def test_calls_that_do_not_decode_hide_no_certificate(length: int) -> None
     async with chain_that({"eth_getBlockByNumber": block}) as chain:
         assert await chain.certificates(5, JOB) == [b"certificate"]
         assert chain.provider.useless_answers == 0
+
+
+async def test_a_nonce_that_no_transaction_can_have_is_no_answer() -> None:
+    async with chain_that({"eth_getTransactionCount": hex(1 << 63)}) as chain:
+        with pytest.raises(RpcUnavailable, match="not a counter"):
+            await chain.nonce(ROUNDS)
+
+
+NO_TEXT = ERROR_SELECTOR + encode(["bytes"], [b"\xff\xfe"])  # laid out as a string is
+TOO_LONG = ERROR_SELECTOR + (32).to_bytes(32, "big") + b"\xff" * 32
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"code": 3, "message": "\ud800 reverted"},
+        {"code": 3, "message": ["\ud800"], "data": "\ud800"},
+        {"code": 3, "message": "execution reverted", "data": f"0x{NO_TEXT.hex()}"},
+        {"code": 3, "message": "execution reverted", "data": f"0x{TOO_LONG.hex()}"},
+    ],
+)
+async def test_a_reason_is_text_that_a_file_takes(error: dict[str, Any]) -> None:
+    async with chain_that({"eth_call": {"error": error}}) as chain:
+        with pytest.raises(TransactionFailed) as failed:
+            await chain.stake(ROUNDS, Role.PROVIDER)
+    assert str(failed.value).encode()
+    assert all(str(value).encode() for value in failed.value.args_)
+
+
+@pytest.mark.parametrize("error", [{"code": -1, "message": "\udc80"}, "\udc80", [["\udc80"]]])
+async def test_an_endpoint_s_excuse_is_text_that_a_file_takes(error: Any) -> None:
+    async with chain_that({"eth_getBalance": {"error": error}}) as chain:
+        with pytest.raises(RpcUnavailable) as failed:
+            await chain.native_balance(ROUNDS)
+    assert str(failed.value).encode()
