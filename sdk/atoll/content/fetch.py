@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from atoll.content.cid import RAW, Cid
+from atoll.content.cid import DAG_PB, RAW, Cid
 from atoll.content.directory import MAX_FOLDER_DEPTH, is_directory, list_links
 from atoll.content.download import Downloader, FetchConfig, cancel
 from atoll.content.errors import MalformedDag
@@ -19,11 +20,12 @@ from atoll.content.kubo import BlockRemote
 from atoll.content.local import LocalStore
 from atoll.content.sources import SourceBook
 from atoll.content.spread import TRIES, Spread
-from atoll.content.unixfs import FileWalk
+from atoll.content.unixfs import FileNode, FileWalk
 from atoll.errors import CorruptBlock, NotFound, TooLarge
 
 _CAR_OVERHEAD = 1 << 20  # for nodes above the leaves, and each block's length and name
 _MAX_ENTRIES = 1 << 20  # of a whole folder: its names are held in memory
+_LARGE = 1 << 14  # bytes of a node that takes milliseconds to decode: hundreds of links
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ class Fetcher:
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     want = running.pop(task)
-                    stack.extend(tally.children(want, task.result()))
+                    stack.extend(await tally.children(want, task.result()))
         finally:
             await cancel(running)
             await self._arrivals.settle()
@@ -236,7 +238,7 @@ class Fetcher:
                     if want is not None:
                         had.add(found.digest)
                         await asyncio.to_thread(self._arrivals.accept, want.cid, block)
-                        for below in tally.children(want, block):
+                        for below in await tally.children(want, block):
                             wanted.setdefault(below.cid.digest, below)
         except CorruptBlock:
             self.sources.distrust(gateway)
@@ -315,20 +317,33 @@ class _Arrivals:
 
     def __init__(self, store: LocalStore) -> None:
         self._store = store
-        self._unsettled: dict[int, bytes] = {}
+        self._unsettled: dict[int, bytes] = {}  # one a folder is enough
+        self._changing = threading.Lock()
         self._settling = asyncio.Lock()
 
     def accept(self, cid: Cid, block: bytes) -> None:
         """Checks and stores a block. Raises CorruptBlock, TooLarge, DiskFull."""
         self._store.put_block(cid, block, settle=False)
-        self._unsettled[cid.digest[0]] = cid.digest
+        with self._changing:
+            self._unsettled[cid.digest[0]] = cid.digest
 
     async def settle(self) -> None:
-        """Before anyone relies on what came, it survives a power cut; once for many blocks."""
+        """Before anyone relies on what came, it survives a power cut; once for many blocks.
+
+        Raises:
+            DiskFull, StorageError: the disk refused; the next call tries the same again.
+        """
         async with self._settling:  # another fetch may be settling blocks of this one
-            unsettled, self._unsettled = self._unsettled, {}
-            if unsettled:
+            with self._changing:
+                unsettled, self._unsettled = self._unsettled, {}
+            if not unsettled:
+                return
+            try:
                 await asyncio.to_thread(self._store.settle, unsettled.values())
+            except BaseException:  # cancelled, too: nobody waits for the thread any more
+                with self._changing:
+                    self._unsettled = unsettled | self._unsettled
+                raise
 
 
 class _Tally:
@@ -344,7 +359,7 @@ class _Tally:
         self._done_bytes = 0
         self._blocks = 0
 
-    def children(self, want: _Want, block: bytes | None) -> Iterator[_Want]:
+    async def children(self, want: _Want, block: bytes | None) -> Iterator[_Want]:
         """What to fetch next, last child first, so that a stack yields them in file order.
 
         `block` is None for a leaf that is already in the store.
@@ -355,11 +370,17 @@ class _Tally:
         if block is None:
             self._count(want.claimed_bytes or 0)
             return iter(())
-        node = self._walk.visit(want.cid, block, want.claimed_bytes, want.depth)
+        node = await self._visit(want, block)
         if want.claimed_bytes is None:
             self._file_bytes = node.file_bytes
         self._count(len(node.data))
         return (_Want(c.cid, c.file_bytes, want.depth + 1) for c in reversed(node.children))
+
+    async def _visit(self, want: _Want, block: bytes) -> FileNode:
+        told = (want.cid, block, want.claimed_bytes, want.depth)
+        if want.cid.codec == DAG_PB and len(block) > _LARGE:
+            return await asyncio.to_thread(self._walk.visit, *told)
+        return self._walk.visit(*told)
 
     def _count(self, file_bytes: int) -> None:
         self._done_bytes += file_bytes

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from atoll.content.dagpb import Link, Node, encode_node
 from atoll.content.download import Downloader
 from atoll.content.sources import Source, SourceBook, normalise_gateway
 from atoll.content.unixfs import encode_file_header
-from atoll.errors import NotFound, TooLarge
+from atoll.errors import DiskFull, NotFound, TooLarge
 
 MIB = 1 << 20
 BOMB = gzip.compress(bytes(256 * MIB), 1)
@@ -264,6 +265,52 @@ async def test_an_interrupted_fetch_resumes(theirs: LocalStore, ours: LocalStore
     async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
         assert await fetcher.get(cid, len(data)) == data
         assert fetcher.bytes_down < 5 * MIB
+
+
+def folders_of_blocks(store: LocalStore) -> set[int]:
+    return {int(folder.name, 16) for folder in (store.root / "blocks").iterdir()}
+
+
+async def test_what_the_disk_refused_to_settle_is_settled_by_the_next_fetch(
+    theirs: LocalStore, ours: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cid, settled = theirs.add_bytes(os.urandom(3 * MIB)), set[bytes]()
+
+    def refuse(_: Iterable[bytes]) -> None:
+        raise DiskFull("no room left on the disk")
+
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url], PATIENT) as fetcher:
+        monkeypatch.setattr(ours, "settle", refuse)
+        with pytest.raises(DiskFull):
+            await fetcher.fetch(cid, 3 * MIB)
+        monkeypatch.setattr(ours, "settle", settled.update)
+        await fetcher.fetch(cid, 3 * MIB)
+    assert {digest[0] for digest in settled} == folders_of_blocks(ours)
+
+
+async def test_what_a_cancelled_fetch_was_settling_is_settled_by_the_next(
+    theirs: LocalStore, ours: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cid, settled = theirs.add_bytes(os.urandom(3 * MIB)), set[bytes]()
+    begun, end = threading.Event(), threading.Event()
+
+    def wait(_: Iterable[bytes]) -> None:
+        begun.set()
+        end.wait()
+
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url], PATIENT) as fetcher:
+        monkeypatch.setattr(ours, "settle", wait)
+        first = asyncio.create_task(fetcher.fetch(cid, 3 * MIB))
+        await asyncio.to_thread(begun.wait)
+        first.cancel()
+        try:
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            monkeypatch.setattr(ours, "settle", settled.update)
+            await fetcher.fetch(cid, 3 * MIB)
+        finally:
+            end.set()
+    assert {digest[0] for digest in settled} == folders_of_blocks(ours)
 
 
 async def test_a_file_over_the_cap_is_refused_at_its_root(
