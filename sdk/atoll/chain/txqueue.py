@@ -59,7 +59,8 @@ class QueueConfig:
     Attributes:
         fee_cap: wei a gas that are never exceeded; above them the queue holds back.
         priority_fee: wei a gas for the block's builder.
-        replace_seconds: after this long without a block a transaction is sent again for more.
+        replace_seconds: after this long without a block, since this process first sent it, a
+            transaction is sent again for more.
         rebroadcast_seconds: after this long the same transaction is shown to the node again.
         final_blocks: depth from which a block counts as there to stay.
         poll_seconds: how often `run` looks.
@@ -120,7 +121,7 @@ class TxQueue:
 
     Args:
         path: SQLite file, this queue's own.
-        clock: unix seconds; only for how long a transaction has waited.
+        clock: seconds that nobody sets back or ahead; for how long a transaction has waited.
     Raises:
         ConfigError: the file is in use, or belongs to another account or chain.
     """
@@ -132,7 +133,7 @@ class TxQueue:
         path: Path,
         config: QueueConfig | None = None,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config or QueueConfig()
         self.address = Address(to_checksum_address(account.address))
@@ -142,6 +143,7 @@ class TxQueue:
         self._store = TxStore(path, self.address, chain.deployment.chain_id)
         self._head: BlockRef | None = None
         self._reconciled: BlockRef | None = None
+        self._first_shown: dict[str, float] = {}
         self._shown_at: dict[str, float] = {}
         self._foreign_since: dict[int, int] = {}
         self._unclear: dict[int, int] = {}
@@ -419,7 +421,8 @@ class TxQueue:
         now = self._clock()
         for position, intent in enumerate(self._store.in_state(TxState.SENT)):
             newest = self._store.signed(intent)[0]
-            if now - newest.signed_at >= self.config.replace_seconds:
+            first = self._first_shown.get(newest.tx_hash, now)
+            if now - first >= self.config.replace_seconds:
                 # Only the lowest nonce can be stuck on its own account, and only its call can be
                 # simulated: the others build on it.
                 reason = await self._fails_now(intent) if position == 0 else None
@@ -558,7 +561,6 @@ class TxQueue:
             raw=bytes(raw.raw_transaction),
             max_fee=fees.max_fee,
             priority_fee=fees.priority_fee,
-            signed_at=self._clock(),
             cancels=cancels,
         )
         self._store.sign(intent, nonce, gas_limit, signed)
@@ -566,7 +568,8 @@ class TxQueue:
 
     async def _show(self, signed: SignedTransaction) -> None:
         """Broadcasts. A refusal changes nothing: what is signed stays until the chain decides."""
-        self._shown_at[signed.tx_hash] = self._clock()
+        now = self._shown_at[signed.tx_hash] = self._clock()
+        self._first_shown.setdefault(signed.tx_hash, now)
         try:
             raw = f"0x{signed.raw.hex()}"
             await self._chain.provider.ask("eth_sendRawTransaction", [raw], tx_hash)

@@ -49,7 +49,6 @@ CREATE TABLE IF NOT EXISTS signed (
     raw BLOB NOT NULL,
     max_fee INTEGER NOT NULL,
     priority_fee INTEGER NOT NULL,
-    signed_at REAL NOT NULL,
     cancels INTEGER NOT NULL
 );
 """
@@ -110,7 +109,6 @@ class SignedTransaction:
 
     Attributes:
         cancels: an empty transfer that only frees the nonce.
-        signed_at: unix seconds.
     """
 
     tx_hash: str
@@ -118,7 +116,6 @@ class SignedTransaction:
     raw: bytes
     max_fee: int
     priority_fee: int
-    signed_at: float
     cancels: bool
 
 
@@ -196,23 +193,25 @@ class TxStore:
     def signed(self, intent: Intent) -> list[SignedTransaction]:
         """What was signed for an intent, newest first."""
         rows = self._db.execute(
-            "SELECT * FROM signed WHERE intent = ? ORDER BY signed_at DESC, rowid DESC",
-            (intent.id,),
+            "SELECT * FROM signed WHERE intent = ? ORDER BY rowid DESC", (intent.id,)
         )
         return [SignedTransaction(**{**dict(row), "cancels": bool(row["cancels"])}) for row in rows]
 
     def sign(self, intent: Intent, nonce: int, gas_limit: int, signed: SignedTransaction) -> None:
-        """Records a signed transaction and its nonce in one step, before it is broadcast."""
+        """Records a signed transaction and its nonce in one step, before it is broadcast.
+
+        One that was signed before, bit for bit, is the newest again.
+        """
         with self._db.transaction():
             self._db.execute(
                 "UPDATE intents SET state = ?, nonce = ?, gas_limit = ? WHERE id = ?",
                 (TxState.SENT, nonce, gas_limit, intent.id),
             )
             self._db.execute(
-                "INSERT INTO signed (tx_hash, intent, raw, max_fee, priority_fee, signed_at,"
-                " cancels) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO signed (tx_hash, intent, raw, max_fee, priority_fee,"
+                " cancels) VALUES (?, ?, ?, ?, ?, ?)",
                 (signed.tx_hash, intent.id, signed.raw, signed.max_fee, signed.priority_fee,
-                 signed.signed_at, signed.cancels),
+                 signed.cancels),
             )  # fmt: skip
 
     def note(self, intent: Intent, message: str, error: str | None = None) -> None:

@@ -290,6 +290,35 @@ async def test_a_stuck_transaction_is_sent_again_for_more(
     queue.close()
 
 
+async def test_a_clock_that_starts_anew_holds_no_higher_bid_up(
+    chain: AtollChain, anvil: Anvil, accounts: list[LocalAccount], tmp_path: Path
+) -> None:
+    """The machine was started again; nobody asks what time it was before."""
+
+    def bids() -> int:
+        (pending,) = anvil.pending()
+        return int(pending["maxFeePerGas"], 16)
+
+    anvil.automine(False)
+    clock, path = Clock(), tmp_path / "tx.sqlite"
+    queue = TxQueue(chain, accounts[0], path, EAGER, clock=clock)
+    await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
+    await queue.pump()
+    queue.close()
+    found = [bids()]
+    clock.now = 1.0
+    queue = TxQueue(chain, accounts[0], path, EAGER, clock=clock)
+    for seconds in (0, EAGER.replace_seconds):
+        clock.now += seconds
+        await queue.pump()
+        found.append(bids())
+    for _ in range(2):
+        await queue.bump("pay")
+        found.append(bids())
+    queue.close()
+    assert found[0] == found[1] < found[2] < found[3] < found[4]
+
+
 async def test_the_fee_cap_is_never_exceeded(
     chain: AtollChain, anvil: Anvil, accounts: list[LocalAccount], tmp_path: Path
 ) -> None:
