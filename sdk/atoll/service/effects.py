@@ -101,6 +101,18 @@ class Effects:
         finally:
             self._long -= 1
 
+    async def vet(self, view: JobView, function: str, *args: object) -> Any:
+        """As `work`, of what a job brings along: where we have no part in it, and so owe it
+        nothing, it gives way to all else.
+        """
+        if view.standing(self.context.me) is not None:
+            return await self.work(function, *args)
+        self._long += 1
+        try:
+            return await self.context.worker.run_last(function, *args)
+        finally:
+            self._long -= 1
+
     async def work_soon(self, function: str, *args: object) -> Any:
         """As `work`, for what has a deadline and takes seconds.
 
@@ -118,7 +130,7 @@ class Effects:
 
     async def transact(self, view: JobView, command: Transaction[Fact], call: Call) -> Done[Never]:
         """Sends a command's call; asked for again, waits for the same transaction (see `once`)."""
-        key = f"{view.job_id}:{command.key}"
+        key = command.key if command.is_of_account else f"{view.job_id}:{command.key}"
         key = key if command.once else self.serial_key(key, view.block.number)
         seen = self.context.follower.confirmed
         await self.context.queue.submit(key, call, retry_failed=True)

@@ -51,7 +51,7 @@ from atoll.service.duties.material import (
     JobRefused,
     SpecReady,
 )
-from atoll.service.duties.membership import SendJoin
+from atoll.service.duties.membership import SendAnnounce, SendJoin
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
 from atoll.service.duties.upkeep import SendUpkeep
@@ -172,6 +172,11 @@ class Worker:
 
     results: list[Any] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    gave_way: list[str] = field(default_factory=list)
+
+    async def run_last(self, function: str, *args: object) -> Any:
+        self.gave_way.append(function)
+        return await self.run(function, *args)
 
     async def run(self, function: str, *args: object, **_: Any) -> Any:
         self.asked.append(function)
@@ -510,6 +515,7 @@ async def test_without_that_bound_nothing_is_measured(context: Any) -> None:
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     await effects(context).run(view, spec_of(view))
     assert context.worker.asked == ["atoll.service.tasks:check_machine"]
+    assert context.worker.gave_way == context.worker.asked  # to what is owed
 
 
 async def test_who_has_a_place_owes_its_rounds_whatever_the_policy_says_now(context: Any) -> None:
@@ -521,6 +527,13 @@ async def test_who_has_a_place_owes_its_rounds_whatever_the_policy_says_now(cont
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     done = await effects(context).run(view, spec_of(view))
     assert done.fact == SpecReady(MANIFEST.to_bytes())
+    assert context.worker.asked and not context.worker.gave_way
+
+
+async def test_what_is_of_the_account_is_sent_once_for_all_jobs(context: Any) -> None:
+    for job in (JOB, JOB + 1):
+        await effects(context).run(replace(view_at(1), job_id=JobId(job)), SendAnnounce("http://x"))
+    assert len(context.queue.calls) == 1
 
 
 async def test_a_deposit_under_way_is_not_sent_twice(context: Any) -> None:
