@@ -239,17 +239,16 @@ class Effects:
             StorageError: our own store did not; what is left goes when it is asked for again.
         """
         await asyncio.to_thread(release, self.context.store, view.job_id, round_)
-        await self._end(_reason(view.job_id, round_))
+        await self.end(_reason(view.job_id, round_))
 
-    async def unpin_job(self, view: JobView) -> None:
-        """Lets go of all that was kept for a job. Raises as `unpin`."""
+    async def kept_for(self, view: JobView) -> list[str]:
+        """Every reason for which something of a job is kept, those of its rounds among them."""
         whole = _reason(view.job_id, None)
         pins = await asyncio.to_thread(self.context.store.pins)
-        of_job = {pin.reason for pin in pins if f"{pin.reason}/".startswith(f"{whole}/")}
-        for reason in sorted(of_job):
-            await self._end(reason)
+        return sorted({pin.reason for pin in pins if f"{pin.reason}/".startswith(f"{whole}/")})
 
-    async def _end(self, reason: str) -> None:
+    async def end(self, reason: str) -> None:
+        """Lets go of what was kept for a reason. Raises as `unpin`."""
         with _remote_may_fail("unpin"):
             await self.context.storage.unpin(reason)
         # Whichever of the two failed there: ours has let go, or says here why it has not.

@@ -1,15 +1,23 @@
-"""Lets go of blocks that nobody can ask for any more."""
+"""Lets go of blocks that nobody can ask for any more.
+
+Of a round that is when it is FINAL and nothing starts from it; of a job, its data and its last
+model, the claim deadline: until then its submitter may fetch the result.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from atoll.errors import StorageError
+from atoll.law.clocks import absolute_end
 from atoll.law.views import JobView
-from atoll.service.commands import Done, Fact, Work
+from atoll.service.commands import Done, Fact, NotYet, Work
 from atoll.service.duties.material import manifest_of
+from atoll.service.duties.upkeep import is_over
 from atoll.service.machine import Decision, State
 
 if TYPE_CHECKING:
@@ -26,6 +34,11 @@ class RoundsUnpinned(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class JobUnpinned(Fact):
+    """No block of the job is kept any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class DoUnpin(Work[RoundsUnpinned]):
     """Let go of the blocks of rounds from `first` up to, not including, `below`."""
 
@@ -37,24 +50,56 @@ class DoUnpin(Work[RoundsUnpinned]):
         return ()  # one at a time, each from where the last one ended
 
     async def perform(self, effects: Effects, view: JobView) -> Done[RoundsUnpinned]:
-        collect = effects.context.store.collect
-        try:
+        async with _collected(effects):
             for round_ in range(self.first, self.below):
                 await effects.unpin(view, round_)
-        except StorageError:
-            # A disk may be too full to let go of anything: what nobody keeps makes room for that.
-            await asyncio.to_thread(collect)
-            raise
-        await asyncio.to_thread(collect)
         return Done(RoundsUnpinned(self.below))
+
+
+@dataclass(frozen=True, slots=True)
+class DoUnpinJob(Work[JobUnpinned]):
+    """Let go of all that is kept of a job, once its claim deadline is over."""
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[JobUnpinned]:
+        reasons = await effects.kept_for(view)
+        if not reasons:  # as of a job that was not ours
+            return Done(JobUnpinned())
+        chain = effects.context.chain
+        due = await chain.absolute_end(view.job_id) + view.require_terms().claim_seconds
+        if (await chain.head()).timestamp < due:
+            raise NotYet("the job's submitter may still fetch the result", due)
+        async with _collected(effects):
+            for reason in reasons:
+                await effects.end(reason)
+        return Done(JobUnpinned())
+
+
+@asynccontextmanager
+async def _collected(effects: Effects) -> AsyncIterator[None]:
+    """Collects once the pins are gone; and where the disk is too full to let go of one, too, as
+    what nobody keeps makes room for that.
+    """
+    collect = effects.context.store.collect
+    try:
+        yield
+    except StorageError:
+        await asyncio.to_thread(collect)
+        raise
+    await asyncio.to_thread(collect)
 
 
 # --- decisions ---
 
 
 def decide_unpin(state: State[S]) -> Decision:
-    """Lets go of the blocks of rounds that are FINAL and that nothing starts from any more."""
+    """Lets go of the blocks of rounds that are FINAL and that nothing starts from any more; behind
+    the claim deadline, of all.
+    """
     view = state.view
+    if state.facts.of(DoUnpinJob) is not None:
+        return Decision("unpin", "keeps nothing of the job")
+    if is_over(view, state.now) and state.now >= _claimed_at_least_until(view):
+        return Decision("unpin", "the claim deadline is over", (DoUnpinJob(),))
     done = state.facts.of(DoUnpin)
     first = 0 if done is None else done.below
     # Whoever audits a round, or plays a game about it, runs it again from what it began with.
@@ -69,3 +114,11 @@ def decide_unpin(state: State[S]) -> Decision:
     if below <= first:
         return Decision("unpin", f"keeps the rounds from {first} on")
     return Decision("unpin", f"rounds below {below} are final", (DoUnpin(first, below),))
+
+
+def _claimed_at_least_until(view: JobView) -> int:
+    """The claim deadline, unix seconds, if no game could take any time: only contracts know the
+    deployment's longest one.
+    """
+    terms = view.require_terms()
+    return absolute_end(terms, 0) + terms.claim_seconds
