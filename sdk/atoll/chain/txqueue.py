@@ -372,8 +372,12 @@ class TxQueue:
         return None
 
     async def _receipt(self, tx_hash: str) -> Receipt | None:
+        """What the chain has; a receipt of a block that a reorg took back is none."""
         found = await self._chain.receipt(tx_hash)
         if found is None:
+            return None
+        block = await self._chain.block(found.block_number)
+        if block is None or bytes(block.hash) != found.block_hash:
             return None
         return Receipt(
             tx_hash=tx_hash,

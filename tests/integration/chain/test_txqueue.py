@@ -17,6 +17,7 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil, until
 
+from atoll.chain.answers import TxReceipt
 from atoll.chain.contracts import AtollChain
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.txqueue import QueueConfig, TxQueue
@@ -437,6 +438,49 @@ async def test_a_reorg_takes_a_transaction_back_and_it_is_sent_again(
     status = queue.status("pay")
     assert status is not None
     assert status.state is TxState.MINED
+    assert await chain.token_balance(SOMEONE) == 5
+    queue.close()
+
+
+async def test_a_receipt_of_a_block_that_a_reorg_took_back_is_none(
+    chain: AtollChain,
+    anvil: Anvil,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One node behind the endpoint has not seen the reorg yet."""
+    clock = Clock()
+    anvil.automine(False)
+    anvil.mine()
+    before = anvil.ask("evm_snapshot")
+    queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER, clock=clock)
+    await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
+    await queue.pump()
+    (sent,) = anvil.pending()
+    anvil.mine()
+    stale = await chain.receipt(sent["hash"])
+    assert stale is not None
+    anvil.ask("evm_revert", before)
+    anvil.ask("evm_increaseTime", 7)
+    anvil.mine()
+
+    async def late(tx_hash: str) -> TxReceipt | None:
+        return stale
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chain, "receipt", late)
+        await queue.pump()
+    status = queue.status("pay")
+    assert status is not None
+    assert (status.state, status.confirmations) == (TxState.SENT, 0)
+    clock.now += 2
+    await queue.pump()
+    anvil.mine()
+    await queue.pump()
+    status = queue.status("pay")
+    assert status is not None
+    assert status.has_effect
     assert await chain.token_balance(SOMEONE) == 5
     queue.close()
 
