@@ -5,7 +5,7 @@ renamed into it, so a process killed at any moment leaves at most a stray tempor
 digests, so two writers of one block agree on every byte.
 
     blocks/3f/3f9a…   one file a block, named by its SHA-256 in hex
-    tmp/              what is being written
+    tmp/              what is being written; marks of work in progress, locked by whoever does it
     quota             bytes that all blocks may take, in decimal; absent for no bound
     gc.lock           held shared while a block is claimed, exclusively while some are removed
 """
@@ -205,11 +205,14 @@ class BlockFolder:
         """Marks work in progress: `held_since` tells every process when the oldest began."""
         marker = self._tmp / f"{self.unique_name()}.holding"
         with disk_errors(self.root):
-            marker.touch()
+            descriptor = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
+            with disk_errors(self.root):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)  # until the work or this process ends
             yield
         finally:
             marker.unlink(missing_ok=True)
+            os.close(descriptor)
 
     def now(self) -> float:
         """The time as the file system stamps it, which lags the system's clock by some ticks."""
@@ -254,10 +257,11 @@ class BlockFolder:
             durable_rename(partial, path)  # a torn one would be refused at every start
 
     def clear_stray(self, older_than_s: float) -> None:
-        """Removes what killed processes left in `tmp/`."""
+        """Removes what killed processes left in `tmp/`; work may be in progress for longer."""
         with disk_errors(self.root):
             for path in self._tmp.iterdir():
-                if _modified_at(path) <= time.time() - older_than_s:
+                is_old = _modified_at(path) <= time.time() - older_than_s
+                if is_old and not _is_locked(path):
                     path.unlink(missing_ok=True)
 
     @contextmanager
@@ -325,6 +329,21 @@ def _modified_at(path: Path) -> float:
         return path.stat().st_mtime
     except FileNotFoundError:
         return math.inf
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether anybody has a file's lock, this process included."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _used_at(found: os.stat_result) -> float:

@@ -39,7 +39,7 @@ from atoll.errors import CorruptBlock, DiskFull, NotFound, TooLarge
 
 GRACE_S: Final = 3600.0  # between what was fetched and its pin other processes may do much
 QUOTA_GRACE_S: Final = 60.0  # the same, where the alternative is that nothing more fits
-STRAY_S: Final = 86400.0  # no write takes a day: what is older is of a process that was killed
+STRAY_S: Final = 86400.0  # no write takes a day: what is older nobody does any more
 _REMOVALS_AT_ONCE: Final = 64
 
 

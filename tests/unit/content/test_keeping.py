@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +89,33 @@ def test_nothing_goes_while_work_that_used_it_is_in_progress(store: LocalStore) 
     age(store)
     assert store.collect(grace_s=0).freed_bytes == 4
     assert not store.has(cid)
+
+
+def test_work_may_be_in_progress_for_more_than_a_day(store: LocalStore) -> None:
+    with store.holding():
+        cid = store.add_bytes(b"leaf")
+        age(store, 90_000)
+        (mark,) = (store.root / "tmp").iterdir()
+        os.utime(mark, (0, 0))
+        for _ in range(2):
+            assert LocalStore(store.root, sync=False).collect().freed_bytes == 0
+    assert store.collect().freed_bytes == 4
+    assert not store.has(cid)
+
+
+def test_work_that_was_killed_is_in_progress_for_a_day_at_most(store: LocalStore) -> None:
+    killed = (
+        "import os, sys; from atoll.content import LocalStore\n"
+        "with LocalStore(sys.argv[1], sync=False).holding():\n"
+        "    os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", killed, str(store.root)], check=False)
+    assert done.returncode == -9
+    store.collect()
+    (mark,) = (store.root / "tmp").iterdir()
+    os.utime(mark, (0, 0))
+    store.collect()
+    assert not mark.exists()
 
 
 def test_a_pin_made_during_a_collection_counts(
