@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,17 @@ async def fetch_car(http: aiohttp.ClientSession, path: str, **query: str) -> dic
     blocks = dict(reader.feed(await response.read()))
     reader.finish()
     return blocks
+
+
+async def test_the_example_in_the_text_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "storage.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    await eval(compile(example, "storage.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+    await names["gateway"].stop()
 
 
 async def test_a_block(store: LocalStore, http: aiohttp.ClientSession) -> None:
