@@ -63,6 +63,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     error BodyLength(uint256 length);
     error NotADuty(uint16 seat, uint32 id);
     error NotInPool(uint16 place, uint256 ready);
+    error ZeroKey();
     error KeyShownAlready(address account, uint32 round);
     error OwnKey(address account);
     error NotPaid(uint16 seat, uint256 pay);
@@ -169,6 +170,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     /// @inheritdoc IAudits
     function key(uint256 jobId, uint32 round, bytes32 key_) external {
+        if (key_ == 0) revert ZeroKey();
         _keys[jobId][round][msg.sender] = _shownAt(key_, block.timestamp);
         emit KeyShown(jobId, msg.sender, round, key_);
     }
@@ -345,7 +347,12 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         if (!facts.revealed.has(seat)) return (false, 0);
         if (count == revealed) return (true, (facts.revealed & (Bits.bit(seat) - 1)).popcount());
         ordinal = Draws.rankOfSeat(facts.auditSeed, facts.revealed, seat);
-        isDrawn = ordinal < count || facts.leftOut.has(seat);
+        if (ordinal < count) return (true, ordinal);
+        // Behind those of the share, so that no auditor has more than its part of all.
+        if (facts.leftOut.has(seat)) {
+            return (true, count + Draws.rankOfSeat(facts.auditSeed, facts.leftOut, seat));
+        }
+        return (false, 0);
     }
 
     /// @dev The reveal is shown because a wrong key is none, whenever it came: else one shown in time would save the bond.

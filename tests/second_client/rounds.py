@@ -123,9 +123,14 @@ def drawn_seats(
     if not last and terms["f"]:
         q = share_of(q, terms["share_bps"], facts["ready"].bit_count())
     if q < len(order):
-        order = _smallest({seat: keccak(abi(seed, seat)) for seat in order}, q + len(order))
-    chosen = sum(1 << seat for seat in order[:q]) | facts["leftOut"]
-    return {seat: i for i, seat in enumerate(order) if (chosen & ~idle) >> seat & 1}
+        hashes = {seat: keccak(abi(seed, seat)) for seat in order}
+        left = {seat: hashes[seat] for seat in bits(facts["leftOut"])}
+        order = _smallest(hashes, q)
+        standing = {seat: q + i for i, seat in enumerate(_smallest(left, len(left)))}
+    else:
+        standing = {}
+    standing |= {seat: i for i, seat in enumerate(order)}
+    return {seat: i for seat, i in standing.items() if not idle >> seat & 1}
 
 
 def auditors_of(seed: bytes, ordinal: int, ready: int, last: bool) -> list[int]:

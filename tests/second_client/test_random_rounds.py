@@ -174,11 +174,10 @@ def drawn(roll: Roll) -> Iterator[Pair]:
     share, left_out = roll.randrange(1, 10_001), Bitmap(revealed & bitmap(roll))
     yield rounds.committee_of(seed, pool), list(lots.draw_committee(seed, pool))
     count = lots.audited_share(revealed.bit_count(), share, pool.bit_count())
-    chosen = lots.draw_seats(seed, revealed, left_out, share_bps=share, ready=pool)
-    places = lots.ordinals(seed, revealed, count)
+    places = lots.draw_seats(seed, revealed, left_out, count)
     told = {"revealed": revealed, "leftOut": left_out, "ready": pool}
     mine = rounds.drawn_seats(seed, told, {"f": 1, "share_bps": share}, last=False)
-    yield mine, {seat: at for seat, at in places.items() if chosen >> seat & 1}
+    yield mine, dict(places)
     last = roll.random() < 0.5
     for ordinal in list(mine.values())[:2]:
         theirs = lots.auditors_of(seed, ordinal, pool, is_last=last)

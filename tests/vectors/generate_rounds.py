@@ -46,7 +46,6 @@ from atoll.law.words import (
     SeatIndex,
     Slot,
     Verdict,
-    bits,
     to_bitmap,
 )
 
@@ -483,24 +482,21 @@ def draw_cases() -> list[Json]:
         ("few are ready", 0b1111_0000, 0, 0b10, 10_000),
     ):
         seed, pool = digest(name), Bitmap(ready)
-        drawn = lots.draw_seats(
-            seed, Bitmap(revealed), Bitmap(left_out), share_bps=share, ready=pool
-        )
         count = Bitmap(revealed).bit_count()
         share_count = lots.audited_share(count, share, pool.bit_count())
-        ordinals = lots.ordinals(seed, Bitmap(revealed), share_count)
-        some = [SeatIndex(seat) for seat in bits(drawn)[:5]]
+        drawn = lots.draw_seats(seed, Bitmap(revealed), Bitmap(left_out), share_count)
+        some = sorted(drawn)[:5]
         cases.append(
             {
                 "auditors": [
-                    lots.auditors_of(seed, ordinals[seat], pool, is_last=True) for seat in some
+                    lots.auditors_of(seed, drawn[seat], pool, is_last=True) for seat in some
                 ],
                 "committee": hex(to_bitmap(lots.draw_committee(seed, pool))),
                 "count": share_count,
-                "drawn": hex(drawn),
+                "drawn": hex(to_bitmap(drawn)),
                 "leftOut": hex(left_out),
                 "name": name,
-                "ordinals": [ordinals[seat] for seat in some],
+                "ordinals": [drawn[seat] for seat in some],
                 "ready": hex(ready),
                 "revealed": hex(revealed),
                 "seats": some,

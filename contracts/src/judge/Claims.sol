@@ -45,6 +45,7 @@ struct Evidence {
 contract Claims is IClaims, Wired {
     using Bits for uint256;
 
+    bytes32 private constant NOBODYS_WORD = bytes32(uint256(1)); // no hash that anybody could open
     uint128 public constant BOND_SHARE = 10; // a challenge takes at least so small a part of what the holder may lose
     uint256 private constant INITIAL_AT = 151; // bytes of a program's header before round 0's digest
     uint16 private constant FINE = type(uint16).max;
@@ -171,6 +172,7 @@ contract Claims is IClaims, Wired {
         if (e.key == 0 || e.via != e.shown.round) return; // words are owed of the round whose window is open, and shown in it
         Reveals.requireKey(r, e.key);
         c.workWord = Reveals.workWordAt(r, e.segment, e.key);
+        if (c.workWord == 0) c.workWord = NOBODYS_WORD; // zero is for no word, and nobody opens either
     }
 
     /// @dev A member's *fine* says what the seat said, of its round and of all that its state came from. Its words show

@@ -434,6 +434,17 @@ abstract contract Network is Check {
         return seats | f.leftOut;
     }
 
+    function ordinalOf(uint256 jobId, uint32 round, uint16 seat) internal view returns (uint256 ordinal) {
+        Facts memory f = said[jobId][round].facts;
+        Audit memory a = rounds.auditOf(jobId, round);
+        uint256 count = Draws.sampled(f.revealed.popcount(), f.ready.popcount(), a.shareBps);
+        if (a.isLast || a.f == 0 || count == f.revealed.popcount()) {
+            return (f.revealed & (Bits.bit(seat) - 1)).popcount();
+        }
+        ordinal = Draws.rankOfSeat(f.auditSeed, f.revealed, seat);
+        if (ordinal >= count) ordinal = count + Draws.rankOfSeat(f.auditSeed, f.leftOut, seat);
+    }
+
     function dutiesOf(uint256 jobId, uint32 round, uint16 place) internal view returns (uint256 duties) {
         Facts memory f = said[jobId][round].facts;
         if (!f.ready.has(place)) return 0;
@@ -442,9 +453,7 @@ abstract contract Network is Check {
         uint256 all = drawn(jobId, round);
         for (uint256 left = all; left != 0; left &= left - 1) {
             uint16 seat = left.lowest();
-            uint256 ordinal = all == f.revealed
-                ? (all & (Bits.bit(seat) - 1)).popcount()
-                : Draws.rankOfSeat(f.auditSeed, f.revealed, seat);
+            uint256 ordinal = ordinalOf(jobId, round, seat);
             bool isIts = Draws.isAuditor(ordinal, rank, f.ready.popcount(), auditors);
             if (isIts && rounds.segmentsOf(jobId, round, seat) != 0) duties |= Bits.bit(seat);
         }

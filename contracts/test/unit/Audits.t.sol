@@ -393,6 +393,60 @@ contract AuditsTest is Network {
         same(lockedOf(provider(seat), Role.PROVIDER), 0, "the bond");
     }
 
+    /// @return id of another job, in whose round 1 seat 0 has this key, and what it revealed
+    function playedWith(bytes32 own, bool hasZeroWord) private returns (uint256 id, Reveal memory r) {
+        id = start();
+        play(id);
+        r = trainer.train(id, 1, 0, own, 8);
+        if (hasZeroWord) {
+            bytes memory leaves = r.leaves;
+            bytes32 mask = Hashing.mask(own, 3);
+            assembly ("memory-safe") {
+                mstore(add(leaves, 256), mask) // the fourth leaf's word, behind the length
+            }
+        }
+        commitAll(id, 14);
+        commitSeat(id, 0, r);
+        nextBlock();
+        revealAll(id, 14);
+        revealSeat(id, 0, r);
+        nextBlock();
+        sayAll(id, 15);
+        nextBlock();
+        settle(id);
+    }
+
+    /// In a claim zero is no word, which whoever trained truly could never be made to open.
+    function test_P43_aWordOfZeroIsClaimedAsOneThatNobodyOpens() public allHome {
+        bytes32 own = "its key";
+        (uint256 id, Reveal memory r) = playedWith(own, true);
+        vm.warp(rounds.timesOf(id, 1).openEnd);
+        showKey(id, 1, 0, own);
+        Evidence memory e = evidenceFor(id, 1, 0, 3);
+        (e.shown, e.key) = (shownFor(id, 1, 0, r), own);
+        same(claims.claim(abi.encode(e)).workWord, bytes32(uint256(1)), "no hash");
+        e.segment = 4;
+        same(claims.claim(abi.encode(e)).workWord, workWord(id, 1, 0, 4), "another one's word");
+        e.key = 0;
+        same(claims.claim(abi.encode(e)).workWord, 0, "none without the key");
+    }
+
+    /// A key of zero is none: nobody contests with it, and who has committed to it shows none.
+    function test_P43_aKeyOfZeroIsNotShown() public allHome {
+        (uint256 id, Reveal memory r) = playedWith(0, false);
+        Shown memory s = shownFor(id, 1, 0, r);
+        vm.warp(rounds.timesOf(id, 1).openEnd);
+        vm.prank(provider(0));
+        vm.expectRevert(Audits.ZeroKey.selector);
+        audits.key(id, 1, 0);
+        vm.expectPartialRevert(Reveals.WrongKey.selector);
+        audits.contest(s, 1, "", 0);
+        vm.warp(rounds.timesOf(id, 1).half);
+        audits.strike(s);
+        audits.noKey(s);
+        same(members.bondOf(id, Role.PROVIDER, 1), 0, "the bond");
+    }
+
     function test_P43_theCommittedKeySavesPayAndBond() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).half);
         showKey(jobId, 1, seat);

@@ -38,6 +38,8 @@ MAX_WAITING: Final = 5
 """Games that wait about one bond."""
 BOND_SHARE: Final = 10
 """A challenge takes at least so small a part of what the holder may lose."""
+NOBODYS_WORD: Final = Digest((1).to_bytes(32, "big"))
+"""Of a seat whose word is zero, which in a claim is no word: nothing that one can open."""
 _FACTS: Final = f"({','.join(['bytes32'] * 5 + ['uint256'] * 5)})"
 _REVEAL: Final = "(bytes32,bytes32,bytes32,bytes,bytes)"
 _SHOWN: Final = f"(uint256,uint32,uint16,uint32,{_FACTS},bytes32,(uint16,bytes32)[],{_REVEAL})"
@@ -228,7 +230,8 @@ class Said:
         leaf, terms, past = self.told.leaves.items[segment], self.terms, self.past
         word = ZERO_DIGEST
         if any(self.key) and not is_link and self._window is past:
-            word = self.told.words(self.key)[segment]
+            said = self.told.words(self.key)[segment]
+            word = said if any(said) else NOBODYS_WORD
         role, id, bond = Role.PROVIDER, self.told.holder, terms.provider_bond
         if self.member != NO_HOLDER:
             role, id, bond = Role.VERIFIER, self.member, terms.verifier_bond

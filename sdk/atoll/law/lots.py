@@ -11,7 +11,7 @@ from typing import Final
 
 from atoll.law.hashing import hash_fields
 from atoll.law.terms import WHOLE_BPS
-from atoll.law.words import Bitmap, Digest, PlaceIndex, SeatIndex, bits, to_bitmap
+from atoll.law.words import Bitmap, Digest, PlaceIndex, SeatIndex, bits
 
 COMMITTEE: Final = 32
 """Members of a committee, where so many are ready."""
@@ -55,24 +55,19 @@ def audited_share(count: int, share_bps: int, ready: int) -> int:
 
 
 def draw_seats(
-    seed: Digest, revealed: Bitmap, left_out: Bitmap, *, share_bps: int, ready: Bitmap
-) -> Bitmap:
-    """Seats that are audited: a share of the revealed, and who was left out of the merge.
+    seed: Digest, revealed: Bitmap, left_out: Bitmap, count: int
+) -> dict[SeatIndex, int]:
+    """Seats that are audited, each with its ordinal; no two have the same.
 
-    A job's last round, and one whose rule bears nobody, is audited whole; this is of others.
-    """
-    count = audited_share(revealed.bit_count(), share_bps, ready.bit_count())
-    return Bitmap(to_bitmap(_smallest(bits(revealed), seed)[:count]) | left_out)
-
-
-def ordinals(seed: Digest, revealed: Bitmap, count: int) -> dict[SeatIndex, int]:
-    """Where each revealed seat stands, of which the first `count` are drawn by share.
-
-    By ticket; where all are drawn, by number.
+    The first `count` of the revealed by ticket, and behind them who was left out of the merge, each
+    by its rank among those. Where all are drawn, by number.
     """
     seats = list(bits(revealed))
-    order = seats if count == len(seats) else _smallest(seats, seed)
-    return {SeatIndex(seat): at for at, seat in enumerate(order)}
+    if count == len(seats):
+        return {SeatIndex(seat): at for at, seat in enumerate(seats)}
+    behind = {SeatIndex(s): count + at for at, s in enumerate(_smallest(bits(left_out), seed))}
+    shared = _smallest(seats, seed)[:count]
+    return behind | {SeatIndex(seat): at for at, seat in enumerate(shared)}
 
 
 def auditors_of(

@@ -14,7 +14,7 @@ from atoll.law.audits import AUDIT_HANDLERS
 from atoll.law.clocks import AuditClock, last_audits, last_moment, seed_due, words_end
 from atoll.law.disputes import DISPUTE_HANDLERS
 from atoll.law.events import ContractEvent
-from atoll.law.lots import audited_share, draw_duties, draw_seats, next_lot, ordinals
+from atoll.law.lots import audited_share, draw_duties, draw_seats, next_lot
 from atoll.law.membership import MEMBERSHIP_HANDLERS, Handler, put, with_holder
 from atoll.law.merge_inputs import is_whole_enough
 from atoll.law.views import Holder, JobView, OpenRound, SeatCommit, SeatReveal, SettledRound
@@ -292,15 +292,11 @@ def _drawn(
     running: OpenRound, facts: Facts, terms: Terms, *, is_last: bool
 ) -> dict[SeatIndex, int]:
     """Seats that are audited, with their ordinals. Who revealed no segment claims nothing."""
-    revealed, count = facts.revealed, facts.revealed.bit_count()
-    drawn = revealed
+    count = facts.revealed.bit_count()
     if terms.f and not is_last:
-        share, ready = terms.share_bps, facts.ready
-        count = audited_share(count, share, ready.bit_count())
-        drawn = draw_seats(facts.audit_seed, revealed, facts.left_out, share_bps=share, ready=ready)
-    standing = ordinals(facts.audit_seed, revealed, count)
-    done = running.segments
-    return {s: at for s, at in standing.items() if drawn >> s & 1 and done.get(s)}
+        count = audited_share(count, terms.share_bps, facts.ready.bit_count())
+    drawn = draw_seats(facts.audit_seed, facts.revealed, facts.left_out, count)
+    return {seat: at for seat, at in drawn.items() if running.segments.get(seat)}
 
 
 def _waiting(view: JobView, event: ev.Waiting, block: BlockRef) -> JobView:

@@ -174,7 +174,7 @@ def leaked_keys(past: SettledRound, now: int, told: Iterable[Digest] = ()) -> It
     """Keys of paid seats that are known before AUDIT ends: from the chain, or that one was told."""
     if not past.clock.is_auditing(now):
         return
-    by_hash = {key_hash(key): key for key in told}
+    by_hash = {key_hash(key): key for key in told if any(key)}
     for seat in map(SeatIndex, bits(past.pay & past.facts.revealed)):
         if seat in past.leaks or not past.reveals[seat].segments:
             continue

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.law.factories import digest
 
 from atoll.law.draws import DrawStream, batch_offsets
-from atoll.law.lots import auditors_of, draw_committee, draw_duties, draw_seats, ordinals
+from atoll.law.lots import audited_share, auditors_of, draw_committee, draw_duties, draw_seats
 from atoll.law.words import Bitmap, Digest, PlaceIndex, SeatIndex, bits, to_bitmap
 
 SEEDS = st.binary(min_size=32, max_size=32).map(Digest)
@@ -91,12 +91,16 @@ def test_who_is_drawn_revealed_and_who_was_left_out_is(
     seed: Digest, revealed: Bitmap, ready: Bitmap, out: Bitmap, share: int
 ) -> None:
     left_out = Bitmap(out & revealed)
-    drawn = draw_seats(seed, revealed, left_out, share_bps=share, ready=ready)
-    count, half = revealed.bit_count(), -(-ready.bit_count() // 2)
-    least = max(1, min(-(-share * count // 10_000), half))
-    assert drawn & ~revealed == 0
-    assert left_out & ~drawn == 0
-    assert least <= drawn.bit_count() <= least + left_out.bit_count()
+    count = audited_share(revealed.bit_count(), share, ready.bit_count())
+    half = -(-ready.bit_count() // 2)
+    assert count == max(1, min(-(-share * revealed.bit_count() // 10_000), half))
+    drawn = draw_seats(seed, revealed, left_out, count)
+    assert to_bitmap(drawn) & ~revealed == 0
+    assert left_out & ~to_bitmap(drawn) == 0
+    assert min(count, revealed.bit_count()) <= len(drawn) <= count + left_out.bit_count()
+    # So an auditor has no more than its part of the share and of who was left out.
+    assert len(set(drawn.values())) == len(drawn)
+    assert max(drawn.values(), default=0) < count + left_out.bit_count()
 
 
 @given(SEEDS, PLACES, PLACES, st.booleans())
@@ -105,7 +109,7 @@ def test_every_drawn_seat_has_its_auditors(
 ) -> None:
     drawn, ready = Bitmap(drawn & 0xFF), Bitmap(ready & 0xFFFF | 1)
     places, count = ready.bit_count(), drawn.bit_count()
-    standing = ordinals(seed, drawn, count)
+    standing = draw_seats(seed, drawn, Bitmap(0), count)
     duties = draw_duties(seed, standing, ready, is_last=is_last)
     each = min(2 if is_last else 1, places)
     for seat in map(SeatIndex, bits(drawn)):

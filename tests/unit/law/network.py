@@ -827,6 +827,7 @@ class Network:
     def show_key(self, round: int, seat: int, key: Digest) -> None:
         past = self.settled[round]
         need(seat in past.holders, "nobody's")
+        need(any(key), "no key")
         if self.now > past.at:
             past.keys[seat] = key
         account = self.member(Role.PROVIDER, past.holders[seat]).account
@@ -836,7 +837,7 @@ class Network:
         """Half of the pay is who shows it's, the rest is burnt later."""
         past = self.settled[round]
         need(self.now < past.ends["audit"] and seat in past.pay, "no")
-        need(hashed(key) == past.reveals[seat].key_hash, "another key")
+        need(any(key) and hashed(key) == past.reveals[seat].key_hash, "another key")
         need(self.member(Role.PROVIDER, past.holders[seat]).account != by, "its own")
         past.keys[seat] = key
         past.leaked.add(seat)

@@ -15,11 +15,12 @@ from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.errors import ProtocolError
 from atoll.law import events as ev
-from atoll.law.claims import Said, shown
+from atoll.law.claims import NOBODYS_WORD, Said, shown
 from atoll.law.epochs import earlier_rounds
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
 from atoll.law.hashing import accumulate_reveal
+from atoll.law.leaves import LEAF_BYTES, masked
 from atoll.law.program import Header, MalformedProgram
 from atoll.law.views import bond_set, parties, pay_place, window_of
 from atoll.law.words import NO_HOLDER, ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
@@ -91,6 +92,21 @@ def test_words_are_claimed_once_the_right_key_is_shown() -> None:
     said = said_of(script)
     assert (said.key, said.claim(3).work_word) == (key, words[3])
     assert said.claim(7, is_link=True).work_word == ZERO_DIGEST
+
+
+def test_a_word_of_zero_is_claimed_as_one_that_nobody_opens() -> None:
+    """In a claim zero is no word, so whoever revealed one would have nothing to open."""
+    script = played()
+    script.net.wait_until(script.net.settled[0].ends["open"])
+    script.show_keys(0)
+    said = said_of(script)
+    leaves = bytearray(said.told.reveal.leaves)
+    leaves[3 * LEAF_BYTES + 32 : 4 * LEAF_BYTES] = masked(ZERO_DIGEST, said.key, 3)
+    told = replace(said.told, reveal=replace(said.told.reveal, leaves=bytes(leaves)))
+    past = replace(said.past, reveals={**said.past.reveals, SEAT: told})
+    words = script.secrets[0, SEAT][1]
+    assert replace(said, past=past).claim(3).work_word == NOBODYS_WORD
+    assert replace(said, past=past).claim(4).work_word == words[4]
 
 
 def test_a_fine_is_its_auditors_claim() -> None:

@@ -13,7 +13,6 @@ from atoll.law.lots import (
     draw_duties,
     draw_seats,
     next_lot,
-    ordinals,
 )
 from atoll.law.words import Bitmap, SeatIndex, bits, to_bitmap
 
@@ -39,21 +38,21 @@ def test_a_share_rounded_up_but_half_of_the_ready_at_most(
     share: int, ready: int, count: int
 ) -> None:
     assert audited_share(8, share, ready) == count
-    pool = Bitmap((1 << ready) - 1)
-    found = draw_seats(SEED, EIGHT, Bitmap(0), share_bps=share, ready=pool)
-    assert found == to_bitmap(in_draw(0xFF)[:count])
 
 
-def test_who_was_left_out_is_drawn_beside_the_share() -> None:
-    first, second, *_, last = in_draw(0xFF)
-    for out in (last, first):
-        found = draw_seats(SEED, EIGHT, Bitmap(1 << out), share_bps=2_500, ready=POOL)
-        assert found == to_bitmap([first, second, out])
+def test_a_seats_ordinal_is_its_rank_by_ticket_and_where_all_are_drawn_by_number() -> None:
+    first = {seat: at for at, seat in enumerate(in_draw(0xFF)[:7])}
+    assert draw_seats(SEED, EIGHT, Bitmap(0), 7) == first
+    assert draw_seats(SEED, Bitmap(0b1010), Bitmap(0), 2) == {1: 0, 3: 1}
 
 
-def test_who_did_not_reveal_is_not_drawn() -> None:
-    found = draw_seats(SEED, Bitmap(0b1010), Bitmap(0), share_bps=10_000, ready=POOL)
-    assert found == 0b1010
+def test_who_was_left_out_is_drawn_beside_the_share_and_stands_behind_it() -> None:
+    first, second, *_, other, last = in_draw(0xFF)
+    for out in ((last,), (other, last), (first,), (first, last)):
+        left_out = to_bitmap(out)
+        behind = {seat: 2 + at for at, seat in enumerate(in_draw(left_out))}
+        found = draw_seats(SEED, EIGHT, left_out, 2)
+        assert found == behind | {first: 0, second: 1}
 
 
 def test_drawn_seats_go_round_the_pool_in_the_order_of_its_tickets() -> None:
@@ -63,11 +62,6 @@ def test_drawn_seats_go_round_the_pool_in_the_order_of_its_tickets() -> None:
         assert auditors_of(SEED, ordinal, POOL) == (first,)
         assert auditors_of(SEED, ordinal, POOL, is_last=True) == (first, second)
     assert auditors_of(SEED, 5, Bitmap(0b100), is_last=True) == (2,)
-
-
-def test_a_seats_ordinal_is_its_rank_by_ticket_and_where_all_are_drawn_by_number() -> None:
-    assert ordinals(SEED, EIGHT, 7) == {seat: at for at, seat in enumerate(in_draw(EIGHT))}
-    assert ordinals(SEED, Bitmap(0b1010), 2) == {1: 0, 3: 1}
 
 
 def test_duties_are_of_places_with_ascending_seats() -> None:
