@@ -32,6 +32,7 @@ from atoll.content.local import LocalStore
 from atoll.errors import AtollError, ConfigError
 from atoll.service.beside import end
 from atoll.service.greeting import greeted
+from atoll.service.logs import lines_to
 from atoll.service.worker import resolve
 
 START_SECONDS: Final = 60.0
@@ -358,7 +359,7 @@ def _tell(document: dict[str, Any]) -> None:
 def _main() -> None:
     # Ctrl-C reaches the whole process group; the parent decides when its gateway ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(logger_factory=lines_to(sys.stderr))
     asyncio.run(_serve())
 
 

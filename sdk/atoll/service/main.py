@@ -17,12 +17,13 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 import structlog
 
 from atoll.errors import AtollError, of_disk
 from atoll.service.config import ServiceConfig, read_config
+from atoll.service.logs import Lines, lines_to, log_file
 from atoll.service.private import PRIVATE_UMASK
 
 OPEN_FILES = 65536
@@ -111,10 +112,9 @@ def tell(error: AtollError) -> int:
 def logs_configured(config: ServiceConfig, *, speaks: Speaks = "") -> Iterator[None]:
     """Structured logs, one JSON object a line, to the log file or to stderr."""
     with contextlib.ExitStack() as stack:
-        stream = sys.stderr
+        stream: TextIO = sys.stderr
         if config.log_file is not None:
-            config.log_file.parent.mkdir(parents=True, exist_ok=True)
-            stream = stack.enter_context(config.log_file.open("a", buffering=1, encoding="utf-8"))
+            stream = stack.enter_context(log_file(config.log_file))
         structlog.configure(
             processors=[
                 structlog.contextvars.merge_contextvars,
@@ -127,21 +127,21 @@ def logs_configured(config: ServiceConfig, *, speaks: Speaks = "") -> Iterator[N
             wrapper_class=structlog.make_filtering_bound_logger(
                 logging.getLevelNamesMapping()[config.log_level.upper()]
             ),
-            logger_factory=structlog.WriteLoggerFactory(file=stream),
+            logger_factory=lines_to(stream),
         )
         yield
 
 
 def _teller(speaks: Speaks) -> Callable[..., MutableMapping[str, Any]]:
     """Tells some events on standard output, too."""
+    told = Lines(sys.stdout)
 
     def tell(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         sentence = TOLD.get(event["event"])
         if sentence is not None:
             text = sentence.format(**event)
             as_json = json.dumps({**event, "text": text}, default=str, sort_keys=True)
-            sys.stdout.write((as_json if speaks == "json" else text) + "\n")
-            sys.stdout.flush()
+            told.msg(as_json if speaks == "json" else text)
         return event
 
     return tell

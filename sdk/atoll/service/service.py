@@ -366,7 +366,7 @@ class Service(Generic[S]):
         self._running[(job, command.key)] = task
 
     async def _perform(self, job: JobId, view: JobView, command: AnyCommand) -> None:
-        event: Event
+        event: Event = Failed(command.key, "it ended without a word")
         try:
             await self._is_alone.wait()
             done = await self.effects.run(view, command)
@@ -390,9 +390,10 @@ class Service(Generic[S]):
             self._note_failure(job, command, error)
             event = Failed(command.key, repr(error))
             log.exception("defect", job=job, command=command.key)
-        if self._running.get((job, command.key)) is asyncio.current_task():
-            del self._running[(job, command.key)]
-            self._events.put_nowait((job, event))
+        finally:  # else it would be under way for ever
+            if self._running.get((job, command.key)) is asyncio.current_task():
+                del self._running[(job, command.key)]
+                self._events.put_nowait((job, event))
 
     async def _stop_effects(self) -> None:
         tasks = list(self._running.values())

@@ -25,6 +25,7 @@ from typing import Any, cast
 import structlog
 
 from atoll.errors import AtollError, ConfigError
+from atoll.service.logs import lines_to
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GIVES_WAY = 4
@@ -219,7 +220,7 @@ def _pool(context: BaseContext) -> ProcessPoolExecutor:
 def _attach() -> None:
     if not structlog.is_configured():
         # A spawned one logs to standard output else, where commands print what programs read.
-        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+        structlog.configure(logger_factory=lines_to(sys.stderr))
     # Ctrl-C reaches the whole process group; the service decides when the worker ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,0 +1,86 @@
+"""What is logged costs no duty, whatever becomes of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+import structlog
+from tests.unit.law.network import Network
+
+from atoll.service import service as service_module
+from atoll.service.commands import Done
+from atoll.service.duties.unpin import DoUnpin
+from atoll.service.logs import log_file
+from atoll.service.machine import Failed
+from atoll.service.main import Speaks, logs_configured
+from atoll.service.service import Service
+
+
+class Full(io.StringIO):
+    """A disk without room, or a pipe that nobody reads."""
+
+    def write(self, text: str, /) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture(autouse=True)
+def structlog_as_it_was() -> Iterator[None]:
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.parametrize("speaks", ["", "text"])
+def test_a_word_for_which_there_is_no_room_is_left_out(
+    speaks: Speaks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Full())
+    monkeypatch.setattr(sys, "stdout", Full())
+    config = SimpleNamespace(log_file=None, log_level="info")
+    with logs_configured(cast(Any, config), speaks=speaks):
+        for say in ("info", "warning", "error", "exception"):
+            getattr(structlog.get_logger(), say)("collects", job=1, amount=2)
+
+
+def test_what_is_logged_is_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "service.jsonl"
+    config = SimpleNamespace(log_file=path, log_level="info")
+    with logs_configured(cast(Any, config)):
+        structlog.get_logger().info("a word", job=1)
+        told = json.loads(path.read_text())
+    assert (told["event"], told["job"], told["level"]) == ("a word", 1, "info")
+
+
+def test_a_file_that_cannot_be_written_to_its_end_is_closed(tmp_path: Path) -> None:
+    with log_file(tmp_path / "log") as stream:
+        stream.write("no end of a line")
+        os.close(stream.fileno())  # what is left of it cannot be written
+    assert stream.closed
+
+
+async def test_a_command_whose_end_cannot_be_told_is_no_longer_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run(*_: object) -> Done[Any]:
+        return Done(block=5)
+
+    service: Service[Any] = Service("provider", None, cast(Any, None), cast(Any, Mock(run=run)))
+    service._is_alone.set()
+    view, command = Network().view, DoUnpin(0, 1)
+    service._start(view.job_id, view, command)
+    refuse = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr(service_module, "log", Mock(info=refuse, exception=refuse))
+    await asyncio.wait(service._running.values())
+    job, event = service._events.get_nowait()
+    assert (job, cast(Failed, event).key, service.under_way) == (view.job_id, command.key, 0)
