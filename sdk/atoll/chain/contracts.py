@@ -168,11 +168,25 @@ class AtollChain:
             raise RpcUnavailable(f"the chain turned while blocks {first} to {last} were read")
         return found[1]
 
-    async def nonce(self, account: Address) -> int:
-        """How many transactions of the account are in blocks."""
-        return await self.provider.ask(
-            "eth_getTransactionCount", [account, LATEST], answers.counter
-        )
+    async def nonce(self, account: Address, block: str = LATEST) -> int:
+        """How many transactions of the account are in blocks up to that one.
+
+        Raises:
+            RpcUnavailable: among others where no endpoint has the state of so old a block.
+        """
+        return await self.provider.ask("eth_getTransactionCount", [account, block], answers.counter)
+
+    async def hash_of(self, account: Address, nonce: int, number: int) -> str | None:
+        """The hash of the account's transaction with that nonce; None where the block has none."""
+
+        def read(value: Any) -> str | None:
+            sent = (t for t in value["transactions"] if t["from"].lower() == account.lower())
+            return next(
+                (answers.tx_hash(t["hash"]) for t in sent if answers.counter(t["nonce"]) == nonce),
+                None,
+            )
+
+        return await self.provider.ask("eth_getBlockByNumber", [hex(number), True], read)
 
     async def receipt(self, tx_hash: str) -> answers.TxReceipt | None:
         """What became of a transaction; None while no block has it."""

@@ -46,8 +46,6 @@ GWEI = 10**9
 TRANSFER_GAS = 21_000
 UNCLEAR_REFUSALS = 5
 """How often an estimate may be refused for no reason that a contract would give."""
-ABSENT_LOOKS = 3
-"""How often all nodes are asked before a transaction counts as unknown to them."""
 NO_MONEY = "InsufficientFundsForGas"
 """Not a contract's error: the account cannot pay for gas and value."""
 
@@ -337,7 +335,8 @@ class TxQueue:
     async def _look_for(self, intent: Intent, used_nonces: int, head: BlockRef) -> bool:
         """Whether the nonce and what is known of the transaction fit together."""
         receipt = await self._any_receipt(intent)
-        is_used = intent.nonce is not None and used_nonces > intent.nonce
+        assert intent.nonce is not None
+        is_used = used_nonces > intent.nonce
         if receipt is not None or not is_used:
             self._foreign_since.pop(intent.id, None)
         if receipt is not None:
@@ -345,24 +344,45 @@ class TxQueue:
             if receipt.block_number <= head.number:
                 await self._record(intent, receipt)
         elif is_used:
-            # Either the receipt is late or another program used the key: tell them apart by
-            # letting the chain grow.
+            # A receipt that is only late has come when the chain has grown. Else the blocks are
+            # looked at, and where they say nothing, again two blocks later.
             since = self._foreign_since.setdefault(intent.id, head.number)
-            if head.number >= since + 2 and await self._is_absent(intent):
-                log.warning("another program used this key's nonce", nonce=intent.nonce)
+            if head.number >= since + 2:
                 del self._foreign_since[intent.id]
-                self._store.requeue(intent)
+                if await self._is_foreign(intent, intent.nonce, head):
+                    log.warning("another program used this key's nonce", nonce=intent.nonce)
+                    self._store.requeue(intent)
         return receipt is not None or not is_used
 
-    async def _is_absent(self, intent: Intent) -> bool:
-        """Whether no node knows of the transaction, however often it is asked.
+    async def _is_foreign(self, intent: Intent, nonce: int, head: BlockRef) -> bool:
+        """Whether a transaction that is not the intent's used its nonce.
 
-        One false null too many would send the intent a second time under another nonce.
+        The block itself has to show it: an index of receipts may lag, and to believe what it does
+        not have would send the intent a second time under another nonce.
         """
-        for _ in range(ABSENT_LOOKS):
-            if await self._any_receipt(intent) is not None:
-                return False
-        return True
+        try:
+            number = await self._block_of(nonce, head.number)
+            found = await self._chain.hash_of(self.address, nonce, number)
+        except RpcUnavailable as error:
+            log.warning("nobody says which transaction used a nonce", nonce=nonce, cause=str(error))
+            return False
+        return found not in {None, *(signed.tx_hash for signed in self._store.signed(intent))}
+
+    async def _block_of(self, nonce: int, head: int) -> int:
+        """The number of the block that used a nonce, which at the head is used.
+
+        It is looked for from the head down: nodes keep the state of the newest blocks only.
+        """
+        used, free = head, head - 1
+        while free > 0 and await self._chain.nonce(self.address, hex(free)) > nonce:
+            used, free = free, max(0, 2 * free - head)
+        while used - free > 1:
+            middle = (used + free) // 2
+            if await self._chain.nonce(self.address, hex(middle)) > nonce:
+                used = middle
+            else:
+                free = middle
+        return used
 
     async def _any_receipt(self, intent: Intent) -> Receipt | None:
         for signed in self._store.signed(intent):

@@ -247,13 +247,14 @@ class TxStore:
         )
 
     def requeue(self, intent: Intent) -> None:
-        """The nonce went to a transaction that is not ours: start over with another."""
-        with self._db.transaction():
-            self._db.execute("DELETE FROM signed WHERE intent = ?", (intent.id,))
-            self._db.execute(
-                "UPDATE intents SET state = ?, nonce = NULL, gas_limit = NULL WHERE id = ?",
-                (TxState.QUEUED, intent.id),
-            )
+        """The nonce went to a transaction that is not ours: start over with another.
+
+        What was signed under it stays known as ours: a reorg may let it in yet.
+        """
+        self._db.execute(
+            "UPDATE intents SET state = ?, nonce = NULL, gas_limit = NULL WHERE id = ?",
+            (TxState.QUEUED, intent.id),
+        )
 
     def has_signed(self, tx_hash: str) -> bool:
         """Whether a transaction is one of this file's, also one that was replaced."""

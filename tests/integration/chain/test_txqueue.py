@@ -528,6 +528,7 @@ async def test_a_nonce_taken_by_another_program_is_survived(
     queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER)
     await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
     await queue.pump()
+    (lost,) = anvil.pending()
     outbid(anvil, accounts[0], await nonce_of(chain, accounts[0]), SOMEONE, b"")
     for _ in range(6):
         anvil.mine()
@@ -535,6 +536,74 @@ async def test_a_nonce_taken_by_another_program_is_survived(
     status = queue.status("pay")
     assert status is not None
     assert status.state is TxState.MINED
+    assert await chain.token_balance(SOMEONE) == 5
+    assert queue.has_signed(lost["hash"])
+    queue.close()
+
+
+async def test_a_nonce_counts_as_another_programs_only_where_its_block_says_so(
+    chain: AtollChain,
+    anvil: Anvil,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    anvil.automine(False)
+    nonce = await nonce_of(chain, accounts[0])
+    queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER)
+    await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
+    await queue.pump()
+    outbid(anvil, accounts[0], nonce, SOMEONE, b"")
+    asked = chain.nonce
+
+    async def of_the_newest(account: Address, block: str = "latest") -> int:
+        if block != "latest":
+            raise RpcUnavailable("this node has no old states")
+        return await asked(account)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chain, "nonce", of_the_newest)
+        for _ in range(20):
+            anvil.mine()
+            await queue.pump()
+    status = queue.status("pay")
+    assert status is not None
+    assert (status.state, status.nonce) == (TxState.SENT, nonce)
+    for _ in range(4):
+        anvil.mine()
+        await queue.pump()
+    status = queue.status("pay")
+    assert status is not None
+    assert (status.state, status.nonce) == (TxState.MINED, nonce + 1)
+    assert await chain.token_balance(SOMEONE) == 5
+    queue.close()
+
+
+async def test_a_receipt_that_is_late_is_not_a_second_payment(
+    chain: AtollChain,
+    anvil: Anvil,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER)
+    await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
+
+    async def not_indexed(tx_hash: str) -> None:
+        return None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chain, "receipt", not_indexed)
+        for _ in range(8):
+            await queue.pump()
+            anvil.mine()
+    status = queue.status("pay")
+    assert status is not None
+    assert status.state is TxState.SENT
+    await queue.pump()
+    status = queue.status("pay")
+    assert status is not None
+    assert status.has_effect
     assert await chain.token_balance(SOMEONE) == 5
     queue.close()
 
