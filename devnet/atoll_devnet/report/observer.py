@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from atoll.chain.follower import Fold, Folded, News
+from atoll.chain.follower import News
 from atoll.chain.indexed import Indexed
 from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
@@ -104,18 +104,13 @@ class Observer:
     def _fold(self, news: News) -> None:
         if news.turned is not None:
             self.history = History(self.watched.job)
-            again = Fold(self.watched.session.chain.deployment, {self.watched.job})
-            for step in again.fold_all(news.turned.kept):
-                self._keep(step)
-        for step in news.folded:
-            self._keep(step)
-            self._tell(step.item)
+            for item in news.turned.kept:
+                self.history.fold(item, self.view)
+        for item in (*news.past, *(step.item for step in news.folded)):
+            self.history.fold(item, self.view)
+            self._tell(item)
         if news.head is not None:
             self.now = news.head.timestamp
-
-    def _keep(self, step: Folded) -> None:
-        view = step.views.get(self.watched.job)
-        self.history.fold(step.item, view)
 
     def _tell(self, item: Indexed) -> None:
         key = (item.block.hash, item.log_index)

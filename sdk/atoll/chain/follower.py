@@ -7,30 +7,49 @@ never happened. An event that does not fold is passed over and counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
 from atoll.chain.deployment import Deployment
-from atoll.chain.index import Advanced, EventIndex, Rewound
+from atoll.chain.index import Advanced, Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
 from atoll.errors import RpcUnavailable
-from atoll.law.events import ContractEvent, GatewayAnnounced, JobCreated
+from atoll.law.disputes import GameMove
+from atoll.law.events import (
+    Began,
+    Challenged,
+    ContractEvent,
+    CrowdedOut,
+    Decided,
+    Ended,
+    GatewayAnnounced,
+    JobCreated,
+)
 from atoll.law.owners import Ownership, enter, ownership_of
 from atoll.law.rounds import apply
-from atoll.law.views import JobView
+from atoll.law.views import JobView, parties
 from atoll.law.words import Address, BlockRef, JobId
 
 log = structlog.get_logger("atoll.chain.follower")
 
+PIECE = 256
+"""Events of a history that are folded before others get their turn."""
+
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """An event, and the view after it of each followed job that it may have changed."""
+    """An event, and the view after it of the job that it is of.
+
+    Attributes:
+        view: its gateways are as of an earlier event; None where the event is of no followed job,
+            or does not fold.
+    """
 
     item: Indexed
-    views: Mapping[JobId, JobView]
+    view: JobView | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +71,14 @@ class News:
     """What one poll brought.
 
     Attributes:
+        past: on the first poll every event that stands, oldest first; the views between them are
+            nobody's, and would take the room of all jobs many times.
         turned: a reorg, which came before what was folded.
         folded: new events, oldest first.
         head: the newest block where it is another than before: the chain's clock.
     """
 
+    past: tuple[Indexed, ...] = ()
     turned: TurnedBack | None = None
     folded: tuple[Folded, ...] = ()
     head: BlockRef | None = None
@@ -80,6 +102,8 @@ class Follower:
         self._deployment = deployment
         self._only = None if only is None else set(only)
         self._fold = Fold(deployment, self._only)
+        self._has_begun = False
+        self._untold: list[Change] = []
         self._ahead: dict[JobId, JobView] = {}
         self.silence = ""
 
@@ -114,24 +138,37 @@ class Follower:
         Raises:
             RpcUnavailable: no endpoint answers; call again.
         """
-        changes = await self._index.poll()
-        turns = [change.to_block for change in changes if isinstance(change, Rewound)]
-        items = [change for change in changes if isinstance(change, Indexed)]
-        heads = [change.block for change in changes if isinstance(change, Advanced)]
-        turned = None
+        self._untold += await self._index.poll()
+        turns = [change.to_block for change in self._untold if isinstance(change, Rewound)]
+        items = [change for change in self._untold if isinstance(change, Indexed)]
+        heads = [change.block for change in self._untold if isinstance(change, Advanced)]
+        fold, past, turned = self._fold, tuple[Indexed, ...](), None
         if turns:
             # What one reorg brought another may have taken back: the index knows what stands.
-            to_block, history = min(turns), self._index.history()
-            kept = tuple(item for item in history if item.block.number <= to_block)
-            items = history[len(kept) :]
-            self._fold = Fold(self._deployment, self._only)
-            self._fold.fold_all(kept)
-            turned = TurnedBack(to_block, kept, dict(self.views))
-        folded = self._fold.fold_all(items)
-        ahead = self._fold.copy()
+            items = self._index.history()
+        if not self._has_begun:
+            past, items = tuple(items), []
+            fold = await self._folded(past)
+        elif turns:
+            kept = tuple(item for item in items if item.block.number <= min(turns))
+            items = items[len(kept) :]
+            fold = await self._folded(kept)
+            turned = TurnedBack(min(turns), kept, dict(fold.views))
+        # Nothing waits from here on: who was cancelled before is told all of it by the next poll.
+        self._fold, self._untold, self._has_begun = fold, [], True
+        folded = tuple(map(fold.fold, items))
+        ahead = fold.copy()
         ahead.fold_all(self._index.ahead)
         self._ahead = {j: v for j, v in ahead.views.items() if v is not self.views.get(j)}
-        return News(turned, folded, heads[-1] if heads else None)
+        return News(past, turned, folded, heads[-1] if heads else None)
+
+    async def _folded(self, items: Sequence[Indexed]) -> Fold:
+        """A fold of these events from nothing, between which others get their turn."""
+        fold = Fold(self._deployment, self._only)
+        for at in range(0, len(items), PIECE):
+            fold.fold_all(items[at : at + PIECE])
+            await asyncio.sleep(0)
+        return fold
 
     async def poll_patiently(self) -> News:
         """`poll`, or no news where the chain does not answer; `silence` says why then."""
@@ -150,9 +187,10 @@ class Follower:
             return ()
         self._only.add(job)
         alone = Fold(self._deployment, {job})
-        past = alone.fold_all(self._index.history())
-        self._fold.views.update(alone.views)
-        return tuple(step for step in past if step.views)
+        steps = map(alone.fold, self._index.history())
+        past = tuple(step for step in steps if step.view is not None)
+        self._fold.take(alone)
+        return past
 
     @property
     def undecodable(self) -> int:
@@ -173,6 +211,9 @@ class Follower:
 class Fold:
     """Events into views, without a chain.
 
+    Announcing a gateway costs a stranger gas alone, and every job may come to need it: the views
+    share one mapping of them, which is made anew where somebody looks at the views.
+
     Attributes:
         owners: every account whose events tell more of it than that it is its own.
         rejected: events that the law's fold did not accept; they were passed over.
@@ -181,46 +222,79 @@ class Fold:
     def __init__(self, deployment: Deployment, only: Collection[int] | None) -> None:
         self._deployment = deployment
         self._only = only
-        self._gateways: dict[Address, str] = {}
-        self.views: dict[JobId, JobView] = {}
+        self._views: dict[JobId, JobView] = {}
+        self._games: dict[int, JobId] = {}
+        self._announced: dict[Address, str] = {}
+        self._gateways: Mapping[Address, str] = {}  # of every view; lacks what is announced since
+        self._announced_in: BlockRef | None = None  # the newest that it lacks
         self.owners: dict[Address, Ownership] = {}
         self.rejected = 0
+
+    @property
+    def views(self) -> dict[JobId, JobView]:
+        """Every followed job that exists."""
+        if self._announced_in is not None:
+            self._gateways, newest = dict(self._announced), self._announced_in
+            for job, view in self._views.items():
+                block = max(view.block, newest, key=lambda block: block.number)
+                self._views[job] = replace(view, gateways=self._gateways, block=block)
+            self._announced_in = None
+        return self._views
 
     def copy(self) -> Fold:
         """The same so far, to fold on without this one."""
         other = Fold(self._deployment, self._only)
-        other._gateways, other.views = dict(self._gateways), dict(self.views)
+        other._views, other._gateways = dict(self.views), self._gateways
+        other._games, other._announced = dict(self._games), dict(self._announced)
         other.owners = dict(self.owners)
         return other
 
-    def fold_all(self, items: Iterable[Indexed]) -> tuple[Folded, ...]:
-        """Folds events, oldest first."""
-        return tuple(Folded(item, self._fold_one(item.event, item.block)) for item in items)
+    def take(self, other: Fold) -> None:
+        """Goes on with the views of a fold of the same events that followed other jobs."""
+        mine = self.views
+        for job, view in other.views.items():
+            mine[job] = replace(view, gateways=self._gateways)
 
-    def _fold_one(self, event: ContractEvent, block: BlockRef) -> dict[JobId, JobView]:
+    def fold_all(self, items: Iterable[Indexed]) -> None:
+        """Folds events, oldest first."""
+        for item in items:
+            self.fold(item)
+
+    def fold(self, item: Indexed) -> Folded:
+        """Folds one event, the next in chain order."""
+        event, block = item.event, item.block
         if isinstance(event, GatewayAnnounced):
-            self._gateways[event.account] = event.url
+            self._announced[event.account], self._announced_in = event.url, block
         enter(self.owners, event)
-        job: JobId | None = getattr(event, "job_id", None)
-        changed: dict[JobId, JobView] = {}
-        for each in self.views if job is None else [job]:
-            before = self._view_before(each, event)
-            if before is None:
-                continue
-            # One job's event must not end what follows the others: an event that the law's fold
-            # does not accept leaves that job's view as it was.
-            try:
-                changed[each] = apply(before, event, block)
-            except Exception:
-                self.rejected += 1
-                kind = type(event).__name__
-                log.exception("an event is passed over", job=each, block=block.number, kind=kind)
-        self.views.update(changed)
-        return changed
+        job = self._job_of(event)
+        before = None if job is None else self._view_before(job, event)
+        if job is None or before is None:
+            return Folded(item, None)
+        # One job's event must not end what follows the others: an event that the law's fold
+        # does not accept leaves that job's view as it was.
+        try:
+            view = self._views[job] = apply(before, event, block)
+        except Exception:
+            self.rejected += 1
+            kind = type(event).__name__
+            log.exception("an event is passed over", job=job, block=block.number, kind=kind)
+            return Folded(item, None)
+        return Folded(item, view)
+
+    def _job_of(self, event: ContractEvent) -> JobId | None:
+        """The one job whose view the event can change; most events of a game name no job."""
+        if isinstance(event, Challenged | CrowdedOut):
+            about = parties(event.claim)
+            if isinstance(event, Challenged) and about is not None:
+                self._games[event.id] = about[0]
+            return None if about is None else about[0]
+        if isinstance(event, GameMove | Began | Decided | Ended):
+            return self._games.get(event.id)
+        return getattr(event, "job_id", None)
 
     def _view_before(self, job: JobId, event: ContractEvent) -> JobView | None:
         """What the event applies to; None for a job that is not followed."""
         if isinstance(event, JobCreated) and (self._only is None or job in self._only):
             view = JobView.of(self._deployment.domain, job)
-            return replace(view, gateways=dict(self._gateways))
-        return self.views.get(job)
+            return replace(view, gateways=self._gateways)
+        return self._views.get(job)

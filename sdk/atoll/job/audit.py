@@ -269,8 +269,9 @@ def _told(handle: JobHandle, view: JobView) -> dict[RoundIndex, _Told]:
     """The rounds as they stood when somebody settled them; folded once more, since views forget."""
     fold = Fold(handle.client.deployment, {handle.id})
     found: dict[RoundIndex, _Told] = {}
+    before: JobView | None = None
     for item in handle.client.session.follower.history():
-        event, before = item.event, fold.views.get(handle.id)
+        event = item.event
         is_its = isinstance(event, ev.Settled) and event.job_id == handle.id
         if isinstance(event, ev.Settled) and is_its and before is not None:
             running = before.open
@@ -278,7 +279,7 @@ def _told(handle: JobHandle, view: JobView) -> dict[RoundIndex, _Told]:
                 signed = running.digest_of(event.verdict)
                 fits = event.digest == signed or not any(event.digest)
                 found[event.round] = _Told(running.merge_facts, fits)
-        fold.fold_all([item])
+        before = fold.fold(item).view or before
     return found
 
 

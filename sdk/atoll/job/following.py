@@ -87,12 +87,11 @@ class JobFollower:
             self.now = news.head.timestamp
 
     def _fold(self, step: Folded) -> None:
-        event, block = step.item.event, step.item.block
-        for job, view in step.views.items():
-            text = told(event, view)
-            if text is not None:
-                kind, snapshot = type(event).__name__, JobSnapshot.of(view)
-                self._logs[job].append(JobUpdate(kind, text, block, event, snapshot))
+        event, block, view = step.item.event, step.item.block, step.view
+        text = None if view is None else told(event, view)
+        if view is not None and text is not None:
+            kind, snapshot = type(event).__name__, JobSnapshot.of(view)
+            self._logs[view.job_id].append(JobUpdate(kind, text, block, event, snapshot))
 
     def _turn_back(self, turned: TurnedBack) -> None:
         text = f"a reorg took back what came after block {turned.to_block}"

@@ -207,7 +207,7 @@ class Service(Generic[S]):
         """What is seen of it at first is the whole history, as `news` tells it at the start."""
         if self._twin is None:
             return
-        self._twin.see(step.item for step in news.folded)
+        self._twin.see([*news.past, *(step.item for step in news.folded)])
         if self._head is None:
             return
         before = self._twin_text
@@ -267,10 +267,10 @@ class Service(Generic[S]):
             self._head = Head(news.head.number, news.head.timestamp)
             self._heard_at = time.monotonic()
         self._see_twin(news)
-        changed = {job for step in news.folded for job in step.views}
+        changed = {step.view.job_id for step in news.folded if step.view is not None}
         for job, view in follower.views.items():
             self._machine(job, view)
-            if job in changed or news.turned or news.head:
+            if job in changed or news.past or news.turned or news.head:
                 ahead = follower.ahead(job)
                 self._events.put_nowait((job, ViewChanged(view, follower.confirmed, ahead)))
             if news.head:

@@ -280,7 +280,8 @@ async def test_queue_and_index_live_with_a_faulty_endpoint(
             await queue.execute(url, chain.calls.announce_gateway(url))
         follower, told = Follower(index, deployment), list[str]()
         while len(told) < len(urls):
-            told += announced([step.item for step in (await follower.poll_patiently()).folded])
+            news = await follower.poll_patiently()
+            told += announced([*news.past, *(step.item for step in news.folded)])
         assert told == urls
         assert announced(index.history()) == urls
         after = anvil.ask("eth_getTransactionCount", account.address, "latest")

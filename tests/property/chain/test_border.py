@@ -123,7 +123,7 @@ def test_any_log_decodes_or_is_undecodable_and_folds_or_is_passed_over(fold: Fol
         if fold.rejected > rejected:
             assert fold.views[JOB] == before
         seen.add("rejected" if fold.rejected > rejected else "folded")
-        fold.views = {JOB: before}
+        fold.views[JOB] = before
 
     look()
     assert seen == {"undecodable", "rejected", "folded"}

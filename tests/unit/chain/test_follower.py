@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass, field, replace
 from typing import cast
 
+import pytest
 from tests.unit.law.factories import DOMAIN, JOB, address
 from tests.unit.law.network import Network
 from tests.unit.law.script import PROVIDERS, Script
 
+from atoll.chain import follower as follower_module
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
 from atoll.chain.index import Advanced, Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
 from atoll.errors import RpcUnavailable
 from atoll.law import events as ev
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.owners import Ownership
-from atoll.law.words import JobId, RoundIndex, SeatIndex
+from atoll.law.views import bond_set
+from atoll.law.words import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
 
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
 SUBMITTER = address("submitter")
@@ -70,9 +76,79 @@ async def test_events_give_the_view_of_the_law_s_fold() -> None:
     news = await follower.poll()
     assert follower.views == {JOB: job.view}
     assert news.head == job.block
-    assert [step.item for step in news.folded] == index.stands
-    assert news.folded[-1].views == {JOB: job.view}
+    assert (list(news.past), news.folded) == (index.stands, ())
     assert await follower.poll() == News()
+    job.wait(1)
+    job.emit(ev.JobFunded(JOB, SUBMITTER, 5))
+    index.add(job)
+    (step,) = (await follower.poll()).folded
+    assert (step.item, step.view) == (index.stands[-1], job.view)
+    assert follower.views == {JOB: job.view}
+
+
+async def test_who_stops_in_the_middle_of_a_long_history_is_told_all_of_it_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is long: others get their turn while it is folded."""
+    monkeypatch.setattr(follower_module, "PIECE", 5)
+    job, index = running(), Index()
+    index.add(job)
+    follower = following(index)
+    poll = asyncio.create_task(follower.poll())
+    await asyncio.sleep(0)
+    assert not poll.done()
+    poll.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await poll
+    assert follower.views == {}
+    assert list((await follower.poll()).past) == index.stands
+    assert follower.views == {JOB: job.view}
+
+
+async def test_an_event_without_a_job_is_folded_into_the_job_that_it_is_of() -> None:
+    """Most of a game's events name its number only; a stake's are of no job."""
+    job, index, other = running(), Index(), JobId(8)
+    created = replace(job.log[0][0], job_id=other)
+    index.untold = [Indexed(created, job.block, 0)]
+    index.add(job)
+    follower = following(index)
+    await follower.poll()
+    before = follower.views[other]
+    where = bond_set(JOB, Role.PROVIDER, HolderId(1))
+    claim = Claim(DOMAIN.rounds, where, *(ZERO_DIGEST,) * 2, False, 0, 0, 0, *(ZERO_DIGEST,) * 2)
+    said = [
+        ev.Deposited(SUBMITTER, Role.PROVIDER, 1),
+        ev.Challenged(3, PROVIDERS[0], SUBMITTER, 1, claim, b""),
+        ev.Began(3, PROVIDERS[0]),
+        ev.Ended(3, GameOutcome.SENT_HOME),
+        ev.Ended(4, GameOutcome.SENT_HOME),
+    ]
+    job.wait(1)
+    for event in said:
+        job.emit(event)
+    index.add(job)
+    steps = (await follower.poll()).folded
+    assert [step.view and step.view.job_id for step in steps] == [None, JOB, JOB, JOB, None]
+    assert follower.views[JOB].games == job.view.games
+    assert follower.views[JOB].games[3].outcome is GameOutcome.SENT_HOME
+    assert follower.views[other] is before
+
+
+async def test_all_jobs_share_what_strangers_announce() -> None:
+    """It costs gas alone: what each job kept of its own, strangers would multiply."""
+    index, block = Index(), Network().block
+    created = Network().log[0][0]
+    jobs = [JobId(number) for number in (1, 2, 3)]
+    told = [replace(created, job_id=job) for job in jobs]
+    told += [ev.GatewayAnnounced(address(f"stranger {n}"), f"http://{n}:1") for n in range(9)]
+    index.untold = [Indexed(event, block, at) for at, event in enumerate(told)]
+    index.stands = [item for item in index.untold if isinstance(item, Indexed)]
+    follower = following(index, {1, 2})
+    await follower.poll()
+    follower.follow(jobs[2])
+    first, second, third = (follower.views[job].gateways for job in jobs)
+    assert len(first) == 9
+    assert first is second is third
 
 
 async def test_a_gateway_announced_before_the_job_is_known_to_it() -> None:
@@ -86,7 +162,8 @@ async def test_a_gateway_announced_before_the_job_is_known_to_it() -> None:
     job.emit(ev.GatewayAnnounced(SUBMITTER, "http://b:1"))
     index.add(job)
     (step,) = (await follower.poll()).folded
-    assert step.views.keys() == {JOB}
+    assert step.view is None
+    assert follower.views == {JOB: job.view}
     assert follower.gateways(JOB) == ("http://b:1",)
     assert follower.gateways(JobId(8)) == ()
 
@@ -95,7 +172,7 @@ async def test_jobs_that_are_not_followed_are_not_there() -> None:
     index = Index()
     index.add(running())
     follower = following(index, {99})
-    assert not any(step.views for step in (await follower.poll()).folded)
+    await follower.poll()
     assert follower.views == {}
 
 
@@ -211,13 +288,14 @@ async def test_a_turn_leaves_the_followed_jobs_followed() -> None:
 
 async def test_an_event_that_does_not_fold_is_passed_over() -> None:
     job, index = running(), Index()
+    follower = following(index)
+    await follower.poll()
     index.add(job)
     broken = ev.Struck(JOB, RoundIndex(31), SeatIndex(0))
     half = len(index.untold) // 2
     index.untold.insert(half, Indexed(broken, job.block, 99))
-    follower = following(index)
     news = await follower.poll()
-    assert news.folded[half].views == {}
+    assert [step.item.event for step in news.folded if step.view is None] == [broken]
     assert follower.rejected == 1
     assert follower.views == {JOB: job.view}
 
@@ -228,4 +306,4 @@ async def test_a_chain_that_does_not_answer_has_no_news() -> None:
     follower = following(index)
     assert await follower.poll_patiently() == News()
     index.error = None
-    assert (await follower.poll_patiently()).folded
+    assert (await follower.poll_patiently()).past

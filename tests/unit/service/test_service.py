@@ -358,17 +358,16 @@ async def test_metrics_are_written_when_they_change_or_are_gone(tmp_path: Path) 
 
 
 async def test_a_job_whose_machine_does_not_step_leaves_the_others_alone(tmp_path: Path) -> None:
-    job = training_job()
+    job, stranger = training_job(), JobId(99)
+    job.log.append((replace(job.log[0][0], job_id=stranger), job.block))
     running = start(tmp_path, job)
-    stranger = replace(job.view, job_id=JobId(99))
 
     def fails_for_the_stranger(state: State[Setup[ProviderBehaviour]], *events: Event) -> Any:
-        if state.view.job_id == stranger.job_id:
+        if state.view.job_id == stranger:
             raise ZeroDivisionError("a hostile job")
         return step(state, *events)
 
     running.service.step = fails_for_the_stranger
-    running.effects.context.follower.views[stranger.job_id] = stranger
     await running.effects.committed.wait()
     await running.stop()
     assert '"stuck_jobs": [\n  99\n ]' in (tmp_path / "metrics.json").read_text()
