@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.content.varint import decode_varint, encode_varint
 
+MAX_LINKS: Final = 8192
+"""Of one block. A folder that nobody shards has 7,000 at most, a node of a file 1,024, and a few
+more in trickle layout."""
+_MAX_FIELDS: Final = MAX_LINKS + 16  # of one message: a field a link, and those that occur once
 _VARINT, _BYTES = 0, 2
 _NODE_DATA, _NODE_LINK = 1, 2
 _LINK_HASH, _LINK_NAME, _LINK_TSIZE = 1, 2, 3
@@ -53,10 +58,14 @@ def decode_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """The protobuf fields of `data` in order: (number, int or bytes).
 
     Raises:
-        ValueError: truncated, or a wire type other than varint and bytes.
+        ValueError: truncated, a wire type other than varint and bytes, or more fields than a block
+            of `MAX_LINKS` has.
     """
-    offset = 0
+    offset = count = 0
     while offset < len(data):
+        count += 1
+        if count > _MAX_FIELDS:
+            raise ValueError(f"more than {_MAX_FIELDS} fields")
         key, offset = decode_varint(data, offset)
         value, offset = decode_varint(data, offset)
         if key & 7 == _VARINT:
@@ -89,13 +98,14 @@ def decode_node(block: bytes) -> Node:
     """Decodes a DAG-PB block.
 
     Raises:
-        MalformedDag: not DAG-PB, or a link whose CID is of an unsupported kind.
+        MalformedDag: not DAG-PB, more than `MAX_LINKS` links, or a link whose CID is of an
+            unsupported kind.
     """
     links: list[Link] = []
     data: bytes | None = None
     try:
         for field, value in decode_fields(block):
-            if field == _NODE_LINK and isinstance(value, bytes):
+            if field == _NODE_LINK and isinstance(value, bytes) and len(links) < MAX_LINKS:
                 links.append(_decode_link(value))
             elif field == _NODE_DATA and isinstance(value, bytes) and data is None:
                 data = value
@@ -109,12 +119,12 @@ def decode_node(block: bytes) -> Node:
 def _decode_link(body: bytes) -> Link:
     found: dict[int, int | bytes] = {}
     for field, value in decode_fields(body):
-        if field in found:
-            raise ValueError(f"link field {field} twice")
+        if field in found or field not in (_LINK_HASH, _LINK_NAME, _LINK_TSIZE):
+            raise ValueError(f"unexpected link field {field}")
         found[field] = value
     cid = found.pop(_LINK_HASH, None)
     name = found.pop(_LINK_NAME, b"")
     size = found.pop(_LINK_TSIZE, 0)
-    if found or not (isinstance(cid, bytes) and isinstance(name, bytes) and isinstance(size, int)):
+    if not (isinstance(cid, bytes) and isinstance(name, bytes) and isinstance(size, int)):
         raise ValueError("a link has a hash, a name and a size")
     return Link(Cid.from_bytes(cid), name, size)

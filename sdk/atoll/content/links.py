@@ -10,6 +10,9 @@ from atoll.content.dagpb import decode_node
 from atoll.content.errors import MalformedDag
 from atoll.content.unixfs import BlockSource
 
+MAX_PENDING: Final = 1 << 16
+"""Links of opened blocks that a walk may still have to follow: nine full folders, one in the other,
+are fewer."""
 _CID_TAG: Final = 42
 _UINT, _NINT, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = range(8)
 _SIMPLE_BYTES: Final = {20: 0, 21: 0, 22: 0, 27: 8}  # false, true, null, float64
@@ -93,7 +96,7 @@ def walk_dag(
     """Each block reachable from `roots`, depth first, links in order: once, or with its repeats.
 
     Raises:
-        MalformedDag: as `links_of`.
+        MalformedDag: as `links_of`, or more links in nested blocks than anyone would make.
         NotFound, CorruptBlock: from `get_block`.
     """
     seen: set[Cid] = set()
@@ -107,3 +110,10 @@ def walk_dag(
         block = get_block(cid)
         yield cid, block
         stack.extend(reversed(links_of(cid, block)))
+        check_pending(cid, len(stack))
+
+
+def check_pending(cid: Cid, pending: int) -> None:
+    """Raises MalformedDag where a walk that opened `cid` has too many links left to follow."""
+    if pending > MAX_PENDING:
+        raise MalformedDag(f"{cid} lies below more links than anyone would make")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from atoll.content.cid import DAG_PB, Cid
 from atoll.content.dagpb import decode_node
 from atoll.content.directory import list_directory
-from atoll.content.links import walk_dag
+from atoll.content.links import check_pending, walk_dag
 from atoll.content.unixfs import BlockSource, Kind, decode_file_node, decode_header
 
 SCOPES = ("block", "entity", "all")
@@ -102,6 +102,7 @@ def _blocks_of_file(
                 below.append((child.cid, offset, child.file_bytes))
             offset += child.file_bytes
         stack.extend(reversed(below))
+        check_pending(cid, len(stack))
 
 
 def _blocks_of_shards(get_block: BlockSource, root: Cid) -> Iterator[tuple[Cid, bytes]]:

@@ -14,16 +14,26 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 from typing import Protocol
 
 from atoll.content.cid import DAG_CBOR, DAG_PB, RAW, Cid
-from atoll.content.dagpb import Link, Node, decode_fields, decode_node, encode_field, encode_node
+from atoll.content.dagpb import (
+    MAX_LINKS,
+    Link,
+    Node,
+    decode_fields,
+    decode_node,
+    encode_field,
+    encode_node,
+)
 from atoll.content.errors import MalformedDag
 from atoll.content.varint import decode_varint
 from atoll.errors import TooLarge
 
 MAX_BLOCK_BYTES = 2 << 20  # what Bitswap and public gateways carry
 MAX_DEPTH = 32  # a balanced file of 2 links a node this deep exceeds 2**52 bytes
+_NODE_BYTES = 128  # at most, of a node without its data: a link to it, its size, its own header
 
 Buffer = bytes | memoryview
 BlockSink = Callable[[Cid, Buffer], None]
@@ -195,31 +205,32 @@ def decode_header(data: bytes | None) -> tuple[Kind, bytes, int | None, list[int
     Raises:
         MalformedDag: not UnixFS.
     """
-    kind: Kind | None = None
-    content, file_bytes, sizes = b"", None, []
+    found: dict[int, int | bytes] = {}
+    sizes: list[int] = []
     try:
         for field, value in decode_fields(data or b""):
-            if field == 1 and isinstance(value, int):
-                kind = Kind(value)
-            elif field == 2 and isinstance(value, bytes):
-                content = value
-            elif field == 3 and isinstance(value, int):
-                file_bytes = value
-            elif field == 4:
-                sizes.extend([value] if isinstance(value, int) else _unpack(value))
+            if field == 4:
+                given = iter([value]) if isinstance(value, int) else _unpack(value)
+                sizes.extend(islice(given, MAX_LINKS + 1 - len(sizes)))
+                if len(sizes) > MAX_LINKS:
+                    raise ValueError(f"more than {MAX_LINKS} sizes")
+            elif field in found:
+                raise ValueError(f"field {field} twice")
+            else:
+                found[field] = value
+        kind, content, file_bytes = found.get(1), found.get(2, b""), found.get(3)
+        if not isinstance(kind, int) or isinstance(content, int) or isinstance(file_bytes, bytes):
+            raise ValueError("no kind, or a field of another type")
+        return Kind(kind), content, file_bytes, sizes
     except ValueError as error:
         raise MalformedDag(f"malformed UnixFS node: {error}") from error
-    if kind is None:
-        raise MalformedDag("a DAG-PB block that is not UnixFS")
-    return kind, content, file_bytes, sizes
 
 
-def _unpack(packed: bytes) -> list[int]:
-    offset, sizes = 0, []
+def _unpack(packed: bytes) -> Iterator[int]:
+    offset = 0
     while offset < len(packed):
         size, offset = decode_varint(packed, offset)
-        sizes.append(size)
-    return sizes
+        yield size
 
 
 def decode_file_node(cid: Cid, block: bytes) -> FileNode:
@@ -248,14 +259,16 @@ def decode_file_node(cid: Cid, block: bytes) -> FileNode:
 class FileWalk:
     """Checks a file's nodes as they arrive, in any order, against what their parents claimed.
 
-    One walk is one file. It bounds what a hostile tree can cost: file bytes by `max_bytes`, and
-    nodes by the file's size, since a tree may repeat one tiny block without end.
+    One walk is one file. It bounds what a hostile tree can cost: file bytes by `max_bytes`; nodes,
+    raw leaves among them, by the file's size, since a tree may repeat one tiny block without end;
+    and what nodes hold beside file bytes by their number. Repeats count each time.
     """
 
     def __init__(self, root: Cid, max_bytes: int) -> None:
         self.root = root
         self._max_bytes = max_bytes
-        self._nodes_left = 1
+        self._nodes_left = 0
+        self._bytes_left = 0
 
     def visit(self, cid: Cid, block: bytes, claimed_bytes: int | None, depth: int) -> FileNode:
         """Decodes and checks one node.
@@ -276,19 +289,19 @@ class FileWalk:
                 raise TooLarge(
                     f"{cid} holds {node.file_bytes} bytes, more than the {self._max_bytes} allowed"
                 )
-            self._nodes_left = 1024 + node.file_bytes // 1024
+            # A leaf has a byte at least, and a node above two below it, save at the file's end.
+            most = 2 * node.file_bytes + MAX_DEPTH
+            self._nodes_left = min(most, 1024 + node.file_bytes // 1024)
+            self._bytes_left = _NODE_BYTES * (1 + self._nodes_left)
         elif node.file_bytes != claimed_bytes:
             raise MalformedDag(
                 f"{cid} holds {node.file_bytes} bytes, its parent says {claimed_bytes}"
             )
-        self.count(depth)
-        return node
-
-    def count(self, depth: int) -> None:
-        """Counts a node at that depth; `visit` does. Raises MalformedDag as `visit`."""
-        self._nodes_left -= 1
-        if self._nodes_left < 0 or depth > MAX_DEPTH:
+        self._nodes_left -= len(node.children)
+        self._bytes_left -= len(block) - len(node.data)
+        if min(self._nodes_left, self._bytes_left) < 0 or depth > MAX_DEPTH:
             raise MalformedDag(f"{self.root} has more nodes than a file of its size needs")
+        return node
 
 
 def iter_parts(get_block: BlockSource, root: Cid, max_bytes: int) -> Iterator[bytes | Child]:
@@ -304,7 +317,6 @@ def iter_parts(get_block: BlockSource, root: Cid, max_bytes: int) -> Iterator[by
     while stack:
         child, depth = stack.pop()
         if child is not None and child.cid.codec == RAW:
-            walk.count(depth)
             yield child
             continue
         cid, claimed = (root, None) if child is None else (child.cid, child.file_bytes)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from atoll.content.cid import Cid
+from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
 from atoll.errors import (
@@ -244,6 +244,8 @@ class JobHandle:
         """
         view = await self.view()
         cid = Cid.from_bytes(view.spec_cid)
+        if cid.codec != DAG_CBOR:
+            raise ManifestError(f"{cid} is no manifest, which is a DAG-CBOR block")
         data = await self.client.fetcher_of(self.id).get(cid, MAX_MANIFEST_BYTES)
         manifest = Manifest.from_bytes(data)
         if manifest.digest() != view.spec_digest:

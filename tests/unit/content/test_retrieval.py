@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -29,7 +30,7 @@ from atoll.content.car import encode_car, encode_car_header
 from atoll.content.dagpb import Link, Node, encode_node
 from atoll.content.download import Downloader
 from atoll.content.sources import Source, SourceBook, normalise_gateway
-from atoll.content.unixfs import encode_file_header
+from atoll.content.unixfs import FileNode, FileWalk, encode_file_header
 from atoll.errors import DiskFull, NotFound, TooLarge
 
 MIB = 1 << 20
@@ -330,6 +331,37 @@ async def test_a_tree_whose_sizes_lie_is_refused(theirs: LocalStore, ours: Local
     async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
         with pytest.raises(MalformedDag):
             await fetcher.get(root, 100)
+
+
+async def test_leaves_that_are_here_count_like_those_that_come(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    leaf = ours.add_block(b"x")
+    header = encode_file_header(b"", 1000, [1] * 1000)
+    node = theirs.add_block(encode_node(Node([Link(leaf, b"", 1)] * 1000, header)), DAG_PB)
+    header = encode_file_header(b"", 8000, [1000] * 8)
+    root = theirs.add_block(encode_node(Node([Link(node, b"", 1)] * 8, header)), DAG_PB)
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        with pytest.raises(MalformedDag, match="more nodes"):
+            await fetcher.fetch(root, 8000)
+
+
+async def test_large_nodes_are_decoded_beside_the_loop(
+    theirs: LocalStore, ours: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = encode_file_header(b"", 1000, [1] * 1000)
+    leaf = theirs.add_block(b"x")
+    root = theirs.add_block(encode_node(Node([Link(leaf, b"", 1)] * 1000, header)), DAG_PB)
+    visit, threads = FileWalk.visit, {}
+
+    def noting(self: FileWalk, cid: Cid, *told: Any) -> FileNode:
+        threads[cid] = threading.current_thread()
+        return visit(self, cid, *told)
+
+    monkeypatch.setattr(FileWalk, "visit", noting)
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        await fetcher.fetch(root, 1000)
+    assert threads[leaf] is threading.main_thread() is not threads[root]
 
 
 async def test_no_gateway_is_an_answer_too(ours: LocalStore) -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from atoll.content import DAG_PB, LEGACY, V1, Cid, MalformedDag
-from atoll.content.dagpb import Link, Node, encode_node
+from atoll.content import DAG_PB, LEGACY, V1, Cid, MalformedDag, links
+from atoll.content.dagpb import MAX_LINKS, Link, Node, decode_node, encode_field, encode_node
+from atoll.content.scope import blocks_in_scope
 from atoll.content.unixfs import Profile, build_tree, decode_header, encode_file_header, iter_file
 from atoll.errors import TooLarge
 
@@ -88,6 +89,83 @@ def test_refuses_repeating_one_byte_a_million_times() -> None:
         blocks[cid] = block
     with pytest.raises(MalformedDag):
         read_all(cid, blocks)
+
+
+def test_refuses_leaves_that_repeat_beyond_the_files_size() -> None:
+    leaf = Cid.of(b"x")
+    node = file_node([(leaf, 1)] * 1000)
+    below = Cid.of(node, DAG_PB)
+    root = file_node([(below, 1000)] * 8)
+    cid = Cid.of(root, DAG_PB)
+    with pytest.raises(MalformedDag, match="more nodes"):
+        read_all(cid, {cid: root, below: node, leaf: b"x"})
+
+
+def test_refuses_nodes_that_hold_much_beside_the_file() -> None:
+    leaf = Cid.of(b"x")
+    root = encode_node(Node([Link(leaf, b"n" * 10_000, 1)], encode_file_header(b"", 1, [1])))
+    cid = Cid.of(root, DAG_PB)
+    with pytest.raises(MalformedDag, match="more nodes"):
+        read_all(cid, {cid: root, leaf: b"x"})
+
+
+@pytest.mark.parametrize(
+    "field", [encode_field(1, 2), encode_field(2, b"x"), encode_field(3, 1), encode_field(7, 420)]
+)
+def test_refuses_a_field_that_comes_twice(field: bytes) -> None:
+    once = encode_field(1, 2) if field[0] != 8 else b""
+    assert decode_header(once + field)[0] == 2
+    with pytest.raises(MalformedDag, match="twice"):
+        decode_header(once + field + field)
+
+
+def test_a_node_has_so_many_links_and_no_more() -> None:
+    link = Link(Cid.of(b"x"), b"", 1)
+    for count in (MAX_LINKS, MAX_LINKS + 1):
+        is_one_too_many = count > MAX_LINKS
+        block = encode_node(Node([link] * count, encode_field(1, 2)))
+        sizes = encode_file_header(b"", count, [1] * count)
+        packed = encode_field(1, 2) + encode_field(4, bytes([1]) * count)
+        for decode, data in ((decode_node, block), (decode_header, sizes), (decode_header, packed)):
+            if is_one_too_many:
+                with pytest.raises(MalformedDag):
+                    decode(data)
+            else:
+                decode(data)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        encode_field(2, b"".join(encode_field(number, 1) for number in range(1, 9))),
+        encode_field(1, encode_field(1, 2) + encode_field(4, b"") * (MAX_LINKS + 20)),
+        encode_field(1, encode_field(1, 2) + encode_field(4, bytes([1]) * MAX_LINKS) * 2),
+    ],
+    ids=["a link of other fields", "endless fields", "two lists of sizes"],
+)
+def test_refuses_fields_that_nobody_needs(block: bytes) -> None:
+    root = Cid.of(block, DAG_PB)
+    with pytest.raises(MalformedDag, match="malformed"):
+        read_all(root, {root: block})
+
+
+@pytest.mark.parametrize("scope", ["all", "entity"])
+def test_a_walk_holds_so_many_links_and_no_more(
+    scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each node of a chain leaves its other links to be followed later."""
+    monkeypatch.setattr(links, "MAX_PENDING", 100)
+    blocks = {(leaf := Cid.of(b"x")): b"x"}
+    cid, size, walked = leaf, 1, []
+    for depth in range(1, 13):
+        block = file_node([(cid, size), *[(leaf, 1)] * 9])
+        cid, size = Cid.of(block, DAG_PB), size + 9
+        blocks[cid] = block
+        walked.append(cid)
+        if depth <= 11:
+            assert len(dict(blocks_in_scope(blocks.__getitem__, cid, scope, None))) == depth + 1
+    with pytest.raises(MalformedDag, match="more links"):
+        list(blocks_in_scope(blocks.__getitem__, cid, scope, None))
 
 
 def test_refuses_directories_and_noise() -> None:

@@ -18,7 +18,7 @@ from tests.unit.law.script import Script
 
 from atoll.bits.errors import MalformedState
 from atoll.bits.layout import max_params_bytes
-from atoll.content.cid import DAG_CBOR, Cid
+from atoll.content.cid import DAG_CBOR, DAG_PB, RAW, Cid
 from atoll.content.local import LocalStore
 from atoll.content.spread import Spread
 from atoll.content.storage import Storage
@@ -603,6 +603,17 @@ async def test_bytes_that_are_no_manifest_are_refused(context: Any) -> None:
     context.fetcher.blocks[cid] = data
     done = await effects(context).run(view, DoFetchSpec(cid.to_bytes(), view.terms_hash))
     assert isinstance(done.fact, JobRefused)
+
+
+@pytest.mark.parametrize("codec", [RAW, DAG_PB])
+async def test_a_manifest_is_never_looked_for_in_a_tree(context: Any, codec: int) -> None:
+    """A stranger's tree costs more to walk than the one block that a manifest is."""
+    view = view_at(1)
+    cid = Cid.of(MANIFEST.to_bytes(), codec)
+    context.fetcher.blocks[cid] = MANIFEST.to_bytes()
+    done = await effects(context).run(view, DoFetchSpec(cid.to_bytes(), view.terms_hash))
+    assert isinstance(done.fact, JobRefused)
+    assert "DAG-CBOR" in done.fact.reason
 
 
 CHECKED = (None, (MANIFEST.terms.program, digest("model")))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 import structlog
 
 from atoll.bits.layout import max_params_bytes
-from atoll.content.cid import Cid
+from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest, has_link
@@ -94,6 +94,8 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             return Done(JobRefused(refused))
         try:
             cid = Cid.from_bytes(self.spec_cid)
+            if cid.codec != DAG_CBOR:
+                return Done(JobRefused(f"{cid} is no manifest, which is a DAG-CBOR block"))
             await effects.fetch(view, None, cid, MAX_MANIFEST_BYTES)
             data = effects.context.store.read_bytes(cid, MAX_MANIFEST_BYTES)
             manifest = Manifest.from_bytes(data)
