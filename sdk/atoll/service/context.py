@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
@@ -16,15 +20,20 @@ from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig
 from atoll.law.words import Address, Digest, JobId
 from atoll.service.config import ServiceConfig
+from atoll.service.control import NotRunning, Refused, ask
 from atoll.service.gateway_process import GatewayProcess
 from atoll.service.journal import Journal
-from atoll.service.lock import hold_folder
+from atoll.service.lock import FolderHeld, hold_folder
 from atoll.service.private import private_paths, require_private
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 
 GAS_MARGIN_PERCENT = 200
 """Whoever happens to be last in a phase also closes it, which no estimate made before can know."""
+HOLD_TRIES = 30
+HOLD_PAUSE_S = 1.0
+"""Half a minute, of the minute and a half that systemd gives a start."""
+log = structlog.get_logger("atoll.context")
 
 
 @dataclass(frozen=True)
@@ -73,15 +82,16 @@ async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator
         serves: `module:function` that says which blocks are given out; empty gives out all.
 
     Raises:
-        ConfigError, KeystoreError: a file, key or port that cannot be used, one that others can
-            read, or another process runs in the folder.
+        FolderHeld: another process runs in the folder.
+        ConfigError, KeystoreError: a file, key or port that cannot be used, or one that others can
+            read.
         ChainError: no endpoint answers, or it is another chain.
         StorageError: the folder of blocks, or the Kubo daemon, cannot be used.
     """
     config.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     require_private(private_paths(config.keystore, config.password_file, config.data_dir))
     async with AsyncExitStack() as stack:
-        stack.enter_context(hold_folder(config.data_dir))
+        await hold_when_free(stack, config.data_dir)
         session_config = _session_config(config)
         journal = stack.enter_context(closing(Journal(config.journal_file)))
         session = await stack.enter_async_context(open_session(session_config))
@@ -106,6 +116,35 @@ async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator
             sign=session.sign,
             sign_hash=session.sign_hash,
         )
+
+
+async def hold_when_free(stack: AsyncExitStack, data_dir: Path) -> None:
+    """Holds the folder until the stack ends; a command that has it, as `atoll tx bump` does for
+    some seconds, is waited for.
+
+    Raises:
+        FolderHeld: a service runs there, or a command that takes longer.
+    """
+    for tries_left in reversed(range(HOLD_TRIES)):
+        try:
+            stack.enter_context(hold_folder(data_dir))
+        except FolderHeld as held:
+            if not tries_left or await _is_answered(data_dir):
+                raise
+            log.warning("waits for the folder", cause=str(held))
+            await asyncio.sleep(HOLD_PAUSE_S)
+        else:
+            return
+
+
+async def _is_answered(data_dir: Path) -> bool:
+    """Whether a service runs in the folder."""
+    try:
+        with suppress(Refused):
+            await ask(data_dir, "status")
+    except NotRunning:
+        return False
+    return True
 
 
 def _session_config(config: ServiceConfig) -> SessionConfig:

@@ -20,12 +20,18 @@ LOCK_NAME = "lock"
 _UNKNOWN = 0
 
 
+class FolderHeld(ConfigError):
+    """Another process runs in the folder; once it has ended, the same start may succeed."""
+
+    exit_code = 6
+
+
 @contextmanager
 def hold_folder(data_dir: Path) -> Iterator[None]:
     """Holds the folder; the process's id stands in the lock's file.
 
     Raises:
-        ConfigError: another process holds it; nothing was changed.
+        FolderHeld: another process holds it; nothing was changed.
     """
     path = data_dir / LOCK_NAME
     # Not truncated when opened: until the lock is ours, the file is its holder's.
@@ -35,7 +41,7 @@ def hold_folder(data_dir: Path) -> Iterator[None]:
             if not _locked(file, fcntl.LOCK_SH):
                 holder = _pid_in(file.read())
                 who = f"process {holder}" if holder != _UNKNOWN else "another process"
-                raise ConfigError(
+                raise FolderHeld(
                     f"{who} runs in {data_dir} already",
                     next_step="stop it first, or give this one a data_dir of its own",
                 )

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import signal
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from atoll.errors import ConfigError
-from atoll.service.lock import LOCK_NAME, hold_folder, holder_of
+from atoll.service import context
+from atoll.service.context import hold_when_free
+from atoll.service.control import listening
+from atoll.service.lock import LOCK_NAME, FolderHeld, hold_folder, holder_of
 
 HOLDER = """
 import signal, sys
@@ -72,3 +78,45 @@ def test_who_looks_whether_somebody_runs_refuses_no_start(
     with hold_folder(tmp_path):
         assert holder_of(tmp_path) == os.getpid()
     os.close(looker)
+
+
+# --- a service that starts ---
+
+
+async def test_a_service_waits_for_a_command_that_has_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = asyncio.Event()
+    told = Mock(warning=Mock(side_effect=lambda *_, **__: waits.set()))
+    monkeypatch.setattr(context, "log", told)
+    monkeypatch.setattr(context, "HOLD_PAUSE_S", 0.0)
+    async with AsyncExitStack() as stack:
+        with hold_folder(tmp_path):
+            starts = asyncio.create_task(hold_when_free(stack, tmp_path))
+            await waits.wait()
+        await starts
+        assert holder_of(tmp_path) == os.getpid()
+    assert holder_of(tmp_path) is None
+
+
+async def test_a_start_that_may_succeed_later_has_an_exit_code_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context, "HOLD_PAUSE_S", 0.0)
+    async with AsyncExitStack() as stack:
+        with hold_folder(tmp_path), pytest.raises(FolderHeld) as refused:
+            await hold_when_free(stack, tmp_path)
+    assert refused.value.exit_code not in {0, ConfigError.exit_code}
+    (unit,) = (Path(__file__).parents[3] / "deploy").glob("*.service")
+    assert f"RestartPreventExitStatus={ConfigError.exit_code}\n" in unit.read_text()
+
+
+@pytest.mark.parametrize("answers", [{}, {"status": AsyncMock(return_value={})}])
+async def test_where_a_service_runs_a_second_one_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(context, "log", None)
+    with hold_folder(tmp_path):
+        async with listening(tmp_path, answers), AsyncExitStack() as stack:
+            with pytest.raises(FolderHeld, match="runs in"):
+                await hold_when_free(stack, tmp_path)
