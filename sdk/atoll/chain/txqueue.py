@@ -167,9 +167,10 @@ class TxQueue:
             ChainError: the key already stands for another call.
         """
         known = self._store.find(key)
-        again = known is not None and retry_failed and known.state in ENDED_WITHOUT_EFFECT
-        if known is None or again:
-            self._store.add(key, known.generation + 1 if known else 0, call, value)
+        if known is None:
+            self._store.add(key, 0, call, value)
+        elif retry_failed and known.state in ENDED_WITHOUT_EFFECT:
+            self._store.add_again(known, call, value)
         elif (known.call.to, known.call.data, known.value) != (call.to, call.data, value):
             raise ChainError(f"{key!r} already stands for another {known.call.label} transaction")
         self._wake.set()
@@ -538,7 +539,7 @@ class TxQueue:
 
     def _may_pass(self, intent: Intent, refused: RpcRefused) -> bool:
         """Whether to ask again later: a refusal that names no reason may be about the node."""
-        times = self._unclear.get(intent.id, 0) + 1
+        times = self._unclear.pop(intent.id, 0) + 1
         if _known_refusal(refused) is not None or times > UNCLEAR_REFUSALS:
             return False
         self._unclear[intent.id] = times

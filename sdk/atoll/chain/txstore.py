@@ -79,7 +79,8 @@ class Intent:
     """One transaction somebody asked for.
 
     Attributes:
-        generation: how often this key was asked for again after it had ended without effect.
+        generation: how often this key was asked for again after a transaction of its had used a
+            nonce and ended without effect.
         tx_hash, block_number, gas_used, fee_wei: of the transaction that got into a block.
         final: too deep in the chain to be looked at again, or never sent.
         error: the contract's custom error, where there was one.
@@ -162,6 +163,18 @@ class TxStore:
             " state) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (key, generation, call.to, call.data, call.label, call.permissionless, str(value),
              TxState.QUEUED),
+        )  # fmt: skip
+
+    def add_again(self, ended: Intent, call: Call, value: int) -> None:
+        """Asks anew for what ended without effect, durably; one that took no nonce starts over."""
+        if ended.nonce is not None:
+            self.add(ended.key, ended.generation + 1, call, value)
+            return
+        self._db.execute(
+            "UPDATE intents SET target = ?, data = ?, label = ?, permissionless = ?, value = ?,"
+            " state = ?, final = 0, error = NULL, message = '' WHERE id = ?",
+            (call.to, call.data, call.label, call.permissionless, str(value), TxState.QUEUED,
+             ended.id),
         )  # fmt: skip
 
     def find(self, key: str) -> Intent | None:

@@ -20,7 +20,7 @@ from tests.integration.chain.local_anvil import Anvil, until
 from atoll.chain.answers import TxReceipt
 from atoll.chain.contracts import AtollChain
 from atoll.chain.rpc import FailoverProvider
-from atoll.chain.txqueue import QueueConfig, TxQueue
+from atoll.chain.txqueue import NO_MONEY, QueueConfig, TxQueue
 from atoll.chain.txstore import TxState
 from atoll.errors import (
     ChainError,
@@ -151,6 +151,21 @@ async def test_a_refused_key_can_be_asked_for_again(chain: AtollChain, queue: Tx
     await queue.submit("deposit", deposit, retry_failed=True)
     assert (await queue.wait("deposit")).has_effect
     assert (await chain.stake(queue.address, Role.PROVIDER)).active == 100
+
+
+async def test_what_was_refused_and_is_asked_for_again_takes_no_more_room(
+    chain: AtollChain, tmp_path: Path
+) -> None:
+    queue = TxQueue(chain, Account.from_key("0x" + "33" * 32), tmp_path / "tx.sqlite", EAGER)
+    for number in range(3):
+        url = f"http://127.0.0.1:{number}"
+        await queue.submit("gateway", chain.calls.announce_gateway(url), retry_failed=True)
+        (status,) = queue.transactions()
+        assert (status.state, status.error, status.message) == (TxState.QUEUED, None, "")
+        await queue.pump()
+        (status,) = queue.transactions()
+        assert (status.state, status.error) == (TxState.FAILED, NO_MONEY)
+    queue.close()
 
 
 async def test_what_anyone_may_do_fails_quietly(chain: AtollChain, queue: TxQueue) -> None:
