@@ -14,14 +14,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from atoll.errors import ConfigError
-from atoll.job.groups import Bare, canonical_number
+from atoll.job.groups import Bare, Whole, canonical_number
 from atoll.service.wording import models_in
 
 _WIDTH = 98
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A file's tables; numbers with a point or an exponent as canonical decimal text.
+    """A file's tables; numbers with a point or an exponent as canonical decimal text, others as
+    `Whole`.
 
     Raises:
         ConfigError: it cannot be read, or is not TOML.
@@ -41,11 +42,21 @@ def read_toml(path: Path) -> dict[str, Any]:
 def parse_toml(text: str, source: str = "the job") -> dict[str, Any]:
     """As `read_toml`, of text. Raises ConfigError."""
     try:
-        return tomllib.loads(text, parse_float=_number)
+        document: dict[str, Any] = _marked(tomllib.loads(text, parse_float=_number))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"{source} is not TOML: {error}", next_step=f"correct {source}"
         ) from error
+    return document
+
+
+def _marked(value: Any) -> Any:
+    """A value with its whole numbers as `Whole`."""
+    if isinstance(value, dict):
+        return {key: _marked(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_marked(item) for item in value]
+    return Whole(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _number(literal: str) -> Any:

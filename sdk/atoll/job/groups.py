@@ -4,7 +4,7 @@ Rule of this file: only choices. What None leaves open is computed from measurem
 manifest is made (`atoll.job.plan`), and shown.
 
 A number is decimal text in Python and bare in TOML. An amount is wei in Python; as text it is
-tokens. A duration is seconds in Python; as text it has units ("2m30s").
+tokens. A duration is seconds in Python; as text it has units ("2m30s"). In TOML both are text.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ _DECIMALS: Final = 18
 
 class Bare(str):
     """Text that TOML writes without quotes."""
+
+    __slots__ = ()
+
+
+class Whole(int):
+    """A whole number of a TOML document, which says no unit; in Python, an integer has one."""
 
     __slots__ = ()
 
@@ -107,10 +113,14 @@ def duration_text(seconds: int) -> str:
 
 def _wei(value: object) -> object:
     # In Python an integer is wei; text, of a file or a caller, is tokens.
+    if isinstance(value, Whole):
+        raise ValueError(f"""write "{value}" for tokens, in a shell '"{value}"'""")
     return parse_tokens(value) if isinstance(value, str) else value
 
 
 def _seconds(value: object) -> object:
+    if isinstance(value, Whole):
+        raise ValueError(f'write "{value}s" for seconds')
     return parse_duration(value) if isinstance(value, str) else value
 
 

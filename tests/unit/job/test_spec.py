@@ -114,6 +114,9 @@ def test_numbers_are_written_bare_and_amounts_as_text() -> None:
         ('[money]\nbudget = "1e999999"', ("money.budget", "out of bounds")),
         ("[money]\nbudget = true", ("money.budget is True",)),
         ("[members]\nseats = 257", ("members.seats is 257", "256")),
+        ("[money]\nbudget = 25", ("money.budget is 25", 'write "25" for tokens')),
+        ("[windows]\ntrain = 90", ("windows.train is 90", 'write "90s" for seconds')),
+        ("lifetime = 90", ("lifetime is 90", 'write "90s" for seconds')),
         ('[windows]\ntrain = "soon"', ("windows.train is 'soon'", "1h30m")),
         ("[windows]\ntrain = 0", ("windows.train is 0",)),
         ("[init]\nseed = -1", ("init.seed is -1",)),
@@ -158,6 +161,19 @@ def test_settings_of_a_command_line() -> None:
         parse_setting("rounds")
     with pytest.raises(ConfigError, match="name has no keys"):
         PLAIN.but({"name.first": 1})
+
+
+def test_a_whole_number_is_wei_and_seconds_in_python_only() -> None:
+    said = dict(map(parse_setting, ["money.budget=25", "windows.train=90"]))
+    for path, value in said.items():
+        with pytest.raises(ConfigError, match=path):
+            PLAIN.but({path: value})
+    spec = PLAIN.but({"money.budget": 25, "windows.train": 90})
+    assert (spec.money.budget, spec.windows.train) == (25, 90)
+    said = dict(map(parse_setting, ['money.budget="25"', "windows.train=90s", "rounds=3"]))
+    spec = PLAIN.but(said)
+    assert (spec.money.budget, spec.windows.train, spec.rounds) == (25 * 10**18, 90, 3)
+    assert type(spec.rounds) is int
 
 
 def test_every_key_path_can_be_set() -> None:
