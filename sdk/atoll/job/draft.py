@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from atoll.errors import ConfigError
 from atoll.job.asking import Ask
+from atoll.job.groups import tokens_text
 from atoll.job.plan import Figure, Floors, complete, filled
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
-from atoll.law.words import JobId
+from atoll.law.pay import budget
+from atoll.law.words import JobId, Wei
 from atoll.service.pace import Pace
 
 
@@ -53,7 +56,8 @@ async def write_draft(
         ask: who measures the model's pace (`atoll.job.asking`); None where nothing is left open.
 
     Raises:
-        ConfigError: the train extra is missing, the machine cannot be probed, the budget is small.
+        ConfigError: the train extra is missing, the machine cannot be probed, the budget is less
+            than the job's price.
         ManifestError: the choices do not fit together.
     """
     figures: tuple[Figure, ...] = ()
@@ -61,7 +65,18 @@ async def write_draft(
     if pace is not None:
         spec, figures = complete(spec, pace, floors)
     manifest = spec.resolve(found.data, found.init, found.numerics, now)
+    _check_budget(spec.money.budget, budget(manifest.terms))
     return Draft(key, spec, manifest, figures, pace, floors=floors)
+
+
+def _check_budget(most: int | None, price: Wei) -> None:
+    if most is not None and price > most:
+        raise ConfigError(
+            f"money.budget is {tokens_text(most)} tokens, and at money.price_per_token and the "
+            f"fees that are written the job costs {tokens_text(price)}",
+            next_step="leave money.price_per_token out, which then follows from money.budget, or "
+            "raise money.budget",
+        )
 
 
 async def measure(spec: JobSpec, found: Found, ask: Ask) -> Pace:

@@ -291,7 +291,8 @@ class Money(Group):
     """Amounts, as text in tokens. What is left out follows from the work and what it must deter."""
 
     budget: Amount | None = Field(
-        default=None, description="the whole job's price at most; sets the price"
+        default=None,
+        description="the whole job's price at most; sets price_per_token if that is left out",
     )
     price_per_token: Amount | None = Field(
         default=None, description="paid for each trained token of text"

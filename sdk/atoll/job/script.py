@@ -28,7 +28,8 @@ def train_model(
 
     Args:
         data: files and folders.
-        budget: never exceeded, and what the price follows from; wei, or tokens as text.
+        budget: never exceeded; wei, or tokens as text. The price follows from it where the job
+            writes none, as "demo" does.
         job: a spec, or a preset's name.
         changes: of the job, by key path: `{"rounds": 2}`.
         folder: where the model goes.

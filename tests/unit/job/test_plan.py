@@ -11,7 +11,7 @@ from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.deterrence import BOND_MARGIN, COLLUDING, Deterrence
-from atoll.job.draft import Draft
+from atoll.job.draft import Draft, Found, write_draft
 from atoll.job.outlook import outlook, report
 from atoll.job.plan import (
     CLOCK,
@@ -113,6 +113,18 @@ def test_a_budget_that_is_too_small_is_refused_with_numbers(changes: dict[str, o
     with pytest.raises(ConfigError, match=r"leaves no wei for each of [0-9,]+ tokens") as caught:
         completed({"money.budget": 1000, **changes})
     assert caught.value.next_step
+
+
+async def test_a_written_price_above_the_budget_is_refused() -> None:
+    price = cost(PLAIN)
+    found = Found(DATA, None, NUMERICS)
+    enough = PLAIN.but({"money.budget": price})
+    draft = await write_draft("", enough, found, NOW, Floors(), ask=None)
+    assert budget(draft.manifest.terms) == price
+    short = PLAIN.but({"money.budget": price - 1})
+    with pytest.raises(ConfigError, match=r"money\.budget is .* money\.price_per_token") as caught:
+        await write_draft("", short, found, NOW, Floors(), ask=None)
+    assert "money.budget" in caught.value.next_step
 
 
 def test_a_fee_pays_for_a_replay_and_half_as_much_again() -> None:
