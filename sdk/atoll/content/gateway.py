@@ -16,9 +16,10 @@ import hashlib
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from aiohttp import web
 
@@ -48,6 +49,8 @@ _NOTE: Final = re.compile(r"[a-z0-9/-]{1,128}")
 _PIECE: Final = 1 << 16
 """Written at once; that much may wait in a connection's buffer."""
 _MAX_REPEATED_BLOCKS: Final = 1 << 20  # small blocks can name one another 2^n times
+_STRANGERS_THREADS: Final = 2  # what they plant and ask for takes Python's lock for long
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,7 @@ class Gateway:
         self.door = Door(self._config.budget, time.monotonic)
         self._runner: web.ServerRunner | None = None
         self._sweeper: asyncio.Task[None] | None = None
+        self._strangers_pool = ThreadPoolExecutor(_STRANGERS_THREADS, "atoll-strangers")
         self.bytes_up = 0
 
     @property
@@ -172,6 +176,7 @@ class Gateway:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        self._strangers_pool.shutdown(wait=False, cancel_futures=True)
 
     async def _sweep(self) -> None:
         budget = self._config.budget
@@ -226,6 +231,15 @@ class Gateway:
             return await self._answer(request, name)
         return await self._send_note(request, name)
 
+    async def _in_thread(
+        self, request: web.BaseRequest, work: Callable[..., T], *args: object
+    ) -> T:
+        """Does what a request asks for: strangers wait for one another, members for no stranger."""
+        guest = self.door.guest(request.protocol)
+        is_stranger = guest is None or guest.member is None
+        pool = self._strangers_pool if is_stranger else None
+        return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
+
     def _count(self, request: web.BaseRequest, size: int) -> None:
         """Notes body bytes that are given to a connection."""
         self.bytes_up += size
@@ -268,7 +282,7 @@ class Gateway:
         if is_unchanged(request, etag):
             return web.Response(status=304, headers=headers)
         try:
-            block = await asyncio.to_thread(self._store.get_block, cid)
+            block = await self._in_thread(request, self._store.get_block, cid)
         except (NotFound, CorruptBlock) as error:
             raise Refusal(404, f"{cid} is not here") from error
         status = 200
@@ -306,7 +320,9 @@ class Gateway:
         etag = f'"{cid}.car.{scope}.{digest}"'
         headers = answer_headers(request, wanted, etag, f"{cid}.car")
         try:
-            end, through = await asyncio.to_thread(resolve_path, self._get_allowed, cid, path)
+            end, through = await self._in_thread(
+                request, resolve_path, self._get_allowed, cid, path
+            )
         except StorageError as error:
             raise Refusal(404, str(error)) from error
         if is_unchanged(request, etag):
@@ -327,7 +343,7 @@ class Gateway:
 
         pieces = encode_car([cid], blocks())
         try:
-            while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            while (piece := await self._in_thread(request, next, pieces, None)) is not None:
                 self._count(request, len(piece))
                 await self._rate.spend(len(piece))
                 await response.write(piece)

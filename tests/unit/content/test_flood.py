@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from threading import Event
@@ -192,6 +193,30 @@ async def test_who_leaves_before_its_answer_writes_nothing_into_the_log(
         is_gone.set()
         await until(lambda: gateway._requests == 0)
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("kind", ["raw", "car"])
+async def test_a_member_waits_for_no_thread_that_strangers_hold(
+    store: LocalStore, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+    planted, wanted = blocks(store, 2)
+    read, goes_on = store.get_block, Event()
+
+    def waits(cid: Cid) -> bytes:
+        assert cid != planted or goes_on.wait(600.0)
+        return read(cid)
+
+    monkeypatch.setattr(store, "get_block", waits)
+    asks = f"GET /ipfs/{planted}?format={kind} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    async with serving(store) as gateway, AsyncExitStack() as strangers:
+        strangers.callback(goes_on.set)
+        for _ in range(6):
+            connection = strangers.enter_context(await connect(gateway, "127.0.0.1"))
+            await asyncio.get_running_loop().sock_sendall(connection, asks)
+        await until(lambda: gateway._requests == 6)
+        async with fetcher(gateway, tmp_path / "member") as member:
+            assert await member.get(wanted, BLOCK) == read(wanted)
 
 
 async def test_a_guest_who_left_is_forgotten(store: LocalStore, tmp_path: Path) -> None:
