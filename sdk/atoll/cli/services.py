@@ -132,7 +132,7 @@ def write_config(folder: Path, choices: Choices) -> dict[str, str]:
 
 
 def _key(folder: Path, choices: Choices) -> tuple[str, Path, Path]:
-    """Address, keystore and password file, the keystore as the config names it."""
+    """Address, keystore and password file, these as the config names them."""
     from atoll.chain.keys import create_key, verify_key
     from atoll.service.private import require_private
 
@@ -147,14 +147,18 @@ def _key(folder: Path, choices: Choices) -> tuple[str, Path, Path]:
     if choices.key is not None:
         key = verify_key(choices.key.expanduser().resolve(), password)
         require_private([key.path])
-        keystore = key.path
     else:
         key = create_key(folder / "keys", password)
-        keystore = key.path.relative_to(folder)
     if choices.password_file is None:
         password_file.touch(mode=0o600)
         password_file.write_text(password + "\n", encoding="utf-8")
-    return key.address, keystore, password_file
+    return key.address, _from(folder, key.path), _from(folder, password_file)
+
+
+def _from(folder: Path, path: Path) -> Path:
+    """A path from the folder on where it is inside, so that the folder can be moved."""
+    inside, place = folder.resolve(), path.resolve()
+    return place.relative_to(inside) if place.is_relative_to(inside) else place
 
 
 def run_service(program: str, service: str, config: Path, settings: list[str]) -> int:

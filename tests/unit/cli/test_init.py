@@ -86,6 +86,22 @@ def test_what_is_left_out_is_asked_at_a_terminal(
     assert config.password_file.read_text() == PASSWORD + "\n"
 
 
+def test_a_folder_can_be_moved_with_the_key_and_the_password_in_it(
+    tmp_path: Path, deployment: Path
+) -> None:
+    folder, moved = tmp_path / "me", tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "secret").touch(mode=0o600)
+    (folder / "secret").write_text(PASSWORD + "\n")
+    key = create_key(folder / "own", PASSWORD, devnet=True)
+    named = ("--password-file", folder / "secret", "--key", key.path)
+    run(node, "--folder", folder, "--deployment", deployment, *named)
+    folder.rename(moved)
+    config = settings_in(moved)
+    assert config.password_file == moved / "secret"
+    assert verify_key(config.keystore, PASSWORD).address == key.address
+
+
 def test_a_password_that_is_there_is_not_replaced(
     tmp_path: Path, deployment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
