@@ -160,7 +160,13 @@ def newest_commit() -> str:
 
 def main(names: list[str]) -> int:
     commit, started = newest_commit(), time.monotonic()
-    chosen = tuple(part for part in parts(commit) if not names or part.name in names)
+    every = parts(commit)
+    known = [part.name for part in every]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        print(f"no part is called {', '.join(unknown)}: there are {', '.join(known)}")
+        return 2
+    chosen = tuple(part for part in every if not names or part.name in names)
     print(f"tests: {', '.join(p.name for p in chosen)}; seeded by commit {commit}", flush=True)
     run = Run(chosen)
     signal.signal(signal.SIGTERM, run.end)

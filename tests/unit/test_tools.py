@@ -1,14 +1,16 @@
-"""What runs the contracts' tests says how they ended."""
+"""What runs the tests says how they ended, and refuses what it cannot run."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-FORGE = Path(__file__).parents[2] / "contracts" / "tools" / "forge"
+ROOT = Path(__file__).parents[2]
+FORGE = ROOT / "contracts" / "tools" / "forge"
 
 
 def program(path: Path, code: int) -> None:
@@ -26,3 +28,10 @@ def test_forge_ends_as_the_program_does_whatever_its_launcher_says(
     program(modules / ".bin" / "forge", 0)
     program(modules / "@foundry-rs" / "forge-some-machine" / "bin" / "forge", code)
     assert subprocess.run([tool, "test"], check=False).returncode == code
+
+
+def test_a_part_that_is_not_known_is_refused_with_the_known_ones() -> None:
+    command = [sys.executable, ROOT / ".ci" / "tests.py", "bogus"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no part is called bogus: there are networks, contracts" in done.stdout
