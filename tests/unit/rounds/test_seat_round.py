@@ -16,6 +16,7 @@ from atoll.bits.step import state_roots
 from atoll.law.ballots import FINE, fine_word
 from atoll.law.leaves import Leaf, Leaves
 from atoll.law.words import ZERO_DIGEST, Address, Digest, SeatIndex
+from atoll.train import replay
 from atoll.train.replay import Claimed, replay_seat
 from atoll.train.round import (
     TrainedRound,
@@ -101,6 +102,18 @@ def test_the_first_wrong_state_is_named(job: SmallJob, claimed: Claimed, segment
     assert found.differs_at == segment
     assert found.own == claimed.leaves.items[segment].state
     assert len(found.words) == segment
+
+
+def test_a_segment_that_is_not_finite_is_nobodys_whatever_is_revealed_of_it(
+    job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = _broken_in(2)
+    monkeypatch.setattr(replay, "run_by_reference", broken)
+    done = train_round(job.task, job.store, run=broken)
+    said = [ZERO_DIGEST, Digest(b"\x01" * 32)]
+    leaves = Leaves.of([*done.states, *said], [*done.words, *said], KEY)
+    found = replay_seat(job.task, Claimed(leaves, done.update_root), job.store, broken)
+    assert (found.differs_at, found.own, found.words) == (2, ZERO_DIGEST, done.words)
 
 
 def test_another_update_is_named_as_the_link(job: SmallJob, claimed: Claimed) -> None:
