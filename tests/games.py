@@ -12,7 +12,22 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from hashlib import sha256
 
-from atoll.law.games.claims import Claim, Move, Opening, ProgramPart
+from atoll.law import events as ev
+from atoll.law.games.claims import (
+    Claim,
+    Move,
+    Opening,
+    OpenSteps,
+    Pick,
+    PickNode,
+    PickStep,
+    PostLeaf,
+    PostLink,
+    PostTape,
+    ProgramPart,
+    Reveal,
+)
+from atoll.law.games.history import rebuilt
 from atoll.law.games.judge import Need, Operations
 from atoll.law.games.machine import Game, Outcome, Phase
 from atoll.law.games.players import Knowledge, answered, attack, defend
@@ -116,6 +131,7 @@ class Shape:
         weights: uint32s of the state's one parameter.
         filler: nodes that only make the tape longer.
         zero_moments: whether the optimiser root is zero.
+        dithered: whether the link reads the context.
         fragments: none, or how many a state's parameters are taken in by.
         overlap: the step that takes one in; its tape has more filler, by fragment.
     """
@@ -127,6 +143,7 @@ class Shape:
     filler: int = 5
     row: int = 100
     zero_moments: bool = True
+    dithered: bool = False
     fragments: int = 0
     overlap: int = 0
     seed: int = 1
@@ -320,11 +337,13 @@ def _link_templates(job: Job) -> list[Template]:
     base, weights = job.chunks("base").count, job.chunks("base", "w").count
     state, model = Input(Source.STATE, 0, 0, size), Input(Source.MODEL, 0, 0, size)
     words = (base, weights, 0)
-    return [
+    found = [
         _op(Part.LINK, COPY, size, 0, state, words=words, tail=b"w"),
         _op(Part.LINK, COPY, size, 1, model, words=words, tail=b"model"),
-        _op(Part.LINK, ADD, size, 2, _tape(0, size), _tape(1, size)),
     ]
+    if job.shape.dithered:
+        found.append(_op(Part.LINK, COPY, 384, 2, Input(Source.CONTEXT, 0, 0, 384)))
+    return [*found, _op(Part.LINK, ADD, size, len(found), _tape(0, size), _tape(1, size))]
 
 
 @dataclass
@@ -342,7 +361,7 @@ class Run:
     tamper: Mapping[int, Tamper] = field(default_factory=dict)
 
     @cached_property
-    def _context(self) -> bytes:
+    def context(self) -> bytes:
         numbers = (self.claim.seat, self.claim.round, self.step)
         step = self.claim.round * self.job.header.steps + self.step
         words = (
@@ -385,7 +404,7 @@ class Run:
         if source.source == Source.TAPE:
             return before[source.node + iteration * source.stride]
         if source.source == Source.CONTEXT:
-            return self._context
+            return self.context
         data = self.job.documents[self._name(source.source, template)]
         moments = source.source == Source.STATE and template.words[2] == 1
         return bytes(len(data)) if moments and self.roots.optimiser_root == ZERO_DIGEST else data
@@ -492,17 +511,40 @@ class Party:
 def played(holder: Knowledge, challenger: Knowledge, claim: Claim) -> list[tuple[bool, Move, Game]]:
     """A whole game, a second a move: whose each move was, the move, and the game after it.
 
-    Who has no legal move loses by its clock, which ends the list.
+    Both know only what they ran, and what the chain says. Who has no legal move loses by its clock,
+    which ends the list.
     """
     game, now, moves = Game.begin(claim, 1000), 1000, []
+    said: list[ev.ContractEvent] = []
     while game.phase != Phase.DECIDED:
         now += 1
-        by_holder = game.phase.is_holders
-        move = defend(game, holder) if by_holder else answered(attack(game, challenger), TOY)
+        by_holder, known = game.phase.is_holders, rebuilt(claim, 1000, said)
+        move = defend(known, holder) if by_holder else answered(attack(known, challenger), TOY)
         game = game.play(move, by_holder, now, TOY)
         moves.append((by_holder, move, game))
+        said += events_of(move, game)
     assert game.outcome in {Outcome.HOLDER_FELL, Outcome.CHALLENGER_FELL}
     return moves
+
+
+def events_of(move: Move, after: Game) -> list[ev.ContractEvent]:
+    """What the contract says of a move: of the last one, only how the game ended."""
+    match move:
+        case OpenSteps():
+            return [ev.StepsOpened(1, move.states, move.works)]
+        case PickStep():
+            return [ev.StepPicked(1, after.step)]
+        case PostTape() | PostLink() if after.phase is Phase.PICK:
+            return [ev.TapePosted(1, after.tape, after.nodes, move.row)]
+        case Pick():
+            return [ev.Picked(1, after.level, after.index)]
+        case PickNode():
+            return [ev.NodePicked(1, after.node or 0, move.digest, after.size)]
+        case Reveal():
+            return [ev.RowRevealed(1, move.row)]
+        case PostLeaf():
+            return [ev.LeafPosted(1, move.leaf)]
+    return []
 
 
 def flipped(at: int) -> Tamper:
@@ -644,6 +686,10 @@ class LargeParty:
         first = start // PIECE
         pieces = (self._piece(node, i) for i in range(first, -(-end // PIECE)))
         return b"".join(pieces)[start - first * PIECE : end - first * PIECE]
+
+    @property
+    def context(self) -> bytes:
+        raise AssertionError("no import is in dispute")
 
     def open(self, template: Template, source: Input, need: Need) -> Opening:
         raise AssertionError("no import is in dispute")

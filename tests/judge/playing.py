@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from tests.games import events_of
 from tests.judge.table import Bill, Table, bonded
 
+from atoll.law import events as ev
 from atoll.law.games.claims import Claim, Move
+from atoll.law.games.history import rebuilt
 from atoll.law.games.machine import Game, Outcome, Phase
 from atoll.law.games.players import Knowledge, answered, attack, defend
 from atoll.law.words import Address
@@ -58,6 +61,8 @@ def play(
 ) -> Played:
     """A game on a set of its own; both players make every move that they can make.
 
+    They know only what they ran, and what the chain says.
+
     Args:
         number: of the set.
         before: is called ahead of each move, and may try others.
@@ -70,18 +75,19 @@ def play(
     bill = Bill()
     id_, gas = table.challenge(claim)
     bill.add(gas, by_holder=False)
-    game = Game.begin(claim, NOW)
+    game, said = Game.begin(claim, NOW), list[ev.ContractEvent]()
     while game.phase < Phase.DECIDED:
-        by_holder = game.phase.is_holders
+        by_holder, known = game.phase.is_holders, rebuilt(claim, NOW, said)
         if by_holder:
-            move = defend(game, holder)
+            move = defend(known, holder)
         else:
-            move = answered(attack(game, rival), table.operations)
+            move = answered(attack(known, rival), table.operations)
         if before is not None:
             before(Turn(id_, claim, game, move))
         gas = table.move(id_, claim, move, by_holder=by_holder)
         bill.add(gas, by_holder=by_holder)
         game = game.play(move, by_holder, NOW, table.operations)
+        said += events_of(move, game)
     assert table.outcome(id_) == (game.phase, game.outcome)
     bill.add(table.conclude(id_), by_holder=False)
     return Played(game, table.outcome(id_)[1], bill, gas)

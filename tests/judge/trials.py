@@ -78,12 +78,13 @@ def homes() -> dict[Op, str]:
     return found
 
 
-def places(op: Op) -> Iterator[Place]:
-    """Up to nine."""
-    at = trial(homes()[op])
+def places(op: Op, name: str | None = None) -> Iterator[Place]:
+    """Up to nine, in a trial that is named or the operation's first."""
+    name = homes()[op] if name is None else name
+    at = trial(name)
     for node in _spread(at.places(op)):
         last = at.values[node].numel() - 1
-        yield from (Place(homes()[op], op, node, e) for e in _spread(range(last + 1)))
+        yield from (Place(name, op, node, e) for e in _spread(range(last + 1)))
 
 
 def _spread(all_: range | list[int]) -> list[int]:

@@ -18,6 +18,7 @@ from tests.judge.table import Table, bonded
 
 from atoll.bits.codec.block_steps import STEPS
 from atoll.bits.codec.sparse import kept_of
+from atoll.bits.tape.imports import Context
 from atoll.bits.tape.opcodes import Op
 from atoll.bits.tape.program import Program
 from atoll.law.games.claims import Claim, Opening, ProgramPart
@@ -43,9 +44,11 @@ from atoll.law.hashing import sha256 as sha256_digest
 from atoll.law.leaves import StateRoots
 from atoll.law.merkle import LEAF, NODE, HashFunction, seal
 from atoll.law.program import Input, Part, Source, Template
-from atoll.law.words import Address, Digest
+from atoll.law.words import Address, Digest, SeatIndex
 
 NOW: Final = 1_800_000_000
+_SEED: Final = keccak256(b"seed")
+_SEAT, _ROUND = SeatIndex(200), 49
 _CHUNK: Final = np.random.default_rng(4).standard_normal(CHUNK // 4).astype("<f4").tobytes()
 _SHAPELESS: Final = frozenset({Op.VIEW, Op.COPY, Op.CONCAT})
 _DOUBLES: Final = frozenset(
@@ -278,10 +281,10 @@ class Vast:
             place=root,
             program=root,
             is_link=self.part == Part.LINK,
-            seat=200,
-            round=49,
+            seat=_SEAT,
+            round=_ROUND,
             segment=number,
-            data_seed=keccak256(b"seed"),
+            data_seed=_SEED,
             opening=self._roots.digest(),
             model_params=self._model,
             model_exponents=exponents,
@@ -297,6 +300,13 @@ class Vast:
     @property
     def roots(self) -> StateRoots:
         return self._roots
+
+    @property
+    def context(self) -> bytes:
+        steps, exponents = self._header.steps, sha256_digest(self.world.exponents)
+        step = steps if self.part == Part.LINK else 0
+        numbers = (_SEAT, _ROUND, step, _ROUND * steps + step)
+        return Context(_SEED, *numbers, self._roots, self._model, exponents).to_bytes()
 
     @cached_property
     def tree(self) -> SparseTree:

@@ -231,6 +231,11 @@ class OwnTape:
         return self._sources.context.roots
 
     @property
+    def context(self) -> bytes:
+        """The twelve words that the game knows of it."""
+        return self._sources.context.to_bytes()
+
+    @property
     def tree(self) -> Tree:
         """Over the digests of the nodes."""
         return self._tree

@@ -38,5 +38,12 @@ def test_a_wrong_bit_is_refuted_and_a_right_one_is_not(judges: Table, op: Op) ->
         assert survived.outcome is Outcome.CHALLENGER_FELL
 
 
+def test_a_wrong_bit_is_refuted_where_a_link_reads_the_context(judges: Table) -> None:
+    for place in list(places(Op.CODES, "link of two_bit"))[:2]:
+        played = refute(judges, next(NUMBERS), place)
+        assert played is not None
+        assert played.outcome is Outcome.HOLDER_FELL
+
+
 def test_contracts_fit_a_chain(judges: Table) -> None:
     assert {n: size for n, size in judges.code_sizes().items() if size > CODE_LIMIT} == {}

@@ -105,6 +105,16 @@ def test_a_wrong_link_falls_at_every_node(node: int) -> None:
     assert moves[-1][2].outcome == Outcome.CHALLENGER_FELL
 
 
+@pytest.mark.parametrize("word", range(12))
+def test_a_wrong_link_falls_at_every_word_of_its_context(word: int) -> None:
+    job = Job(replace(JOB.shape, dithered=True))
+    base = job.claim(is_link=True)
+    tampers = {0: {2: flipped(32 * word + 31), job.header.link_nodes - 1: flipped(-1)}}
+    claim = Party(job, base, tampers).claimed
+    last = played(Party(job, claim, tampers), Party(job, claim), claim)[-1][2]
+    assert (last.node, last.outcome) == (2, Outcome.HOLDER_FELL)
+
+
 def test_the_link_of_a_seat_that_ended_early_follows_from_its_own_last_segment() -> None:
     base = JOB.claim(is_link=True, segment=0)
     tampers = {0: {2: flipped(700), JOB.header.link_nodes - 1: flipped(-1)}}

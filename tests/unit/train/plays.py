@@ -6,21 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from tests.games import events_of
 
 from atoll.bits.segment import Course
 from atoll.law import events as ev
-from atoll.law.games.claims import (
-    Claim,
-    Move,
-    OpenSteps,
-    Pick,
-    PickNode,
-    PickStep,
-    PostLeaf,
-    PostLink,
-    PostTape,
-    Reveal,
-)
+from atoll.law.games.claims import Claim
 from atoll.law.games.history import rebuilt
 from atoll.law.games.judge import Need
 from atoll.law.games.machine import Game, Phase
@@ -52,26 +42,6 @@ def poisoned_course(*args: object, **more: object) -> Course:
     return poisoned(open_course(*args, **more))  # type: ignore[arg-type]  # handed on
 
 
-def event_of(move: Move, before: Game, after: Game) -> ev.ContractEvent:
-    """What the contract says of a move."""
-    match move:
-        case OpenSteps():
-            return ev.StepsOpened(1, move.states, move.works)
-        case PickStep():
-            return ev.StepPicked(1, after.step)
-        case PostTape() | PostLink():
-            return ev.TapePosted(1, after.tape, after.nodes, move.row)
-        case Pick():
-            return ev.Picked(1, after.level, after.index)
-        case PickNode():
-            return ev.NodePicked(1, after.node or 0, move.digest, after.size)
-        case Reveal():
-            return ev.RowRevealed(1, move.row)
-        case PostLeaf():
-            return ev.LeafPosted(1, move.leaf)
-    raise AssertionError(f"{before.phase.name}: {move}")
-
-
 def play(claim: Claim, holder: Callable[[], OwnRun], challenger: Callable[[], OwnRun]) -> Game:
     """Until something has to be proved. Both know only what they ran, and what the chain says."""
     game, said = Game.begin(claim, NOW), list[ev.ContractEvent]()
@@ -82,7 +52,7 @@ def play(claim: Claim, holder: Callable[[], OwnRun], challenger: Callable[[], Ow
         known = rebuilt(claim, NOW, said)
         move = defend(known, own) if turn else answered(attack(known, own), Silent())
         after = game.play(move, turn, NOW, Silent())
-        said.append(event_of(move, game, after))
+        said += events_of(move, after)
         game = after
         known = rebuilt(claim, NOW, said)
         names = ["phase", "level", "index", "node", "size", "rows", "tensor_rows", "leaf"]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from atoll.law import events as ev
 from atoll.law.games.claims import Claim
-from atoll.law.games.machine import Game, Phase, Row, steps_tree
+from atoll.law.games.machine import Game, Phase, Row
 from atoll.law.games.trees import height, pieces_of, row_levels
 from atoll.law.words import Digest
 
@@ -18,6 +18,7 @@ from atoll.law.words import Digest
 def rebuilt(claim: Claim, began_at: int, moves: Sequence[object]) -> Game:
     """The game after these moves, as far as a player needs it.
 
+    What only a proof is checked against (`Game.disputed`) is not in it: a player has its own run's.
     Its clocks are those of the beginning: `Game.deadlineOf` tells how much time is left.
 
     Raises:
@@ -47,7 +48,7 @@ def _after(game: Game, move: object) -> Game:
 def _picked(game: Game, move: object) -> Game:
     match move:
         case ev.StepPicked(_, step):
-            return _with_step(game, step)
+            return replace(game, phase=Phase.POST_TAPE, step=step)
         case ev.Picked(_, level, index):
             phase = Phase.REVEAL if level else Phase.POST_LEAF
             return replace(game, level=level, index=index, phase=phase)
@@ -56,13 +57,6 @@ def _picked(game: Game, move: object) -> Game:
             phase = Phase.REVEAL if level else Phase.POST_LEAF
             return replace(game, node=node, size=size, level=level, index=0, phase=phase)
     raise ValueError(f"{move} is no move of a game")
-
-
-def _with_step(game: Game, step: int) -> Game:
-    """The step counts in the round, the opened states in the segment."""
-    pairs, _ = steps_tree(game.claim.opening, game.states, game.works)
-    start, result = pairs[step - game.claim.segment * len(game.states)]
-    return replace(game, phase=Phase.POST_TAPE, step=step, start=start, result=result)
 
 
 def _with_row(game: Game, nodes: tuple[Digest, ...]) -> Game:

@@ -25,7 +25,7 @@ from atoll.law.games.claims import (
     Prove,
     Reveal,
 )
-from atoll.law.games.judge import MAX_OPENINGS, Need, Operations, context_of
+from atoll.law.games.judge import MAX_OPENINGS, Need, Operations
 from atoll.law.games.machine import WORD_BYTES, Game, Phase, Row, steps_tree
 from atoll.law.games.trees import (
     CHUNK,
@@ -57,6 +57,10 @@ class Tape(Protocol):
     @property
     def roots(self) -> StateRoots:
         """Of the state that it opens with."""
+
+    @property
+    def context(self) -> bytes:
+        """The twelve words that the game knows of it (`context_of`)."""
 
     @property
     def tree(self) -> Tree:
@@ -232,19 +236,19 @@ def _proof(game: Game, own: Knowledge) -> Generator[Question, Need, Prove]:
     place = (element * template.width - start) // WORD_BYTES
     path = path_of(words, place)
     proof = Proof(element, words.leaf(place), path, tape.roots, own.header.data, part.data, ())
-    openings = yield from _openings(game, tape, template, proof)
+    openings = yield from _openings(game, tape, template, element)
     return Prove(replace(proof, openings=tuple(openings)))
 
 
 def _openings(
-    game: Game, tape: Tape, template: Template, proof: Proof
+    game: Game, tape: Tape, template: Template, element: int
 ) -> Generator[Question, Need, list[Opening]]:
     iteration = template.iteration(_node(game)) or 0
     attributes = template.attributes(iteration)
     openings: list[Opening] = []
     opened: list[bytes] = []
     while len(opened) <= MAX_OPENINGS:
-        need = yield Question(template.op, attributes, proof.element, tuple(opened))
+        need = yield Question(template.op, attributes, element, tuple(opened))
         if need.length == 0:
             return openings
         source = template.inputs[need.input]
@@ -256,7 +260,7 @@ def _openings(
                 opened.append(tape.read(input_, need.offset, end))
             case Source.CONTEXT:
                 openings.append(Opening())
-                opened.append(context_of(game.disputed, game.claim, proof)[need.offset : end])
+                opened.append(tape.context[need.offset : end])
             case _:
                 openings.append(tape.open(template, source, need))
                 opened.append(_part(openings[-1].data, source, need))
