@@ -15,6 +15,7 @@ import structlog
 
 from atoll.chain.calls import Call
 from atoll.content.cid import Cid
+from atoll.content.pins import Pin
 from atoll.content.spread import Spread
 from atoll.errors import NotFound, StorageError, TransactionFailed
 from atoll.law.owes import committee_gateways
@@ -241,11 +242,11 @@ class Effects:
         await asyncio.to_thread(release, self.context.store, view.job_id, round_)
         await self.end(_reason(view.job_id, round_))
 
-    async def kept_for(self, view: JobView) -> list[str]:
-        """Every reason for which something of a job is kept, those of its rounds among them."""
+    async def kept_for(self, view: JobView) -> list[Pin]:
+        """Everything that is kept for a job, its rounds among them."""
         whole = _reason(view.job_id, None)
         pins = await asyncio.to_thread(self.context.store.pins)
-        return sorted({pin.reason for pin in pins if f"{pin.reason}/".startswith(f"{whole}/")})
+        return [pin for pin in pins if f"{pin.reason}/".startswith(f"{whole}/")]
 
     async def end(self, reason: str) -> None:
         """Lets go of what was kept for a reason. Raises as `unpin`."""

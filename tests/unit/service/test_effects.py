@@ -50,6 +50,7 @@ from atoll.service.duties.material import (
     DoFetchSpec,
     JobRefused,
     SpecReady,
+    files_of,
 )
 from atoll.service.duties.membership import SendAnnounce, SendJoin
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
@@ -594,6 +595,23 @@ async def test_a_machine_of_another_class_refuses_the_job(context: Any) -> None:
     context.worker.results = [NumericsMismatch("another probe")]
     done = await effects(context).run(view, spec_of(view))
     assert done.fact == JobRefused("another probe")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_data_of_a_journal_that_was_moved_without_its_store_is_kept_here(
+    context: Any, is_known: bool
+) -> None:
+    view = view_at(1)
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    if is_known:
+        ready = DataReady(MANIFEST.data.cid, digest("model"))
+        context.journal.write(JOB, DoFetchData(b"").key, ready)
+    data = {Cid.from_bytes(cid) for cid, _ in files_of(MANIFEST)}
+    carrier = effects(context)
+    for _ in range(2):  # at every start
+        await carrier.run(view, spec_of(view))
+        kept = {pin.cid for pin in await carrier.kept_for(view)}
+        assert kept == {Cid.from_bytes(view.spec_cid), *(data if is_known else ())}
 
 
 async def test_bytes_that_are_no_manifest_are_refused(context: Any) -> None:

@@ -100,6 +100,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             data = effects.context.store.read_bytes(cid, MAX_MANIFEST_BYTES)
             manifest = Manifest.from_bytes(data)
             manifest.check_terms(self.terms_hash)
+            await _keep_data(effects, view, manifest)
             if not has_link(manifest.codec):
                 return Done(JobRefused(NOT_JUDGED))
             refused = manifest_refusal(policy, manifest)
@@ -114,6 +115,19 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
         except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
             return Done(JobRefused(str(error)))
         return Done(JobRefused(refused) if refused else SpecReady(data))
+
+
+async def _keep_data(effects: Effects, view: JobView, manifest: Manifest) -> None:
+    """Pins the data that the journal knows to be here, where the store knows of no pin: it is
+    another store than then, if the journal alone was moved, and its blocks come one by one.
+    """
+    if not isinstance(effects.context.journal.read(view.job_id).of(DoFetchData), DataReady):
+        return
+    kept = {pin.cid for pin in await effects.kept_for(view)}
+    data = [cid for cid, _ in files_of(manifest)]
+    lost = [cid for cid in data if Cid.from_bytes(cid).to_v1() not in kept]
+    if lost:
+        await effects.keep(view, None, *lost)
 
 
 async def _too_slow(

@@ -61,7 +61,7 @@ class DoUnpinJob(Work[JobUnpinned]):
     """Let go of all that is kept of a job, once its claim deadline is over."""
 
     async def perform(self, effects: Effects, view: JobView) -> Done[JobUnpinned]:
-        reasons = await effects.kept_for(view)
+        reasons = {pin.reason for pin in await effects.kept_for(view)}
         if not reasons:  # as of a job that was not ours
             return Done(JobUnpinned())
         chain = effects.context.chain
