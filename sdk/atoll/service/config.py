@@ -9,6 +9,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
@@ -381,15 +382,17 @@ def _note_origins(
 
 
 def _set(layered: Layered, name: str, text: str, origin: str) -> None:
-    """Puts a value where its dotted name says; text that is no TOML value is text."""
+    """Puts a value where its dotted name says; text that is no TOML value is text, and so is an
+    address, which TOML takes for a number.
+    """
     *sections, last = name.split(".")
     place = layered.values
     for section in sections:
         place = place.setdefault(section, {})
         if not isinstance(place, dict):
             raise ConfigError(f"{origin}: {section} is no section", next_step="correct its name")
-    try:
-        place[last] = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        place[last] = text
+    place[last] = text
+    if not text.startswith("0x"):
+        with suppress(tomllib.TOMLDecodeError):
+            place[last] = tomllib.loads(f"value = {text}")["value"]
     layered.origins[name] = origin

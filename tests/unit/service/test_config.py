@@ -140,3 +140,11 @@ async def test_a_folder_is_one_roles(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="this config is of a verifier"):
         await run_role("provider", config.beside(tmp_path), None, lambda state, event: (state, []))
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("name", ["owner", "reward_address"])
+def test_an_address_can_be_a_flag_s_and_a_variable_s(tmp_path: Path, name: str) -> None:
+    path, wallet = written(tmp_path, GOOD), "0x" + "77" * 20
+    flag = read_config(ServiceConfig, path, [f"{name}={wallet}"], {})
+    variable = read_config(ServiceConfig, path, (), {f"ATOLL_SERVICE__{name.upper()}": wallet})
+    assert getattr(flag, name) == getattr(variable, name) == wallet
