@@ -250,6 +250,7 @@ contract Game is GameQueue {
         bytes32 from = opening;
         for (uint256 i = 0; i < states.length; i++) {
             bytes calldata work = works[i * workBytes:(i + 1) * workBytes];
+            if (states[i] == 0) revert NotFinite(i); // what RESULT gives of such a step
             _requireFinite(work, i);
             leaves[i] = keccak256(abi.encode(from, Openings.pieceRoot(bytes.concat(states[i], work))));
             from = states[i];

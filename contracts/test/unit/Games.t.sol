@@ -124,6 +124,29 @@ contract GamesTest is Table {
         }
     }
 
+    /// The step behind a state of zero could not be proved wrong: nobody knows roots whose digest is zero.
+    function test_P62_aStateOfZeroIsNotOpened() public {
+        bytes memory header = headerBytes();
+        (header[20], header[24]) = (0x02, 0x02); // two steps, in one segment
+        bytes memory works = bytes.concat(normOf(false), normOf(false));
+        Part memory p = part(0);
+        p.data = header;
+        for (uint256 zero = 0; zero < 2; zero++) {
+            bytes32[] memory states = new bytes32[](2);
+            states[1 - zero] = SEED;
+            Claim memory c = claimOf(HOLDER, zero);
+            bytes32 top = keccak256(abi.encodePacked(bytes1(0x01), leafNode(header), p.path[0]));
+            c.program = keccak256(abi.encodePacked(bytes1(0x02), uint64(2), top));
+            (c.closing, c.workWord) = (states[1], keccak256(works));
+            uint256 id = challengeBy(CHALLENGER, c, BOND);
+            vm.prank(HOLDER);
+            vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, zero));
+            game.openSteps(id, c, p, states, works);
+            stall(id);
+            isOver(id, Outcome.HOLDER_FELL);
+        }
+    }
+
     function test_P62_aJobWithoutALinkHasNoneToBeWrong() public {
         Claim memory c = claimOf(HOLDER, 1);
         c.isLink = true;

@@ -264,6 +264,17 @@ def test_a_step_that_is_not_finite_is_not_opened(word: str) -> None:
         game.play(move, True, 1, TOY)
 
 
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_step_without_a_state_after_it_is_not_opened(step: int) -> None:
+    """Nobody knows roots whose digest is zero, so that the step behind it could not be proved."""
+    game, party, claim = opened()
+    states = list(party.states)
+    states[step] = ZERO_DIGEST
+    game = replace(game, claim=replace(claim, closing=states[-1]))
+    with pytest.raises(IllegalMove, match=f"step {step} is not finite"):
+        game.play(OpenSteps(party.header, tuple(states), party.works), True, 1, TOY)
+
+
 def test_moves_of_the_other_side_or_of_another_phase_are_refused() -> None:
     game, party, _ = opened()
     move = defend(game, party)

@@ -295,7 +295,8 @@ def _open_steps(game: Game, move: OpenSteps) -> Game:
     size = 8 + 4 * header.micro_batches
     _require(len(move.works) == count * size, "works of another length")
     for i in range(count):
-        _require(_is_finite(move.works[i * size : (i + 1) * size]), f"step {i} is not finite")
+        is_finite = move.states[i] != ZERO_DIGEST and _is_finite(move.works[i * size :][:size])
+        _require(is_finite, f"step {i} is not finite")
     return replace(
         game,
         phase=Phase.PICK_STEP,
