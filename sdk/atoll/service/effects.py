@@ -90,15 +90,11 @@ class Effects:
                     raise error from None
                 log.warning("a block was lost here", job=view.job_id, block=error.lost)
 
-    async def work(self, function: str, *args: object, is_first: bool = False) -> Any:
-        """Calls `package.module:function` in the worker. Raises what it raises, or WorkerDied.
-
-        Args:
-            is_first: whether it goes before what waits, as a move does that has a clock.
-        """
+    async def work(self, function: str, *args: object) -> Any:
+        """Calls `package.module:function` in the worker. Raises what it raises, or WorkerDied."""
         self._long += 1
         try:
-            return await self.context.worker.run(function, *args, is_first=is_first)
+            return await self.context.worker.run(function, *args)
         finally:
             self._long -= 1
 
@@ -113,6 +109,14 @@ class Effects:
             return await self.context.worker.run_last(function, *args)
         finally:
             self._long -= 1
+
+    async def play(self, function: str, *args: object) -> Any:
+        """As `work`, for a move of a game, whose clock runs in each of them.
+
+        What takes as long as a round is never before it: a side that moves at once could else make
+        another, which trains or replays, wait for its own work until the clock is over.
+        """
+        return await self.context.spare_worker.run(function, *args, is_first=True)
 
     async def work_soon(self, function: str, *args: object) -> Any:
         """As `work`, for what has a deadline and takes seconds.

@@ -787,6 +787,18 @@ class Lane:
         return function
 
 
+async def test_a_move_of_a_game_waits_for_nothing_that_takes_a_round(context: Any) -> None:
+    main, spare = context.worker, context.spare_worker = Lane(), Lane()
+    spare.done.set()
+    here = effects(context)
+    training = asyncio.create_task(here.work("a round"))
+    await asyncio.sleep(0)
+    assert await here.play("a move") == "a move"
+    assert (main.asked, spare.asked) == ([("a round", False)], [("a move", True)])
+    main.done.set()
+    await training
+
+
 async def test_what_is_urgent_has_a_process_of_its_own_while_a_round_is_replayed(
     context: Any,
 ) -> None:

@@ -86,7 +86,7 @@ class SendMove(Transaction[NoMove]):
         position = Position(record.claim, record.began_at, self.is_holder, record.moves)
         while True:
             args = (task, position, effects.store_dir)
-            found = await effects.work(self.function, *args, is_first=True)
+            found = await effects.play(self.function, *args)
             if not isinstance(found, Question):
                 made: Move | None = found
                 return made
