@@ -100,6 +100,12 @@ def test_a_deadline_is_poked_when_it_is_our_turn(
     assert kinds(script.net, line, now=now).count(Kind.POKE) == pokes
 
 
+def test_nobody_pays_for_the_upkeep_of_a_strangers_job(script: Script) -> None:
+    now = script.net.deadline
+    assert kinds(script.net, now=now) == [Kind.POKE]
+    assert kinds(script.net, me=WATCHER, now=now) == []
+
+
 def test_two_phases_are_never_poked_under_one_key(script: Script) -> None:
     def poke() -> SendUpkeep:
         script.net.wait_until(script.net.deadline)

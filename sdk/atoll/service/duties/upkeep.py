@@ -140,11 +140,14 @@ def decide_upkeep(
     """What has been due for as long as those before us in line have had to do it.
 
     Args:
-        only: these kinds; None all that are not everybody's own.
+        only: these kinds, of whatever job; None all that are not everybody's own, of a job that we
+            have or had a part in. Of any other its submitter is left, as nothing is in it for us.
     """
     view = state.view
     if view.terms is None:
         return Decision("upkeep", "the job is not known yet")
+    if only is None and view.holder_of(state.me) is None:
+        return Decision("upkeep", "we have no part in the job")
     kinds = frozenset(Kind) - OWN if only is None else only
     if not is_turn(view, line, state.now, config):
         kinds -= SUDDEN
