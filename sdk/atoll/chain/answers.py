@@ -58,7 +58,7 @@ class TxReceipt:
 def quantity(value: Any) -> int:
     """A number of up to 256 bits."""
     if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
-        raise ValueError(f"not a quantity: {value!r:.80}")
+        raise ValueError(f"not a quantity: {reprlib.repr(value)}")
     return int(value, 16)
 
 
@@ -79,7 +79,7 @@ def text(value: Any) -> str:
 def data(value: Any) -> bytes:
     """Bytes."""
     if not isinstance(value, str) or not _DATA.fullmatch(value):
-        raise ValueError(f"not data: {value!r:.80}")
+        raise ValueError(f"not data: {reprlib.repr(value)}")
     return bytes.fromhex(value[2:])
 
 
@@ -87,7 +87,7 @@ def word(value: Any) -> Digest:
     """32 bytes."""
     found = data(value)
     if len(found) != 32:
-        raise ValueError(f"not 32 bytes: {value!r:.80}")
+        raise ValueError(f"not 32 bytes: {reprlib.repr(value)}")
     return Digest(found)
 
 
@@ -182,11 +182,11 @@ def block_receipts(value: Any) -> list[TxReceipt]:
 
 def _fields(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError(f"not an object: {value!r:.80}")
+        raise TypeError(f"not an object: {reprlib.repr(value)}")
     return value
 
 
 def _items(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise TypeError(f"not a list: {value!r:.80}")
+        raise TypeError(f"not a list: {reprlib.repr(value)}")
     return value

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import json.scanner
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -32,8 +33,19 @@ LONGEST_PAUSE_SECONDS = 60.0
 TRIES: Final = 3
 """Of an endpoint that answers, but not usefully, before the question counts as unanswered."""
 TRY_PAUSE_SECONDS = 0.1  # between tries of one question at one endpoint
-MAX_ANSWER_BYTES: Final = 1 << 27
-"""More than any block's receipts; an endless answer ends here."""
+MAX_ANSWER_BYTES: Final = 1 << 20
+"""More than any contract's code as hexadecimal digits; an endless answer ends here."""
+LARGE_ANSWERS: Final = frozenset(
+    {"eth_getBlockByNumber", "eth_getBlockReceipts", "eth_getLogs", "eth_getTransactionReceipt"}
+)
+MAX_LARGE_ANSWER_BYTES: Final = 1 << 25
+"""More than the receipts of a block of 60 million gas, all of it spent on logs."""
+QUICK_BYTES: Final = 1 << 16
+"""An answer of so many is read at once; a longer one in a thread."""
+VALUE_BYTES: Final = 12
+"""Of a long answer to a JSON value, at the least: it is of hashes and addresses. A value takes up
+to 90 bytes of memory, however short it is.
+"""
 JUDGED: Final = frozenset({"eth_call", "eth_estimateGas", "eth_sendRawTransaction"})
 """Questions to which an error can be the answer."""
 NO_JUDGEMENT: Final = frozenset({429, -32002, -32005, -32029, -32600, -32601, -32603, -32700})
@@ -127,6 +139,7 @@ class FailoverProvider:
         self._timeout = aiohttp.ClientTimeout(total=request_seconds)
         self._session: aiohttp.ClientSession | None = None
         self._ids = itertools.count(1)
+        self._reads_long = asyncio.Lock()  # one at a time: they take memory
 
     @property
     def urls(self) -> list[str]:
@@ -263,8 +276,7 @@ class FailoverProvider:
         """
         if not await self._serves_this_chain(endpoint):
             return None
-        result = await self._post(endpoint, method, params)
-        answer = _useful(read, result, method)
+        answer = await self._answer(endpoint, method, params, read)
         endpoint.failures, endpoint.paused_until = 0, 0.0
         return (answer,)
 
@@ -281,17 +293,32 @@ class FailoverProvider:
         return endpoint.wrong_chain is None
 
     async def _chain_of(self, endpoint: _Endpoint) -> int:
-        return _useful(quantity, await self._post(endpoint, "eth_chainId", []), "eth_chainId")
+        return await self._answer(endpoint, "eth_chainId", [], quantity)
 
-    async def _post(self, endpoint: _Endpoint, method: str, params: Sequence[Any]) -> Any:
-        """The `result` of one answer.
+    async def _answer(
+        self, endpoint: _Endpoint, method: str, params: Sequence[Any], read: Read[T]
+    ) -> T:
+        """What one endpoint answers.
 
         Raises:
             RpcRefused: an error, to a question that an error can answer.
             _NoAnswer: anything else.
         """
+        body = await self._post(endpoint, method, params)
+        if len(body) <= QUICK_BYTES:
+            return _useful(read, _result_of(body, method), method)
+        async with self._reads_long:
+            return await asyncio.to_thread(lambda: _useful(read, _result_of(body, method), method))
+
+    async def _post(self, endpoint: _Endpoint, method: str, params: Sequence[Any]) -> bytes:
+        """The body of one answer. Raises _NoAnswer."""
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout)
+            # Packed, a few bytes could become any number of them.
+            self._session = aiohttp.ClientSession(
+                timeout=self._timeout,
+                headers={"Accept-Encoding": "identity"},
+                auto_decompress=False,
+            )
         asked = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
         try:
             # Sent on, the question would go to whatever host the endpoint names: this machine, too.
@@ -299,13 +326,12 @@ class FailoverProvider:
             async with asking as reply:
                 if 300 <= reply.status < 400 or reply.status == 429 or reply.status >= 500:
                     raise _NoAnswer(f"HTTP {reply.status}")
-                body = await _read_whole(reply.content)
+                return await _read_whole(reply.content, method)
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             raise _NoAnswer(str(error) or type(error).__name__, silent=True) from error
         # ValueError: aiohttp documents no closed list of what a malformed answer raises.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _NoAnswer(f"{type(error).__name__}: {error}"[:200]) from error
-        return _result_of(body, method)
 
     def _nobody_answered(self) -> ChainError:
         if not self._usable():
@@ -327,21 +353,33 @@ class FailoverProvider:
         )
 
 
-async def _read_whole(stream: aiohttp.StreamReader) -> bytes:
+class _PatientDecoder(json.JSONDecoder):
+    """Reads JSON in Python: what does so in C lets no other thread run until it is through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]  # of no stub
+
+
+async def _read_whole(stream: aiohttp.StreamReader, method: str) -> bytes:
+    limit = MAX_LARGE_ANSWER_BYTES if method in LARGE_ANSWERS else MAX_ANSWER_BYTES
     pieces: list[bytes] = []
     size = 0
     async for piece in stream.iter_any():
         pieces.append(piece)
         size += len(piece)
-        if size > MAX_ANSWER_BYTES:
-            raise _NoAnswer(f"it sent more than {MAX_ANSWER_BYTES} bytes")
+        if size > limit:
+            raise _NoAnswer(f"it sent more than {limit} bytes")
     return b"".join(pieces)
 
 
 def _result_of(body: bytes, method: str) -> Any:
     """The `result` of a JSON-RPC response. Raises RpcRefused, _NoAnswer."""
+    is_long = len(body) > QUICK_BYTES
+    if is_long and sum(map(body.count, (b",", b"[", b"{"))) > len(body) // VALUE_BYTES:
+        raise _NoAnswer("the answer is of more values than it can have")
     try:
-        response = json.loads(body)
+        response = json.loads(body, cls=_PatientDecoder if is_long else None)
     except (ValueError, RecursionError) as error:
         raise _NoAnswer("the answer is not JSON") from error
     if not isinstance(response, dict):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +16,7 @@ from tests.unit.law.factories import JOB, address
 
 from atoll.chain import rpc
 from atoll.chain.abi import registry
-from atoll.chain.answers import quantity
+from atoll.chain.answers import quantity, raw_logs
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.revert import ERROR_SELECTOR
@@ -140,3 +143,70 @@ async def test_an_endpoint_s_excuse_is_text_that_a_file_takes(error: Any) -> Non
         with pytest.raises(RpcUnavailable) as failed:
             await chain.native_balance(ROUNDS)
     assert str(failed.value).encode()
+
+
+async def test_what_comes_packed_is_not_unpacked() -> None:
+    """A few bytes could become any number of them."""
+    accepted: list[str] = []
+
+    async def packed(request: web.Request) -> web.Response:
+        accepted.append(request.headers["Accept-Encoding"])
+        body = gzip.compress(b'{"result": "0x1"}')
+        return web.Response(body=body, headers={"Content-Encoding": "gzip"})
+
+    async with asking(packed) as provider:
+        with pytest.raises(RpcUnavailable, match="not JSON"):
+            await provider.ask("eth_chainId", [], quantity)
+    assert accepted == ["identity"]
+
+
+def log(index: int) -> dict[str, Any]:
+    word = f"0x{index:064x}"
+    places = {"blockNumber": "0x1", "logIndex": hex(index)}
+    names = {"address": f"0x{index:040x}", "blockHash": word, "transactionHash": word}
+    return {**names, **places, "topics": [word] * 4, "data": "0x", "removed": False}
+
+
+async def test_a_long_answer_is_read_beside_the_loop_and_a_short_one_in_it() -> None:
+    readers: list[int] = []
+
+    def read(value: Any) -> int:
+        readers.append(threading.get_ident())
+        return len(raw_logs(value))
+
+    for count in (1, 2000):
+        async with chain_that({"eth_getLogs": [log(index) for index in range(count)]}) as chain:
+            assert await chain.provider.ask("eth_getLogs", [], read) == count
+    short, long = readers
+    assert short == threading.get_ident() != long
+
+
+async def test_an_answer_is_as_long_as_the_question_lets_it_be() -> None:
+    said = "0x" + "00" * (rpc.MAX_ANSWER_BYTES // 2)
+    async with chain_that({"eth_getLogs": said, "eth_call": said}) as chain:
+        assert await chain.provider.ask("eth_getLogs", [], len) == len(said)
+        with pytest.raises(RpcUnavailable, match="it sent more than"):
+            await chain.provider.ask("eth_call", [], len)
+
+
+@pytest.mark.parametrize("value", [[], {}, 1, {"": 1}])
+async def test_an_answer_that_takes_more_room_than_it_has_bytes_is_not_read(value: Any) -> None:
+    async with chain_that({"eth_getLogs": [value] * rpc.QUICK_BYTES}) as chain:
+        with pytest.raises(RpcUnavailable, match="more values than it can have"):
+            await chain.provider.ask("eth_getLogs", [], list)
+
+
+@pytest.mark.parametrize(
+    "result", [None, True, -1.5e3, "é 😀", {"a": [{}, [], [{"b": None}]]}]
+)
+def test_long_json_means_what_short_json_means(result: Any) -> None:
+    for room in ("", " " * rpc.QUICK_BYTES):
+        body = f'{{"result": {json.dumps(result)}{room}}}'.encode()
+        assert rpc._result_of(body, "eth_getLogs") == result
+
+
+@pytest.mark.parametrize("room", ["", " " * rpc.QUICK_BYTES])
+@pytest.mark.parametrize("text", ["", "{", "[" * 5_000, '{"result": 1', '{"result": 1}}', "NaN1"])
+def test_what_is_no_json_is_no_answer_at_any_length(text: str, room: str) -> None:
+    with pytest.raises(rpc._NoAnswer, match="not JSON"):
+        rpc._result_of(f"{text}{room}".encode(), "eth_getLogs")
