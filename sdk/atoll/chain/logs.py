@@ -28,7 +28,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any, TypeVar
 
 import structlog
@@ -63,12 +62,11 @@ LOOKS = 3
 def bloom_of(items: Iterable[bytes]) -> int:
     """The 2048 bits that logs with these addresses and topics set (Yellow Paper 4.4.3)."""
     bloom = 0
-    for item in items:
-        bloom |= _bits_of(bytes(item))
+    for item in set(items):
+        bloom |= _bits_of(item)
     return bloom
 
 
-@cache
 def _bits_of(item: bytes) -> int:
     digest = keccak(item)
     places = (int.from_bytes(digest[at : at + 2], "big") & 0x7FF for at in (0, 2, 4))
@@ -267,8 +265,8 @@ class LogReader:
         of_tx = {item.tx_hash: item.logs for item in await self._receipts(block)}
         everyone_s = (raw for tx_hash in block.transactions for raw in of_tx[tx_hash])
         # A log's place is its number in the block; Ganache counts each receipt's anew.
-        placed = (replace(raw, index=index) for index, raw in enumerate(everyone_s))
-        return [raw for raw in placed if self._is_ours(raw)]
+        placed = enumerate(everyone_s)
+        return [replace(raw, index=index) for index, raw in placed if self._is_ours(raw)]
 
     async def _receipts(self, block: Header) -> list[TxReceipt]:
         number = [hex(block.ref.number)]
@@ -280,7 +278,7 @@ class LogReader:
             # Ganache, among others, gives them one by one.
             found = await _each(block.transactions, self._receipt)
             try:
-                return _all_of(block, found)
+                return await asyncio.to_thread(_all_of, block, found)
             except ValueError as error:
                 raise RpcUnavailable(
                     f"no RPC endpoint has the receipts of block {block.ref.number}: {error}",
