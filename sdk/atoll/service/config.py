@@ -327,11 +327,22 @@ def read_config(
     try:
         return cls.model_validate(layered.values)
     except ValidationError as error:
-        names = [".".join(map(str, e["loc"])) or "file" for e in error.errors()]
-        where = layered.origins.get(names[0], str(path))
+        name = ".".join(map(str, error.errors()[0]["loc"]))
         raise ConfigError(
-            f"{path}: {sentences(error, cls)}", next_step=f"correct {where}"
+            f"{path}: {sentences(error, cls)}", next_step=f"correct {_origin(layered, name, path)}"
         ) from error
+
+
+def _origin(layered: Layered, name: str, path: Path) -> str:
+    """Where a value is from, or the setting that it is in, or the last one of a section; else the
+    file.
+    """
+    found = [
+        origin
+        for key, origin in layered.origins.items()
+        if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")
+    ]
+    return found[-1] if found else str(path)
 
 
 def read_layers(

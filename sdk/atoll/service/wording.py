@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -28,6 +29,9 @@ def _sentence(item: Any, root: type[BaseModel]) -> str:
     message = item["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     if item["type"] == "missing":
         return f"{path} is missing"
+    if item["type"] == "value_error" and isinstance(item["input"], Mapping):
+        # A group's values do not go together: the message says which.
+        return f"{path}: {message}" if parts else message
     return f"{path} is {item['input']!r}: {message}"
 
 

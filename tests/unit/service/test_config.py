@@ -105,9 +105,18 @@ def test_a_flag_beats_a_variable_that_beats_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [("gateway.port=high", "gateway.port"), ("gateway.prt=1", "gateway.prt"),
-     ("gateway.port", "no value"), ("keystore.path=x", "no section")],
+     ("gatewy.port=1", "gatewy"), ("rpc_urls=[1]", "rpc_urls.0")],
 )  # fmt: skip
 def test_a_wrong_flag_is_named(tmp_path: Path, setting: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_config(ServiceConfig, written(tmp_path, GOOD), [setting], {})
+    assert caught.value.next_step == f"correct --set {setting}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"), [("gateway.port", "no value"), ("keystore.path=x", "no section")]
+)
+def test_what_is_no_setting_is_refused(tmp_path: Path, setting: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         read_config(ServiceConfig, written(tmp_path, GOOD), [setting], {})
     assert caught.value.next_step is not None
@@ -148,3 +157,12 @@ def test_an_address_can_be_a_flag_s_and_a_variable_s(tmp_path: Path, name: str) 
     flag = read_config(ServiceConfig, path, [f"{name}={wallet}"], {})
     variable = read_config(ServiceConfig, path, (), {f"ATOLL_SERVICE__{name.upper()}": wallet})
     assert getattr(flag, name) == getattr(variable, name) == wallet
+
+
+def test_what_does_not_go_together_is_said_without_all_that_is_set(tmp_path: Path) -> None:
+    wallets = [f"owner=0x{'77' * 20}", f"reward_address=0x{'66' * 20}"]
+    path = written(tmp_path, GOOD)
+    with pytest.raises(ConfigError) as caught:
+        read_config(ServiceConfig, path, wallets, {})
+    assert str(caught.value).startswith(f"{path}: owner and reward_address: an owner names")
+    assert "keystore" not in str(caught.value)
