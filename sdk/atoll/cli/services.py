@@ -80,26 +80,31 @@ def asked(choices: Choices) -> Choices:
     if not sys.stdin.isatty():
         return choices
 
-    def ask(text: str, default: str) -> str:
-        return str(typer.prompt(text, default=default, show_default=bool(default), err=True))
-
     if choices.deployment is None:
-        file = ask("The network's deployment file", "")
+        file = typer.prompt("The network's deployment file", err=True)
         choices = replace(choices, deployment=Path(file).expanduser())
     if choices.public_url is None:
-        url = ask("The address at which others reach this machine (empty: none yet)", "")
+        text = "The address at which others reach this machine (empty: none yet)"
+        url = typer.prompt(text, default="", show_default=False, err=True)
         choices = replace(choices, public_url=url or None)
     if choices.public_url is not None and not choices.port:
-        port = int(ask("The port that leads to", "4001"))
+        port = typer.prompt("The port that leads to", "4001", value_proc=_port, err=True)
         choices = replace(choices, port=port, host="0.0.0.0")  # noqa: S104 - others are to reach it
     return choices
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and len(text) <= 5 and 0 < int(text) < 1 << 16):
+        raise typer.BadParameter(f"{text!r} is no port, a number from 1 to 65535")
+    return int(text)
 
 
 def write_config(folder: Path, choices: Choices) -> dict[str, str]:
     """Makes a service's folder: key, copy of the deployment, config. Returns what was made.
 
     Raises:
-        ConfigError: the folder has a config already, or the deployment cannot be read.
+        ConfigError: the folder has a config already, the deployment cannot be read, or no service
+            could run with the choices.
         KeystoreError: the password is weak or wrong, or the key cannot be read or written.
     """
     from atoll.chain.deployment import Deployment
@@ -109,6 +114,7 @@ def write_config(folder: Path, choices: Choices) -> dict[str, str]:
     if config.exists():
         raise ConfigError(f"{config} exists already", next_step="name another --folder")
     known = Deployment.load(need_deployment(choices.deployment))
+    _check(choices)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     address, keystore, password_file = _key(folder, choices)
     known.save(folder / "deployment.json")
@@ -129,6 +135,23 @@ def write_config(folder: Path, choices: Choices) -> dict[str, str]:
         encoding="utf-8",
     )
     return {"config": str(config), "address": address, "keystore": str(folder / keystore)}
+
+
+def _check(choices: Choices) -> None:
+    """That a service can run with the choices, before a key is made. Raises ConfigError."""
+    from pydantic import ValidationError
+
+    from atoll.service.config import ServiceConfig
+    from atoll.service.wording import explain
+
+    gateway = {name: getattr(choices, name) for name in ("host", "port", "public_url")}
+    made = dict.fromkeys(("deployment", "keystore", "password_file", "data_dir"), ".")
+    document = {"role": choices.role, "rpc_urls": choices.rpc.split(","), "gateway": gateway}
+    paid = {"owner": choices.owner, "reward_address": choices.reward}
+    try:
+        ServiceConfig.model_validate(made | document | paid)
+    except ValidationError as error:
+        raise explain(error, ServiceConfig, "the options") from error
 
 
 def _key(folder: Path, choices: Choices) -> tuple[str, Path, Path]:

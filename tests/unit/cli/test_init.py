@@ -86,6 +86,32 @@ def test_what_is_left_out_is_asked_at_a_terminal(
     assert config.password_file.read_text() == PASSWORD + "\n"
 
 
+def test_what_is_typed_wrong_is_asked_again(
+    tmp_path: Path, deployment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    folder, ports = tmp_path / "me", "web\n0\n99999\n4003\n"
+    typed = f"\n{deployment}\nhttp://203.0.113.7:4003\n{ports}{PASSWORD}\n{PASSWORD}\n"
+    run(node, "--folder", folder, typed=typed)
+    assert settings_in(folder).gateway.port == 4003
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--public-url", "foo"), r"gateway\.public_url is 'foo': .* no gateway's address"),
+        (("--owner", "0x" + "77" * 20, "--reward", "0x" + "66" * 20), "leave one of them out"),
+    ],
+)
+def test_what_no_service_could_run_with_makes_no_key(
+    tmp_path: Path, deployment: Path, password: Path, options: tuple[str, ...], message: str
+) -> None:
+    named = ("--deployment", deployment, "--password-file", password)
+    with pytest.raises(ConfigError, match=message):
+        run(node, "--folder", tmp_path / "me", *named, *options)
+    assert not (tmp_path / "me").exists()
+
+
 def test_a_folder_can_be_moved_with_the_key_and_the_password_in_it(
     tmp_path: Path, deployment: Path
 ) -> None:
