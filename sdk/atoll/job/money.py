@@ -5,10 +5,12 @@ Rule of this file: nobody's word decides an amount; the contract counts, and any
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from atoll.errors import TransactionFailed
 from atoll.job.collecting import collectable, transactions
+from atoll.law.pay import MOST_CLAIMED
 from atoll.law.views import Holder, JobView
 from atoll.law.words import Address, RoundIndex
 
@@ -42,7 +44,7 @@ async def take_back(handle: JobHandle) -> int:
     After the claim deadline of a job that has ended that is everything, once what was lost is
     burnt; which this does first.
     """
-    chain, view = handle.client.chain, await handle.view()
+    chain, view = handle.client.chain, await _ended_if_due(handle)
     if view.status.is_closed and await _now(handle) >= await handle.rest_due():
         await _burn_what_was_lost(handle, view)
     before = (await chain.escrow(handle.id)).refunded
@@ -52,19 +54,36 @@ async def take_back(handle: JobHandle) -> int:
     return (await chain.escrow(handle.id)).refunded
 
 
+async def _ended_if_due(handle: JobHandle) -> JobView:
+    """The view; where a phase is over, the chain is told so first.
+
+    Members do that while there are any. Without one a job whose lifetime is over waits for ever,
+    and its money with it.
+    """
+    view, head = await handle.view(), await handle.client.chain.head()
+    if not view.is_poke_due(head.timestamp):
+        return view
+    poke = handle.client.chain.calls.poke(handle.id)
+    with suppress(TransactionFailed):  # somebody else was first
+        await handle.client.transact(f"poke:{handle.id}:{head.number}", poke)
+    return await handle.view()
+
+
 async def _burn_what_was_lost(handle: JobHandle, view: JobView) -> None:
     """Unpaid work, and what fallen providers would have got: until then the rest stays there."""
     chain, end = handle.client.chain, RoundIndex(len(view.settled))
-    if view.burnt_to < end:
-        await handle.client.transact(f"burn:{handle.id}:{end}", chain.calls.burn(handle.id, end))
+    for start in range(view.burnt_to, end, MOST_CLAIMED):
+        to = RoundIndex(min(end, start + MOST_CLAIMED))
+        await handle.client.transact(f"burn:{handle.id}:{to}", chain.calls.burn(handle.id, to))
     for holder in (held for held in view.providers.values() if held.has_fallen):
-        to = RoundIndex(min(holder.to, end))
-        call = chain.calls.claim(handle.id, holder.role, holder.id, to)
-        try:  # the view does not tell whether a fall whose rounds are claimed is closed
-            await chain.simulate(call, handle.client.address)
-        except TransactionFailed:
-            continue
-        await _claim(handle, holder, to)
+        last = RoundIndex(min(holder.to, end))
+        for to in (*range(holder.claimed_to + MOST_CLAIMED, last, MOST_CLAIMED), last):
+            call = chain.calls.claim(handle.id, holder.role, holder.id, RoundIndex(to))
+            try:  # the view does not tell whether a fall whose rounds are claimed is closed
+                await chain.simulate(call, handle.client.address)
+            except TransactionFailed:
+                continue
+            await _claim(handle, holder, RoundIndex(to))
 
 
 async def _claim(handle: JobHandle, holder: Holder, to: RoundIndex) -> None:

@@ -14,8 +14,8 @@ from atoll.law.terms import WHOLE_BPS
 from atoll.law.views import Holder, JobView, SettledRound
 from atoll.law.words import Params, Role, RoundIndex, SeatIndex, Terms, Wei, bits
 
-MOST_CLAIMED: Final = 4_000
-"""Rounds that one transaction claims: each reads a word at most, and is 2,500 gas of 2^24."""
+MOST_CLAIMED: Final = 3_000
+"""Rounds that one transaction claims or burns: each is 4,900 gas at most, of 2^24 (EIP-7825)."""
 
 
 def seat_pay(terms: Terms, past: SettledRound, seat: SeatIndex) -> Wei:

@@ -274,7 +274,7 @@ def money(view: JobView, now: int) -> Iterator[Upkeep]:
             yield Upkeep(Call.RELEASE, view.round, holder.role, holder.id)
     to = burnable_to(view, now)
     if any(unpaid(terms, past) for past in view.settled[view.burnt_to : to]):
-        yield Upkeep(Call.BURN, to)
+        yield Upkeep(Call.BURN, RoundIndex(min(to, view.burnt_to + MOST_CLAIMED)))
 
 
 def burnable_to(view: JobView, now: int) -> RoundIndex:

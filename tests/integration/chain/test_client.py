@@ -210,6 +210,15 @@ async def test_a_waiting_job_can_be_cancelled_and_refunded(bench: Bench) -> None
         await job.result(bench.folder / "model")
 
 
+async def test_a_job_that_nobody_joined_is_ended_by_who_wants_its_money_back(bench: Bench) -> None:
+    """Else it waits for ever: members tell a chain that a lifetime is over, and there are none."""
+    job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
+    funded, terms = (await job.status()).funded_wei, (await job.view()).require_terms()
+    bench.members(job.id).wait_until(terms.expiry)
+    assert await job.refund() == funded
+    assert (await job.wait()).status is JobStatus.EXPIRED
+
+
 async def test_what_a_running_job_cannot_cost_any_more_comes_back(bench: Bench) -> None:
     job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
     await job.fund("3")

@@ -59,7 +59,7 @@ def test_the_numbers_that_only_the_text_states() -> None:
     """As SPEC has them: changing one changes who is paid or what is merged."""
     assert (checks.NORM_CAP, checks.COPY_SHARE) == (3, 64)
     assert Fraction(3, 4) == checks.ALIGNMENT
-    assert (checks.RIGHT_ANGLE, pay.MOST_CLAIMED, trees.CHUNK) == (1 << 64, 4_000, 4_096)
+    assert (checks.RIGHT_ANGLE, pay.MOST_CLAIMED, trees.CHUNK) == (1 << 64, 3_000, 4_096)
     assert merge_inputs.PARTIAL == (3, 4)
     assert (misses.MOST, terms.MIN_BOND, terms.LONGEST_SECONDS) == (8, 80, 5_184_000)
     assert (terms.MAX_PLACES, ballots.FINE, lots.LAST_AUDITORS) == (256, 0xFFFF, 2)
