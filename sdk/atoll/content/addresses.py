@@ -1,12 +1,17 @@
-"""Which addresses a stranger may have us connect to: those of the whole Internet alone."""
+"""Which addresses gateways are reached at; a stranger's, those of the whole Internet alone."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from ipaddress import IPv6Address, ip_address
+from typing import Any, Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import DefaultResolver
+
+_THREADS: Final = 32  # each waits for a name server and does nothing else
 
 
 def is_global(host: str) -> bool:
@@ -20,21 +25,52 @@ def is_global(host: str) -> bool:
     return address.is_global and not address.is_multicast
 
 
-class GlobalResolver(AbstractResolver):
-    """Resolves names, and leaves out addresses of this machine and of networks around it."""
+class GatewayResolver(AbstractResolver):
+    """Resolves names in threads of its own, of which a silent name server holds one a name.
 
-    def __init__(self) -> None:
-        self._resolver = DefaultResolver()
+    Args:
+        patience_s: how long a name is waited for.
+        private_addresses: whether those of this machine and of networks around it are given, too.
+    """
+
+    def __init__(self, patience_s: float, *, private_addresses: bool) -> None:
+        self._patience_s = patience_s
+        self._private_addresses = private_addresses
+        self._pool = ThreadPoolExecutor(_THREADS, "atoll-names")
+        self._asked: dict[tuple[str, int, int], asyncio.Future[list[Any]]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Raises OSError where nothing is left."""
-        found = await self._resolver.resolve(host, port, family)
-        left = [result for result in found if is_global(result["host"])]
-        if not left:
+        """Raises OSError where there is no address that may be asked, or none in time."""
+        try:
+            async with asyncio.timeout(self._patience_s):
+                # It goes on when nobody waits any more: asked again, it takes no second thread.
+                found = await asyncio.shield(self._lookup(host, port, family))
+        except TimeoutError as error:
+            raise socket.gaierror(socket.EAI_AGAIN, "no name server answered in time") from error
+        results = [
+            ResolveResult(
+                hostname=host, host=address[0], port=port, family=kind, proto=proto,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for kind, _, proto, _, address in found
+            if self._private_addresses or is_global(address[0])
+        ]  # fmt: skip
+        if not results:
             raise OSError(f"{host} is no address of the Internet")
-        return left
+        return results
+
+    def _lookup(self, host: str, port: int, family: int) -> asyncio.Future[list[Any]]:
+        key = (host, port, family)
+        if key not in self._asked:
+            ask = partial(
+                socket.getaddrinfo, host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG
+            )
+            self._asked[key] = asyncio.get_running_loop().run_in_executor(self._pool, ask)
+            self._asked[key].add_done_callback(lambda _: self._asked.pop(key))
+        return self._asked[key]
 
     async def close(self) -> None:
-        await self._resolver.close()
+        """Waits for no name server."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

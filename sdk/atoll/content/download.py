@@ -18,7 +18,7 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from atoll.content.addresses import GlobalResolver, is_global
+from atoll.content.addresses import GatewayResolver, is_global
 from atoll.content.car import CarReader
 from atoll.content.cid import Cid
 from atoll.content.limits import RateLimit
@@ -41,7 +41,7 @@ class FetchConfig:
         at_once: blocks requested at once in all.
         slow_s: a request that takes longer is not counted among these, so that gateways which drip
             hold up nobody's requests to others.
-        connect_timeout_s: to open a connection.
+        connect_timeout_s: to learn a gateway's address, and to open a connection.
         block_timeout_s: for a whole block, however slowly its bytes keep coming.
         hedge_min_s: a second gateway is asked for a block that takes four times as long as blocks
             lately took (of the first, nobody knows), but not before this.
@@ -93,6 +93,7 @@ class Downloader:
         self._rate = RateLimit(config.bytes_per_s, time.monotonic)
         self._room = asyncio.Semaphore(config.at_once)
         self._session: aiohttp.ClientSession | None = None
+        self._resolver: GatewayResolver | None = None
         self.sources = SourceBook(time.monotonic)
         self.bytes_down = 0
 
@@ -101,6 +102,9 @@ class Downloader:
         if self._session is not None:
             await self._session.close()
             self._session = None
+        if self._resolver is not None:
+            await self._resolver.close()
+            self._resolver = None
 
     async def block(
         self, cid: Cid, gateways: Callable[[], Sequence[str]], prefer: Sequence[str]
@@ -362,6 +366,10 @@ class Downloader:
 
     def _connect(self) -> aiohttp.ClientSession:
         if self._session is None:
+            config = self._config
+            self._resolver = GatewayResolver(
+                config.connect_timeout_s, private_addresses=config.private_addresses
+            )
             self._session = aiohttp.ClientSession(
                 # Bytes are taken as sent: a compressed bomb is just a block that does not match.
                 auto_decompress=False,
@@ -369,13 +377,13 @@ class Downloader:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(
                     total=None,
-                    sock_connect=self._config.connect_timeout_s,
-                    sock_read=self._config.block_timeout_s,
+                    sock_connect=config.connect_timeout_s,
+                    sock_read=config.block_timeout_s,
                 ),
                 connector=aiohttp.TCPConnector(
                     limit=0,  # see `_place`
-                    limit_per_host=self._config.parallel,
-                    resolver=None if self._config.private_addresses else GlobalResolver(),
+                    limit_per_host=config.parallel,
+                    resolver=self._resolver,
                 ),
                 read_bufsize=_READ_BYTES,
             )

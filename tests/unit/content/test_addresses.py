@@ -1,0 +1,87 @@
+"""Names of strangers' gateways, whose name servers need not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from atoll.content import Cid, FetchConfig, Fetcher, LocalStore
+from atoll.content.addresses import GatewayResolver
+from atoll.errors import NotFound
+
+
+class NameServers:
+    """What `getaddrinfo` says: of names of `.silent` nothing until `answers` is set."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.begun, self.answers = Event(), Event()
+
+    def __call__(self, host: str, *_: Any) -> list[Any]:
+        self.asked.append(host)
+        if host.endswith(".silent"):
+            self.begun.set()
+            assert self.answers.wait(600.0)
+        if not host.endswith((".silent", ".here")):
+            raise socket.gaierror(socket.EAI_NONAME, "there is no such name")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))]
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServers]:
+    servers = NameServers()
+    monkeypatch.setattr(socket, "getaddrinfo", servers)
+    yield servers
+    servers.answers.set()
+
+
+async def test_a_silent_name_server_holds_up_nothing_else(
+    servers: NameServers, tmp_path: Path
+) -> None:
+    """Nobody's reading of the disk waits for it: it would, in the loop's own threads."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    store = LocalStore(tmp_path, sync=False)
+    here = store.add_block(b"here")
+    config = FetchConfig(passes=1, connect_timeout_s=600.0, block_timeout_s=600.0)
+    async with Fetcher(store, tuple, config) as fetcher:
+        stranger = fetcher.among(lambda: ["http://gateway.silent"])
+        waiting = asyncio.create_task(stranger.fetch(Cid.of(b"not here"), 100))
+        while not servers.begun.is_set():  # noqa: ASYNC110 - a thread tells of it
+            await asyncio.sleep(0.01)
+        assert await fetcher.get(here, 4) == b"here"
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_name_is_waited_for_so_long_and_asked_for_once_at_a_time(
+    servers: NameServers, tmp_path: Path
+) -> None:
+    config = FetchConfig(passes=3, pass_pause_s=0.0, connect_timeout_s=0.01)
+    urls = ["http://gateway.silent"]
+    async with Fetcher(LocalStore(tmp_path, sync=False), lambda: urls, config) as fetcher:
+        with pytest.raises(NotFound, match="no name server answered"):
+            await fetcher.fetch(Cid.of(b"not here"), 100)
+    assert servers.asked == ["gateway.silent"]
+
+
+async def test_names_have_the_addresses_that_may_be_asked(servers: NameServers) -> None:
+    servers.answers.set()
+    for private in (True, False):
+        resolver = GatewayResolver(600.0, private_addresses=private)
+        for name in ("gateway.here", "gateway.silent"):
+            if private:
+                (found,) = await resolver.resolve(name, 80)
+                assert (found["host"], found["port"]) == ("127.0.0.1", 80)
+            else:
+                with pytest.raises(OSError, match="no address of the Internet"):
+                    await resolver.resolve(name, 80)
+        with pytest.raises(OSError, match="no such name"):
+            await resolver.resolve("nobody.example", 80)
+        await resolver.close()
