@@ -595,6 +595,7 @@ async def test_a_machine_of_another_class_refuses_the_job(context: Any) -> None:
     context.worker.results = [NumericsMismatch("another probe")]
     done = await effects(context).run(view, spec_of(view))
     assert done.fact == JobRefused("another probe")
+    assert context.store.pins() == []  # else strangers fill the disk with jobs that nobody takes
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -653,6 +654,7 @@ async def test_no_file_of_the_data_may_be_larger_than_the_manifest_says(
     context.worker.results = list(CHECKED)
     done = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
     assert isinstance(done.fact, JobRefused if large else DataReady)
+    assert bool(context.store.pins()) is not bool(large)
     if large:
         assert not context.store.has(Cid.from_bytes(cids[large]))
 

@@ -86,6 +86,12 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
         return ()  # a job has one
 
     async def perform(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
+        done = await self._vetted(effects, view)
+        if isinstance(done.fact, JobRefused):
+            await _let_go(effects, view)
+        return done
+
+    async def _vetted(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
         config, is_bound = effects.context.config, view.standing(effects.context.me) is not None
         policy = PolicySection() if is_bound else config.policy
         role = None if is_bound else effects.role
@@ -130,6 +136,14 @@ async def _keep_data(effects: Effects, view: JobView, manifest: Manifest) -> Non
         await effects.keep(view, None, *lost)
 
 
+async def _let_go(effects: Effects, view: JobView) -> None:
+    """Nothing is kept of a job that is refused: anybody can make as many as they pay gas for."""
+    if view.standing(effects.context.me) is not None:
+        return
+    for reason in {pin.reason for pin in await effects.kept_for(view)}:
+        await effects.end(reason)
+
+
 async def _too_slow(
     effects: Effects, job: JobId, policy: PolicySection, role: Role, manifest: Manifest
 ) -> str:
@@ -160,6 +174,12 @@ class DoFetchData(Work[DataReady | JobRefused]):
         return ()
 
     async def perform(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
+        done = await self._vetted(effects, view)
+        if isinstance(done.fact, JobRefused):
+            await _let_go(effects, view)
+        return done
+
+    async def _vetted(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
         manifest = Manifest.from_bytes(self.manifest)
         data = manifest.data
         try:
