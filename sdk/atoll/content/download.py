@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -21,7 +21,7 @@ from yarl import URL
 from atoll.content.addresses import GatewayResolver, is_global
 from atoll.content.car import CarReader
 from atoll.content.cid import Cid
-from atoll.content.limits import RateLimit
+from atoll.content.limits import Places, RateLimit
 from atoll.content.negotiation import CAR_TYPE, RAW_TYPE
 from atoll.content.sources import Source, SourceBook
 from atoll.content.unixfs import MAX_BLOCK_BYTES
@@ -38,7 +38,7 @@ class FetchConfig:
 
     Attributes:
         parallel: blocks requested at once in one fetch, and of one gateway.
-        at_once: blocks requested at once in all.
+        at_once: blocks requested at once in all; those for whom they are take turns.
         slow_s: a request that takes longer is not counted among these, so that gateways which drip
             hold up nobody's requests to others.
         connect_timeout_s: to learn a gateway's address, and to open a connection.
@@ -91,7 +91,7 @@ class Downloader:
         self._accept = accept
         self._config = config
         self._rate = RateLimit(config.bytes_per_s, time.monotonic)
-        self._room = asyncio.Semaphore(config.at_once)
+        self._room = Places(config.at_once)
         self._session: aiohttp.ClientSession | None = None
         self._resolver: GatewayResolver | None = None
         self.sources = SourceBook(time.monotonic)
@@ -107,13 +107,18 @@ class Downloader:
             self._resolver = None
 
     async def block(
-        self, cid: Cid, gateways: Callable[[], Sequence[str]], prefer: Sequence[str]
+        self,
+        cid: Cid,
+        gateways: Callable[[], Sequence[str]],
+        prefer: Sequence[str],
+        party: Hashable,
     ) -> bytes:
         """Gets one block from whoever has it; it is stored when this returns.
 
         Args:
             gateways: the base URLs known now; called for every pass, so the list may grow.
             prefer: gateways to ask before them.
+            party: for whom it is; each has its turn, however many blocks the others wait for.
 
         Raises:
             NotFound: no gateway delivered it; the message says what each answered.
@@ -123,7 +128,7 @@ class Downloader:
             if attempt:
                 await asyncio.sleep(self._config.pass_pause_s * 2 ** (attempt - 1))
             candidates = self.sources.ranked(gateways(), prefer)
-            block = await self._race(cid, candidates, reasons)
+            block = await self._race(cid, candidates, reasons, party)
             if block is not None:
                 return block
         told = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
@@ -132,11 +137,12 @@ class Downloader:
             next_step="check that a gateway which holds it is running and reachable",
         )
 
-    async def awaited(self, cid: Cid, gateway: str, until: float) -> bytes | None:
+    async def awaited(self, cid: Cid, gateway: str, until: float, party: Hashable) -> bytes | None:
         """A block from a gateway that is getting it itself just now; stored when this returns.
 
         Args:
             until: when nothing is waited for any more, whose fault it may be; by the book's clock.
+            party: as `block`.
 
         Returns:
             None where it fails, or does not have it in time: then nothing is waited for there for
@@ -147,7 +153,7 @@ class Downloader:
             while (left := self._patience_left(source, began, until)) > 0:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left):
-                        block = await self._from_one(cid, source, {})
+                        block = await self._from_one(cid, source, {}, party)
                         if block is not None:
                             return block
                         await asyncio.sleep(pause)
@@ -215,7 +221,9 @@ class Downloader:
             self.sources.failed(source)
             raise NotFound(f"{gateway} failed to send {cid} as a CAR: {error!r}"[:300]) from error
 
-    async def _race(self, cid: Cid, sources: list[Source], reasons: dict[str, str]) -> bytes | None:
+    async def _race(
+        self, cid: Cid, sources: list[Source], reasons: dict[str, str], party: Hashable
+    ) -> bytes | None:
         """Asks source after source, the next when one fails or is slow; the first block wins."""
         running: dict[asyncio.Task[bytes | None], Source] = {}
         waiting = deque(sources)
@@ -223,7 +231,7 @@ class Downloader:
             while waiting or running:
                 if waiting:
                     source = waiting.popleft()
-                    task = asyncio.create_task(self._from_one(cid, source, reasons))
+                    task = asyncio.create_task(self._from_one(cid, source, reasons, party))
                     running[task] = source
                 done = await self._wait(running, may_hedge=bool(waiting) and not waiting[0].lies)
                 for task in done:
@@ -254,12 +262,14 @@ class Downloader:
             if done or self.sources.clock() - started >= patience * 2 ** (len(running) - 1):
                 return done
 
-    async def _from_one(self, cid: Cid, source: Source, reasons: dict[str, str]) -> bytes | None:
+    async def _from_one(
+        self, cid: Cid, source: Source, reasons: dict[str, str], party: Hashable
+    ) -> bytes | None:
         """Asks one gateway; a block that checks out is stored and returned, else None."""
         source.in_flight += 1
         started = self.sources.clock()
         try:
-            async with self._place():
+            async with self._place(party):
                 started = self.sources.clock()
                 block = await self._ask(cid, source)
             await asyncio.to_thread(self._accept, cid, block)
@@ -279,9 +289,9 @@ class Downloader:
         return None
 
     @asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
+    async def _place(self, party: Hashable) -> AsyncIterator[None]:
         """Room for one request; whoever is slow gives it back before the end."""
-        await self._room.acquire()
+        await self._room.acquire(party)
         is_ours = True
 
         def give_back() -> None:

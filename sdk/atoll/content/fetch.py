@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,18 +84,21 @@ class Fetcher:
         self._store = store
         self._gateways = gateways
         self._remote = remote
+        self._party: Hashable = None
         self._config = config or FetchConfig()
         self._arrivals = _Arrivals(store)
         self._downloader = Downloader(self._arrivals.accept, self._config)
 
-    def among(self, gateways: Callable[[], Sequence[str]]) -> Fetcher:
+    def among(self, gateways: Callable[[], Sequence[str]], party: Hashable) -> Fetcher:
         """This fetcher, asking these gateways, too: where a job's blocks come from.
 
         Connections, limits and what is known of each gateway are shared; who else is asked is not,
-        so that whom one job names is never asked for another's blocks. Close the original alone.
+        so that whom one job names is never asked for another's blocks. Jobs take turns, of which
+        `party` tells one from another, in what may be requested at once. Close the original alone.
         """
         other, everywhere = copy.copy(self), self._gateways
         other._gateways = lambda: [*everywhere(), *gateways()]
+        other._party = party
         return other
 
     async def __aenter__(self) -> Self:
@@ -191,7 +194,7 @@ class Fetcher:
         async def bring_theirs(want: _Want) -> bytes | None:
             if await asyncio.to_thread(self._store.claim, want.cid) is None:
                 for relay in spread.waited_for(want.cid.digest):
-                    block = await self._downloader.awaited(want.cid, relay, until)
+                    block = await self._downloader.awaited(want.cid, relay, until, self._party)
                     if block is not None:
                         return block
             second = len(spread.waited_for(want.cid.digest)) < min(TRIES, len(spread.relays))
@@ -292,10 +295,10 @@ class Fetcher:
 
     async def _from_others(self, cid: Cid, prefer: Sequence[str]) -> bytes:
         if self._remote is None:
-            return await self._downloader.block(cid, self._gateways, prefer)
+            return await self._downloader.block(cid, self._gateways, prefer, self._party)
         if self._gateways() or prefer:
             with suppress(NotFound):  # then the remote is asked, below
-                return await self._downloader.block(cid, self._gateways, prefer)
+                return await self._downloader.block(cid, self._gateways, prefer, self._party)
         block = await self._remote.get_block(cid)
         await asyncio.to_thread(self._arrivals.accept, cid, block)
         return block

@@ -91,7 +91,7 @@ class Session:
 
     def fetcher_of(self, job: JobId) -> Fetcher:
         """Brings a job's blocks, from the gateways of that job's members and submitter only."""
-        return self.storage.fetcher.among(lambda: self._others(job))
+        return self.storage.fetcher.among(lambda: self._others(job), job)
 
     @property
     def queue(self) -> TxQueue:

@@ -51,7 +51,7 @@ async def test_a_silent_name_server_holds_up_nothing_else(
     here = store.add_block(b"here")
     config = FetchConfig(passes=1, connect_timeout_s=600.0, block_timeout_s=600.0)
     async with Fetcher(store, tuple, config) as fetcher:
-        stranger = fetcher.among(lambda: ["http://gateway.silent"])
+        stranger = fetcher.among(lambda: ["http://gateway.silent"], "job")
         waiting = asyncio.create_task(stranger.fetch(Cid.of(b"not here"), 100))
         while not servers.begun.is_set():  # noqa: ASYNC110 - a thread tells of it
             await asyncio.sleep(0.01)

@@ -203,7 +203,8 @@ async def test_sources_belong_to_whom_they_were_named_for(
         serving(theirs) as good,
         Fetcher(ours, tuple, PATIENT) as fetcher,
     ):
-        free, paid = fetcher.among(lambda: [stranger]), fetcher.among(lambda: [good.url])
+        free = fetcher.among(lambda: [stranger], "free")
+        paid = fetcher.among(lambda: [good.url], "paid")
         with pytest.raises(NotFound):
             await free.get(theirs.add_bytes(b"free"), 10)
         before = asked
@@ -484,6 +485,37 @@ async def test_gateways_that_drip_hold_up_nobody_elses_blocks(
         for task in held:
             task.cancel()
         await asyncio.gather(*held, return_exceptions=True)
+
+
+async def test_jobs_have_their_turns_however_much_others_ask_for(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    asked: list[str] = []
+    goes_on, delivers = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        name = request.path.rsplit("/", 1)[1]
+        asked.append(name)
+        goes_on.release()
+        await delivers.acquire()
+        return web.Response(body=theirs.get_block(Cid.parse(name)))
+
+    many = [theirs.add_block(bytes([number])) for number in range(6)]
+    one = theirs.add_block(b"one")
+    config = replace(PATIENT, at_once=1, slow_s=600.0, hedge_min_s=600.0, hedge_max_s=600.0)
+    async with hostile(answers) as url, Fetcher(ours, tuple, config) as fetcher:
+        large, small = (fetcher.among(lambda: [url], job) for job in ("large", "small"))
+        tasks = [asyncio.create_task(large.fetch_block(cid)) for cid in many]
+        await goes_on.acquire()
+        while sum(map(len, fetcher._downloader._room._waiting.values())) < 5:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        tasks.append(asyncio.create_task(small.fetch_block(one)))
+        while "small" not in fetcher._downloader._room._waiting:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        for _ in tasks:
+            delivers.release()
+        await asyncio.gather(*tasks)
+    assert asked.index(str(one)) == 2  # one was answered, and one was first in turn
 
 
 async def test_a_gateway_asked_again_meanwhile_is_overtaken_all_the_same(
