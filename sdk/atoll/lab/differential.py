@@ -30,7 +30,7 @@ from atoll.bits.layout import optimiser_layout, param_shapes
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step, state_roots
-from atoll.errors import AtollError, NumericsMismatch
+from atoll.errors import AtollError, ConfigError, NumericsMismatch
 from atoll.law.manifest import UNSCALED, InnerSpec, ModelSpec
 
 BATCH, VOCABULARY = 4, 256
@@ -124,6 +124,10 @@ def run(what: LabRun, how: Setting) -> LabResult:
         ConfigError: the setting asks for what is not exact or not to be had here.
         NumericsMismatch: a step was not finite, which no setting of the lab is.
     """
+    if how.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            "this machine has no CUDA device that torch can use", next_step="pass --device cpu"
+        )
     torch.set_num_threads(how.threads)
     engine = replace(make_engine(how.route, how.kernels, how.device), slices=how.slices)
     if engine.route.name == "fp32":

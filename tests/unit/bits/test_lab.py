@@ -91,3 +91,9 @@ def _shifted(tokens: object, what: LabRun, step: int, device: str) -> object:
 def test_an_unknown_optimizer_is_named() -> None:
     with pytest.raises(ConfigError, match="unknown optimizer"):
         CliRunner().invoke(app, ["verify", "--optimizer=sgd"], catch_exceptions=False)
+
+
+def test_a_device_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ConfigError, match="no CUDA device"):
+        run(LabRun(), Setting(device="cuda"))
