@@ -132,7 +132,10 @@ class FailoverProvider:
             raise ConfigError("no RPC endpoint is configured", next_step="set an RPC URL")
         for url in urls:
             if urlsplit(url).scheme not in {"http", "https"}:
-                raise ConfigError(f"RPC endpoint {redact(url)!r} is not an http(s) URL")
+                raise ConfigError(
+                    f"RPC endpoint {redact(url)!r} is not an http(s) URL",
+                    next_step="name it as http://HOST:PORT, with --rpc or rpc_urls",
+                )
         self.chain_id = chain_id
         self.useless_answers = 0
         self._endpoints = [_Endpoint(url) for url in urls]

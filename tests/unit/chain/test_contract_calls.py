@@ -186,8 +186,10 @@ def test_urls_lose_their_secrets_in_messages() -> None:
 def test_endpoints_have_to_be_http() -> None:
     with pytest.raises(ConfigError, match="no RPC endpoint"):
         FailoverProvider([], 1)
-    with pytest.raises(ConfigError, match="not an http"):
-        FailoverProvider(["ws://localhost:1"], 1)
+    for url in ("ws://localhost:1", ""):
+        with pytest.raises(ConfigError, match="not an http") as caught:
+            FailoverProvider([url], 1)
+        assert "--rpc" in caught.value.next_step
 
 
 def test_a_deployment_of_other_addresses_is_another() -> None:
