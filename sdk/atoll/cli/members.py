@@ -176,7 +176,7 @@ def _add_orders(app: typer.Typer, default_config: Path) -> None:
     def schedule(config: Config = default_config, json: Json = False) -> None:
         """Show the hours in which it joins rounds, and whether it is in them now.
 
-        They are set in the config, `[schedule] hours = ["22:00-06:30"]`, in UTC.
+        They are set in the config's section `schedule`, as `hours = ["22:00-06:30"]`, in UTC.
         """
         found = services.schedule_of(config.expanduser())
         emit(found, services.schedule_text(found), as_json=json)

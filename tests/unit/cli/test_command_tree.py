@@ -137,6 +137,12 @@ def test_every_command_speaks_json() -> None:
     assert without == set(SILENT)
 
 
+def test_no_help_has_brackets_that_would_be_taken_for_markup() -> None:
+    for name, command in commands(typer.main.get_command(app)):
+        texts = [command.help or "", *(getattr(p, "help", "") or "" for p in command.params)]
+        assert not [text for text in texts if re.search(r"\[/?[a-z#@]", text)], name
+
+
 def test_no_command_has_options_of_the_shell() -> None:
     found = dict(commands(typer.main.get_command(app)))
     options = {o for command in found.values() for p in command.params for o in p.opts}
