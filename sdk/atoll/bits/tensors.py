@@ -81,7 +81,9 @@ class Source:
 
 def raw_bytes(tensor: Tensor) -> memoryview:
     """The tensor's little-endian row-major bytes; shares memory when it is contiguous."""
-    return tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().data
+    whole = tensor.detach().contiguous()
+    # One of a single element is contiguous whatever its strides are, and they stay.
+    return whole.as_strided((whole.numel(),), (1,)).view(torch.uint8).numpy().data
 
 
 def tree_root(tensors: Mapping[str, Tensor]) -> Digest:

@@ -89,6 +89,18 @@ def test_a_parameter_beyond_all_bounds_leaves_no_state() -> None:
     assert not run_segment(state, 0, job.course).is_finite
 
 
+@pytest.mark.parametrize("stride", [0, 1, 2])
+def test_the_bytes_of_a_single_element_do_not_depend_on_its_stride(stride: int) -> None:
+    one = torch.arange(8, dtype=torch.float32).as_strided((1,), (stride,), 5)
+    assert bytes(raw_bytes(one)) == float_bytes("<f", 5.0)
+
+
+def test_a_step_of_adapters_of_rank_one_has_a_tape() -> None:
+    job = make_small({"lora": {"rank": 1, "alpha": "3", "targets": ["q", "down"]}})
+    tape, _ = tape_of(job.program, Part.STEP, job.sources(job.opening, 0))
+    assert len(tape.levels[0]) == job.program.nodes(Part.STEP)
+
+
 def test_single_nodes_are_those_of_the_run() -> None:
     job = small("masked")
     sources = job.sources(job.opening, 0)
