@@ -325,7 +325,9 @@ def watch(
 
     async def work() -> None:
         async with network.open() as client:
-            async for item in client.attach(job).follow():
+            handle = client.attach(job)
+            await handle.status()  # a job that is not there would be waited for
+            async for item in handle.follow():
                 emit(_told(item), _text_of(item), as_json=json)
 
     asyncio.run(work())

@@ -141,11 +141,21 @@ class JobHandle:
             return (), None
 
     async def logs(self, seat: int | None = None) -> list[JobUpdate]:
-        """What happened so far, oldest first; of one seat's rounds and holders if given."""
+        """What happened so far, oldest first; of one seat's rounds and holders if given.
+
+        Raises:
+            ChainError: the chain has no such job.
+            ConfigError: the job has no such seat.
+        """
+        view = await self.view()
         told = list(await self.client.follower.updates(self.id))
         if seat is None:
             return told
-        view = await self.view()
+        seats = view.require_terms().seats
+        if not 0 <= seat < seats:
+            raise ConfigError(
+                f"job {self.id} has no seat {seat}", next_step=f"name one from 0 to {seats - 1}"
+            )
         holders = {held.account for held in view.providers.values() if held.index == seat}
         return [update for update in told if is_about(update.event, seat, holders)]
 

@@ -1,0 +1,63 @@
+"""What a handle says of a job that is not there, and refuses of one that is over."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from tests.unit.law.script import Script
+from typer.testing import CliRunner
+
+from atoll.cli.job import app
+from atoll.errors import ChainError, ConfigError
+from atoll.job.client import Client
+from atoll.job.handle import JobHandle
+from atoll.job.narrate import JobUpdate
+from atoll.law.views import JobView
+from atoll.law.words import JobId
+
+
+class Follower:
+    """Of a chain that has the jobs of these views."""
+
+    now = 0
+
+    def __init__(self, **views: JobView) -> None:
+        self.views = views
+
+    async def view(self, job: int) -> JobView:
+        if str(job) not in self.views:
+            raise ChainError(f"the chain has no job {job} yet")
+        return self.views[str(job)]
+
+    async def updates(self, job: int) -> list[JobUpdate]:
+        assert str(job) in self.views, "it would be waited for"
+        return []
+
+
+def handle_of(job: int, follower: Follower) -> JobHandle:
+    client = SimpleNamespace(follower=follower)
+    return JobHandle(cast(Client, client), JobId(job))
+
+
+async def test_the_log_of_a_job_or_a_seat_that_is_not_there_is_an_error() -> None:
+    view = Script.ready().net.view
+    follower = Follower(**{"1": view})
+    assert await handle_of(1, follower).logs(view.require_terms().seats - 1) == []
+    with pytest.raises(ChainError, match="no job 99"):
+        await handle_of(99, follower).logs()
+    with pytest.raises(ConfigError, match="job 1 has no seat 300"):
+        await handle_of(1, follower).logs(300)
+
+
+def test_a_job_that_is_not_there_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def opened(_network: object) -> AsyncIterator[SimpleNamespace]:
+        yield SimpleNamespace(attach=lambda job: handle_of(job, Follower()))
+
+    monkeypatch.setattr("atoll.cli.network.Network.open", opened)
+    done = CliRunner().invoke(app, ["watch", "99"])
+    assert isinstance(done.exception, ChainError)
