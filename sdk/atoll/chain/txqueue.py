@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from eth_utils.address import to_checksum_address
 
-from atoll.chain.answers import quantity, tx_hash
+from atoll.chain.answers import counter, tx_hash
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.fees import Fees, bid, raise_bid
@@ -44,6 +44,8 @@ log = structlog.get_logger("atoll.chain.txqueue")
 
 GWEI = 10**9
 TRANSFER_GAS = 21_000
+MOST_GAS = 1 << 40
+"""Far beyond any block's: what a node says more of is no estimate."""
 UNCLEAR_REFUSALS = 5
 """How often an estimate may be refused for no reason that a contract would give."""
 NO_MONEY = "InsufficientFundsForGas"
@@ -521,7 +523,7 @@ class TxQueue:
         }
         try:
             # On top of what is pending: a call may build on one of ours that no block has yet.
-            gas = await self._chain.provider.ask("eth_estimateGas", [query, "pending"], quantity)
+            gas = await self._chain.provider.ask("eth_estimateGas", [query, "pending"], _gas)
         except RpcRefused as refused:
             reason = reason_of(refused)
             if reason is None and self._may_pass(intent, refused):
@@ -630,3 +632,11 @@ def _failure(status: TxStatus) -> ChainError:
 
 def _known_refusal(refused: RpcRefused) -> str | None:
     return NO_MONEY if "insufficient funds" in refused.text.lower() else None
+
+
+def _gas(value: Any) -> int:
+    """What a call takes, as a node says. Raises ValueError for more than any block has."""
+    found = counter(value)
+    if found > MOST_GAS:
+        raise ValueError(f"{found} gas is more than any block has")
+    return found
