@@ -382,18 +382,27 @@ class JobHandle:
             amount: wei, or tokens as text.
 
         Raises:
-            TransactionFailed: the job has ended.
+            ConfigError: the job has ended.
         """
         from atoll.job.client import wei_of  # noqa: PLC0415 (a handle is of a client)
 
-        wei, funded = wei_of(amount), (await self.view()).funded
-        key = f"fund:{self.id}:{funded}:{wei}"
+        wei, view = wei_of(amount), await self.view()
+        if view.status.is_closed:
+            raise _is_over(view)
+        key = f"fund:{self.id}:{view.funded}:{wei}"
         await self.client.allow(wei, key)
         await self.client.transact(key, self.client.chain.calls.fund(self.id, wei))
         return (await self.client.chain.escrow(self.id)).funded
 
     async def cancel(self) -> None:
-        """Ends the job: at once while it waits for members, else at the next round's boundary."""
+        """Ends the job: at once while it waits for members, else at the next round's boundary.
+
+        Raises:
+            ConfigError: the job has ended, and not since it was cancelled.
+        """
+        view = await self.view()
+        if view.status.is_closed and not view.cancel_requested:
+            raise _is_over(view)
         await self.client.transact(f"cancel:{self.id}", self.client.chain.calls.cancel(self.id))
 
     async def refund(self) -> int:
@@ -415,6 +424,13 @@ class JobHandle:
         Anyone may claim for anyone; the money goes to whoever earned it.
         """
         return await pay_out(self, account or self.client.address)
+
+
+def _is_over(view: JobView) -> ConfigError:
+    return ConfigError(
+        f"job {view.job_id} is {view.status.name.lower()}, and no round of it will run any more",
+        next_step=f"atoll job refund {view.job_id} brings back what nobody can earn",
+    )
 
 
 async def _fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenizer: Cid) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -17,7 +18,7 @@ from atoll.job.client import Client
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import JobUpdate
 from atoll.law.views import JobView
-from atoll.law.words import JobId
+from atoll.law.words import JobId, JobStatus
 
 
 class Follower:
@@ -51,6 +52,15 @@ async def test_the_log_of_a_job_or_a_seat_that_is_not_there_is_an_error() -> Non
         await handle_of(99, follower).logs()
     with pytest.raises(ConfigError, match="job 1 has no seat 300"):
         await handle_of(1, follower).logs(300)
+
+
+@pytest.mark.parametrize("status", [JobStatus.DONE, JobStatus.EXPIRED])
+async def test_nothing_is_sent_to_a_job_that_is_over(status: JobStatus) -> None:
+    view = Script.ready().net.view
+    handle = handle_of(1, Follower(**{"1": replace(view, status=status)}))
+    for sent in (handle.cancel(), handle.fund("1")):
+        with pytest.raises(ConfigError, match=f"job [0-9]+ is {status.name.lower()}"):
+            await sent
 
 
 def test_a_job_that_is_not_there_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
