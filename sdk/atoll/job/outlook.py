@@ -108,7 +108,7 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
         found_share=float(deters.found),
         deterred_wei=deters.bears,
         upkeep_wei=deters.upkeep,
-        warnings=_warnings(terms, deters),
+        warnings=(*_too_short(manifest, pace), *_warnings(terms, deters)),
         roles=(
             _submitter(draft, pace),
             member_needs("provider", manifest, pace),
@@ -232,6 +232,28 @@ def _deterred(look: Outlook, deters: Deterrence) -> list[str]:
             'round", small models)'
         )
     return lines
+
+
+def _too_short(manifest: Manifest, pace: Pace) -> list[str]:
+    """What the training window and the lifetime leave no time for, with members like this machine.
+
+    What is left out of a job is never too short.
+    """
+    terms, d, found = manifest.terms, duration_text, []
+    trained = ceil(train_seconds(manifest, pace))
+    if terms.train_seconds < trained:
+        found.append(
+            f"windows.train is {d(terms.train_seconds)}, and the steps of a round take a machine "
+            f"like this one {d(trained)}: its seats would be cut; raise it or leave it out"
+        )
+    lifetime = terms.expiry - manifest.created
+    rounds = ceil(terms.rounds * round_seconds(manifest, pace))
+    if lifetime < rounds:
+        found.append(
+            f"lifetime is {d(lifetime)}, and the rounds take members like this machine "
+            f"{d(rounds)}: the job would be closed unfinished; raise it or leave it out"
+        )
+    return found
 
 
 def _warnings(terms: Terms, deters: Deterrence) -> tuple[str, ...]:

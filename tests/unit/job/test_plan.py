@@ -225,6 +225,15 @@ def warnings_of(changes: dict[str, object]) -> str:
     return "\n".join(outlook(draft, PACE, 1).warnings)
 
 
+def test_a_window_or_a_lifetime_that_this_machine_does_not_keep_is_said() -> None:
+    trains = 50 * 2 + 10 * 0.5
+    lasts = 8 * (trains + 2 + 4 * 12)  # with merges and blocks
+    for path, enough in (("windows.train", trains), ("lifetime", lasts)):
+        assert f"{path} is " in warnings_of({path: int(enough) - 1})
+        assert f"{path} is " not in warnings_of({path: int(enough)})
+        assert f"{path} is " not in warnings_of({})
+
+
 def test_bonds_that_deter_nobody_are_said() -> None:
     spec = completed({})
     assert "deter nobody" not in warnings_of({})
