@@ -96,7 +96,8 @@ def test_the_bytes_of_a_single_element_do_not_depend_on_its_stride(stride: int) 
 
 
 def test_a_step_of_adapters_of_rank_one_has_a_tape() -> None:
-    job = make_small({"lora": {"rank": 1, "alpha": "3", "targets": ["q", "down"]}})
+    lora = {"rank": 1, "alpha": "3", "targets": ["q", "down"]}
+    job = make_small({"lora": lora, "inner": {"optimizer": "muon", "momentum": "0.95"}})
     tape, _ = tape_of(job.program, Part.STEP, job.sources(job.opening, 0))
     assert len(tape.levels[0]) == job.program.nodes(Part.STEP)
 
