@@ -85,7 +85,7 @@ class TokenFile:
     ) -> None:
         self.form = form
         self._tokens = tokens
-        self._nodes = nodes
+        self.nodes = nodes
         self._leaves = Leaves(store, _leaves(store, cid, tokens * form.bytes))
         self._checked: set[int] = set()
 
@@ -124,9 +124,9 @@ class TokenFile:
         return shard[begin:end]
 
     def _check_node(self, index: int, shard: bytes) -> None:
-        if self._nodes is None:
+        if self.nodes is None:
             return
-        if shard_node(shard) != self._nodes[index * NODE_BYTES : (index + 1) * NODE_BYTES]:
+        if shard_node(shard) != self.nodes[index * NODE_BYTES : (index + 1) * NODE_BYTES]:
             raise MalformedDataset(f"MiB {index} of the tokens is not what their root is over")
 
 

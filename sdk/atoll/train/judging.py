@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
 
 import dag_cbor
-import numpy as np
 from torch import Tensor
 
+from atoll.bits.pieces import SHARD_BYTES, ByteSlices, shard_node
 from atoll.bits.segment import Course
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots
@@ -35,8 +35,10 @@ from atoll.law.games.trees import (
     PIECE,
     MemoryTree,
     Tree,
+    fold,
     height,
     piece_tree,
+    pieces_of,
     siblings_of,
 )
 from atoll.law.hashing import keccak256
@@ -48,6 +50,7 @@ from atoll.law.words import ZERO_DIGEST, Address, Digest, Domain, JobId, Slot
 from atoll.train.base import read_weights
 from atoll.train.checkpoints import DISPUTED
 from atoll.train.course import open_course
+from atoll.train.data import NODE_BYTES, TokenFile
 from atoll.train.judged import JudgeTask
 from atoll.train.round import (
     TrainTask,
@@ -58,6 +61,7 @@ from atoll.train.round import (
 
 _NO_DOMAIN: Final = Domain(0, Address("0x" + "00" * 20))
 """A state follows from seeds and models; where they are from does not matter to it."""
+_SHARD_LEVELS: Final = height(SHARD_BYTES // PIECE)
 OpenCourse: TypeAlias = Callable[..., Course]
 """With the arguments of `open_course`."""
 
@@ -288,7 +292,7 @@ def _digests(data: bytes) -> list[Digest]:
     return [keccak256(data[at : at + PIECE]) for at in range(0, len(data), PIECE)]
 
 
-def _part_of(tree: Tree, data: bytes, unit: int, need: Need, *, begin: int = 0) -> Opening:
+def _part_of(tree: Tree, data: ByteSlices, unit: int, need: Need, *, begin: int = 0) -> Opening:
     """The whole units of some bytes that hold what is needed; they begin at leaf `begin`."""
     first, last = need.offset // unit, (need.offset + need.length - 1) // unit
     span = (begin + first, last - first + 1)
@@ -310,6 +314,62 @@ def _chunks_of(tensors: Mapping[str, Tensor], template: Template, need: Need) ->
 
 
 def _pieces_of_tokens(tokens: TokenSource, need: Need) -> Opening:
-    words = tokens[0 : len(tokens)]
-    data = np.ascontiguousarray(words).tobytes()
-    return _part_of(piece_tree(data), data, PIECE, need)
+    data = _TokenBytes(tokens)
+    nodes = tokens.nodes if isinstance(tokens, TokenFile) else None
+    if nodes is None:
+        spans = range(0, len(data), SHARD_BYTES)
+        nodes = b"".join(shard_node(data[at : at + SHARD_BYTES]) for at in spans)
+    return _part_of(_TokenTree(data, nodes), data, PIECE, need)
+
+
+class _TokenBytes:
+    """`ByteSlices` of tokens, at borders between words."""
+
+    def __init__(self, tokens: TokenSource) -> None:
+        self._tokens, self._width = tokens, tokens[0:0].itemsize
+
+    def __len__(self) -> int:
+        return len(self._tokens) * self._width
+
+    def __getitem__(self, span: slice, /) -> bytes:
+        begin, end, _ = span.indices(len(self))
+        return self._tokens[begin // self._width : end // self._width].tobytes()
+
+
+class _TokenTree:
+    """The tree over the pieces of tokens, which reads no MiB but those that a path begins in.
+
+    Args:
+        nodes: of each MiB, one after another.
+    """
+
+    def __init__(self, data: _TokenBytes, nodes: bytes) -> None:
+        self._data = data
+        self._nodes = [
+            Digest(nodes[at : at + NODE_BYTES]) for at in range(0, len(nodes), NODE_BYTES)
+        ]
+        self._shards: dict[int, Tree] = {}
+
+    @property
+    def count(self) -> int:
+        return pieces_of(len(self._data))
+
+    def leaf(self, index: int) -> Digest:
+        shard, inside = divmod(index, 1 << _SHARD_LEVELS)
+        return self._shard(shard).leaf(inside)
+
+    def node(self, level: int, index: int) -> Digest:
+        above = level - _SHARD_LEVELS
+        if above >= 0:
+            first = index << above
+            nodes = self._nodes[first : first + (1 << above)]
+            return fold(nodes, first, len(self._nodes), above)
+        shard, inside = divmod(index, 1 << -above)
+        tree = self._shard(shard)
+        return tree.node(min(level, height(tree.count)), inside)  # the last may be a short one
+
+    def _shard(self, shard: int) -> Tree:
+        if shard not in self._shards:
+            at = shard * SHARD_BYTES
+            self._shards[shard] = piece_tree(self._data[at : at + SHARD_BYTES])
+        return self._shards[shard]

@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from atoll.bits.errors import MalformedDataset
-from atoll.bits.pieces import SHARD_BYTES, piece_root
+from atoll.bits.pieces import PIECE_BYTES, SHARD_BYTES, piece_root
 from atoll.content.cid import Cid
+from atoll.content.leaves import Leaves
 from atoll.content.local import LocalStore
 from atoll.errors import CorruptBlock, NotFound
+from atoll.law.games.judge import Need
+from atoll.law.games.trees import piece_root as shown_root
 from atoll.law.manifest import DataSpec
 from atoll.train.data import TokenFile, WordForm, nodes_bytes, read_nodes, write_tokens
+from atoll.train.judging import _pieces_of_tokens
 from atoll.train.tokenizer import byte_tokenizer, open_tokenizer
 
 
@@ -49,6 +53,34 @@ def spec_of(store: LocalStore, words: np.ndarray) -> DataSpec:
         eval_batches=0,
         tokenizer_cid=written.cid,
     )
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_piece_is_opened_from_its_mebibyte_and_the_nodes_of_the_others(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, shards: int, is_stored: bool
+) -> None:
+    words = words_of((shards - 1) * SHARD_BYTES // 2 + 1601)
+    tokens = opened(store, words) if is_stored else words
+    read = list[int]()
+    kept = Leaves.read
+    monkeypatch.setattr(Leaves, "read", lambda self, at: (read.append(at), kept(self, at))[1])
+    root, last = piece_root(words.tobytes()), words.nbytes - 2
+    for offset in (0, words.nbytes // 4 * 2, last):
+        read.clear()
+        opening = _pieces_of_tokens(tokens, Need(0, offset, 2))
+        first = offset // PIECE_BYTES
+        assert shown_root(opening.data, first, words.nbytes, opening.siblings) == root
+        assert set(read) <= {offset // SHARD_BYTES}
+
+
+def test_pieces_on_both_sides_of_a_mebibyte_s_end_are_opened_at_once(store: LocalStore) -> None:
+    words = words_of(3 * SHARD_BYTES // 2)
+    need = Need(0, SHARD_BYTES - 2, 4)
+    opening = _pieces_of_tokens(opened(store, words), need)
+    first = SHARD_BYTES // PIECE_BYTES - 1
+    found = shown_root(opening.data, first, words.nbytes, opening.siblings)
+    assert found == piece_root(words.tobytes())
 
 
 def test_the_byte_tokenizer_maps_every_byte_to_itself() -> None:
