@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from atoll.job.methods import DENSE_CODECS, METHODS
+from atoll.job.methods import DENSE_CODECS, JUDGED, METHODS
 from atoll.law.manifest import (
     Beta,
     DecimalText,
@@ -263,7 +263,7 @@ class MethodChoice(Group):
     """How they train together."""
 
     name: Annotated[str, AfterValidator(_known(METHODS, "method"))] = Field(
-        default="fedavg", description=", ".join(METHODS)
+        default="fedavg", description=", ".join(JUDGED)
     )
     codec: Annotated[str, AfterValidator(_known(("", *DENSE_CODECS), "dense codec"))] = Field(
         default="",

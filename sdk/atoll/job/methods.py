@@ -18,6 +18,7 @@ from atoll.law.manifest import (
     CodecSpec,
     OuterSpec,
     TensorExponents,
+    has_link,
 )
 
 DENSE_RULE: Final = "nnm_trimmed_mean"
@@ -138,6 +139,8 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
 )
 
 
+JUDGED: Final = tuple(name for name, method in METHODS.items() if has_link(method.codec))
+"""Methods whose own codec a job can have."""
 DENSE_CODECS: Final[Mapping[str, CodecSpec]] = MappingProxyType(
     {
         "grid8": _GRID8,

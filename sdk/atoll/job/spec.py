@@ -33,7 +33,7 @@ from atoll.job.groups import (
     Windows,
 )
 from atoll.job.methods import (
-    METHODS,
+    JUDGED,
     Method,
     method_of,
     moment_exponents,
@@ -197,10 +197,9 @@ class JobSpec(Group):
 
 
 def _not_judged(method: str) -> ManifestError:
-    judged = ", ".join(name for name, known in METHODS.items() if has_link(known.codec))
     return ManifestError(
         f"method {method}: the judge has no operation for a cosine transform",
-        next_step=f"choose one of the methods {judged}",
+        next_step=f"choose one of the methods {', '.join(JUDGED)}",
     )
 
 

@@ -78,6 +78,14 @@ def test_a_file_has_a_comment_for_what_is_left_out() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_a_file_offers_no_method_that_is_refused() -> None:
+    (line,) = (line for line in to_toml(preset("nano")).splitlines() if "fedavg, " in line)
+    offered = line.partition("#")[2].split(", ")
+    assert {"fedavg", "diloco"} <= {name.strip() for name in offered}
+    for name in offered:
+        PLAIN.but({"method.name": name.strip()}).resolve(DATA, None, NUMERICS, NOW)
+
+
 def test_numbers_are_written_bare_and_amounts_as_text() -> None:
     spec = read('[inner]\nlr = 1e-3\nclip = 2\n[money]\nbudget = "25"\n[windows]\ntrain = "1m30s"')
     assert (spec.inner.lr, spec.inner.clip) == ("0.001", "2")
