@@ -2,8 +2,8 @@
 
 Exit codes: 0 done; 1 unforeseen; 2 wrong use, configuration, manifest or key; 3 the chain;
 4 storage; 5 the protocol; 130 interrupted. Every error is one line on standard error, and one more
-with what to do next. Rule of this file: it starts fast; a group is imported when it is named, and
-what a command needs when it runs.
+with what to do next; a command line that cannot be parsed is Typer's to explain. Rule of this file:
+it starts fast; a group is imported when it is named, and what a command needs when it runs.
 """
 
 from __future__ import annotations
