@@ -153,7 +153,8 @@ class JobSpec(Group):
         spec = self._as_method()
         if spec.model is None:
             raise ConfigError(
-                "the job has no model", next_step="add a [model] group, or start from a preset"
+                "the job has no model",
+                next_step="name a Hugging Face folder as init.folder, or add a [model] group",
             )
         open_fields = spec.left_out()
         if open_fields:

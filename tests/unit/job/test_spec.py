@@ -195,8 +195,10 @@ def test_every_key_path_can_be_set() -> None:
 def test_what_is_left_out_is_named() -> None:
     with pytest.raises(ConfigError, match=r"lifetime, money\.price_per_token"):
         preset("nano").resolve(DATA, None, NUMERICS, NOW)
-    with pytest.raises(ConfigError, match="no model"):
-        JobSpec().resolve(DATA, None, NUMERICS, NOW)
+    for spec in (JobSpec(), preset("finetune")):
+        with pytest.raises(ConfigError, match="no model") as caught:
+            spec.resolve(DATA, None, NUMERICS, NOW)
+        assert "init.folder" in caught.value.next_step
 
 
 def test_what_does_not_fit_together_is_said_in_the_manifest_s_words() -> None:
