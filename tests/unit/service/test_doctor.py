@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +118,16 @@ def test_who_runs_is_told(subject: Subject) -> None:
 )  # fmt: skip
 def test_the_clock_against_the_newest_block(now: float, level: Level) -> None:
     assert levels(chain._check_clock(HEAD, now)) == [level]
+
+
+def test_where_a_system_does_not_say_what_is_free_all_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {name: at for name, at in os.sysconf_names.items() if name != "SC_AVPHYS_PAGES"}
+    monkeypatch.setattr(os, "sysconf_names", names)
+    monkeypatch.setattr(machine, "CGROUP_LIMIT", tmp_path / "none")
+    total, free = machine.memory()
+    assert total == free > 0
 
 
 def test_memory_is_what_the_group_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

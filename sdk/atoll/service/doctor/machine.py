@@ -70,10 +70,13 @@ def check_memory() -> list[Finding]:
 
 
 def memory() -> tuple[int, int]:
-    """Bytes that this process may use, and those of them that nobody needs now."""
+    """Bytes that this process may use, and those of them that nobody needs now: all, where the
+    system does not say.
+    """
     page = os.sysconf("SC_PAGE_SIZE")
-    total, free = (os.sysconf(name) * page for name in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
-    free = max(free, _available() or 0)
+    total = free = os.sysconf("SC_PHYS_PAGES") * page
+    if "SC_AVPHYS_PAGES" in os.sysconf_names:  # macOS has none
+        free = max(os.sysconf("SC_AVPHYS_PAGES") * page, _available() or 0)
     limit = _cgroup_limit()
     return (total, free) if limit is None or limit >= total else (limit, min(free, limit))
 
