@@ -2,12 +2,13 @@
 
 Rule of this file: arguments and results are plain values and binary CIDs. A run is kept between two
 moves because it takes long, and made anew where the process is another: it follows from the task.
+Games are played at once, so runs of several are kept, as far as memory has room for the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from atoll.content.local import LocalStore
 from atoll.law.claims import ModelRoots, ProgramHeader
@@ -16,13 +17,17 @@ from atoll.law.games.history import rebuilt
 from atoll.law.games.players import NothingDiffers, Question, attack, defend
 from atoll.law.manifest import Manifest
 from atoll.law.words import Digest
+from atoll.service.doctor.machine import memory
+from atoll.service.memory import verifier_bytes
 from atoll.train.judged import JudgeTask, Position
 from atoll.train.judging import OwnRun, model_roots, program_header
 from atoll.train.probe import pin_torch
 from atoll.train.round import read_global_state
 
 MakeRun: TypeAlias = Callable[[JudgeTask, LocalStore], OwnRun]
+MOST_RUNS: Final = 4
 _runs: dict[tuple[JudgeTask, str, MakeRun], OwnRun] = {}
+"""The one that moved last is the last."""
 
 
 def next_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:
@@ -58,10 +63,22 @@ def move_by(
 
 def _run(task: JudgeTask, store_dir: str, make: MakeRun) -> OwnRun:
     key = (task, store_dir, make)
-    if key not in _runs:
-        _runs.clear()  # one is enough: a player plays one game at a time
-        _runs[key] = make(task, LocalStore(store_dir))
-    return _runs[key]
+    own = _runs.pop(key, None)
+    if own is None:
+        _make_room(Manifest.from_bytes(task.manifest))
+        own = make(task, LocalStore(store_dir))
+    _runs[key] = own
+    return own
+
+
+def _make_room(manifest: Manifest) -> None:
+    """Lets go of the runs that moved longest ago, until there is memory for one of this job.
+
+    As much again stays free: runs are kept when their games are over, and other work goes on.
+    """
+    needed = 2 * verifier_bytes(manifest, 0)
+    while _runs and (len(_runs) >= MOST_RUNS or memory()[1] < needed):
+        del _runs[next(iter(_runs))]
 
 
 def shown(

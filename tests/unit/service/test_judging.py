@@ -1,0 +1,71 @@
+"""Which runs a worker keeps between the moves of games."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+from tests.unit.law.factories import plain_manifest
+
+from atoll.content.local import LocalStore
+from atoll.law.manifest import Manifest
+from atoll.law.words import ZERO_DIGEST, JobId, RoundIndex, SeatIndex
+from atoll.service import judging
+from atoll.train.judged import JudgeTask
+from atoll.train.judging import OwnRun
+
+TASK = JudgeTask(
+    job=JobId(1),
+    manifest=Manifest.model_validate(plain_manifest()).to_bytes(),
+    initial=ZERO_DIGEST,
+    round=RoundIndex(0),
+    seat=SeatIndex(0),
+    data_seed=ZERO_DIGEST,
+    model=b"",
+    segment=0,
+)
+
+
+@pytest.fixture
+def seats_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[..., list[int]]]:
+    """Plays a move about each of these seats; says of which a run was made for it."""
+    monkeypatch.setattr(judging, "_runs", {})
+    monkeypatch.setattr(judging, "memory", lambda: (1 << 40, 1 << 40))
+    made = list[int]()
+
+    def make(task: JudgeTask, store: LocalStore) -> OwnRun:
+        made.append(task.seat)
+        return cast(OwnRun, object())
+
+    def play(*seats: int) -> list[int]:
+        made.clear()
+        for seat in seats:
+            judging._run(replace(TASK, seat=SeatIndex(seat)), str(tmp_path), make)
+        return list(made)
+
+    yield play
+
+
+def test_games_at_once_have_a_run_each(seats_run: Callable[..., list[int]]) -> None:
+    assert seats_run(0, 1, 0, 1, 2, 1, 0) == [0, 1, 2]
+
+
+def test_of_too_many_the_one_that_moved_longest_ago_goes(
+    seats_run: Callable[..., list[int]],
+) -> None:
+    most = judging.MOST_RUNS
+    assert seats_run(*range(most)) == list(range(most))
+    assert seats_run(0, most, 0) == [most]
+    assert seats_run(1, 0) == [1]
+
+
+def test_without_memory_for_two_there_is_one(
+    seats_run: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "memory", lambda: (1 << 40, 0))
+    assert seats_run(0, 0, 1, 1, 0) == [0, 1, 0]
