@@ -5,8 +5,7 @@ What a submitter needs, loaded when first used:
     atoll.train_model(data=["corpus.txt"], budget="25")  # the folder with the model
 
     async with atoll.Client.from_env() as client:
-        spec = atoll.JobSpec.read(Path("job.toml"))
-        job = await client.submit(spec, max_spend="25")
+        job = await client.submit("job.toml", max_spend="25")
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Submitting jobs: the part of Atoll that a person with text and tokens uses.
 
     async with Client.from_env() as client:
-        job = await client.submit(JobSpec.read(Path("job.toml")), max_spend="50")
+        job = await client.submit("job.toml", max_spend="50")
         async for update in job.watch():
             print(update.text)
-        await job.result(Path("model"))
+        await job.result("model")
 
 Rule of this file: what is paid for is on disk under a key before it is sent, so that the same
 submission made again, after a crash or on purpose, is the same job.
@@ -267,7 +267,7 @@ class Client:
 
     async def draft(
         self,
-        spec: JobSpec,
+        spec: JobSpec | str | Path,
         numerics: NumericsSpec | None = None,
         *,
         again: bool = False,
@@ -279,6 +279,7 @@ class Client:
         A job that was submitted from this home before is that job, as it was submitted.
 
         Args:
+            spec: or the path of its file.
             numerics: None asks this machine, which needs torch.
             again: another job of the same words, where the last is on the chain.
             measured: measure the pace even where nothing is left out.
@@ -288,24 +289,25 @@ class Client:
             ManifestError: the choices do not fit together.
             StorageError, ConfigError: the data cannot be used; the train extra is missing.
         """
-        said = to_toml(spec)
-        spec, init = await asyncio.to_thread(prepare_weights, spec, self.store)
-        data = await asyncio.to_thread(prepare_data, spec, self.store, on_progress)
-        key, now = key_of(spec, data, init), (await self.chain.head()).timestamp
+        chosen = spec if isinstance(spec, JobSpec) else JobSpec.read(spec)
+        said = to_toml(chosen)
+        chosen, init = await asyncio.to_thread(prepare_weights, chosen, self.store)
+        data = await asyncio.to_thread(prepare_data, chosen, self.store, on_progress)
+        key, now = key_of(chosen, data, init), (await self.chain.head()).timestamp
         known = self.submissions.newest(key)
         if known is not None:
             manifest, job = Manifest.from_bytes(known.manifest), known.job
             if job is None and self.can_sign:
                 job = await self._found(manifest)
             if not (again and job) and (job is not None or self._stands(manifest, now)):
-                return Draft(key, spec, manifest, job=job, said=said)
+                return Draft(key, chosen, manifest, job=job, said=said)
             # Its second is all that tells another job of the same words from this one.
             now = max(now, manifest.created + 1)
-        floors, is_open = await self._floors(), bool(spec.left_out())
+        floors, is_open = await self._floors(), bool(chosen.left_out())
         async with asking(self.ask) as ask:
             found = Found(data, init, numerics or await machine_numerics(ask))
             measuring = ask if measured or is_open else None
-            draft = await write_draft(key, spec, found, now, floors, ask=measuring)
+            draft = await write_draft(key, chosen, found, now, floors, ask=measuring)
             manifest = await with_program(draft.manifest, self.store, ask)
         return replace(draft, manifest=manifest, said=said)
 
@@ -348,7 +350,7 @@ class Client:
 
     async def submit(
         self,
-        job: JobSpec | Draft | Manifest,
+        job: JobSpec | str | Path | Draft | Manifest,
         *,
         max_spend: int | str,
         again: bool = False,
@@ -360,6 +362,7 @@ class Client:
         its files be served from elsewhere, until the verifiers hold the data.
 
         Args:
+            job: a spec, the path of its file, or what was made of it.
             max_spend: never exceeded; wei, or tokens as text ("25").
             again: another job of the same words, where the last is on the chain.
             on_progress: of a spec's data; see `draft`.
@@ -373,7 +376,7 @@ class Client:
             TransactionFailed: the contract refused; the message has its reason.
         """
         limit = wei_of(max_spend)
-        if isinstance(job, JobSpec):
+        if not isinstance(job, Draft | Manifest):
             job = await self.draft(job, again=again, on_progress=on_progress)
         manifest = job.manifest if isinstance(job, Draft) else job
         kept = job.key if isinstance(job, Draft) else manifest.digest().hex()

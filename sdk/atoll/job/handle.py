@@ -193,7 +193,7 @@ class JobHandle:
         own = self.client.submissions.of_job(self.id)
         return None if own is None else Manifest.from_bytes(own.manifest)
 
-    async def continued(self, folder: Path, rounds: int) -> JobSpec:
+    async def continued(self, folder: str | Path, rounds: int) -> JobSpec:
         """A job like this one, of so many rounds, that starts from its model of now, or where more
         fell in a round than its merge bears, from the last model before that.
 
@@ -282,7 +282,7 @@ class JobHandle:
 
     async def result(
         self,
-        folder: Path,
+        folder: str | Path,
         labels: Labels = NO_LABELS,
         *,
         merged: bool = False,
@@ -311,12 +311,11 @@ class JobHandle:
             found = delivery or await self.delivery()
             model = Certified(Cid.from_bytes(found.cid), found.digest)
             rounds = len((await self.view()).settled)
-            await self._write(folder, model, rounds, Dress(labels, merged, found))
-        return folder
+            return await self._write(Path(folder), model, rounds, Dress(labels, merged, found))
 
     async def checkpoint(
         self,
-        folder: Path,
+        folder: str | Path,
         round: int | None = None,
         labels: Labels = NO_LABELS,
         *,
@@ -334,11 +333,11 @@ class JobHandle:
         """
         view = await self.view()
         rounds = _rounds_merged(view, round)
-        await self._write(folder, _model_of(view, rounds), rounds, Dress(labels, merged))
-        return folder
+        dress = Dress(labels, merged)
+        return await self._write(Path(folder), _model_of(view, rounds), rounds, dress)
 
-    async def _write(self, folder: Path, model: Certified, rounds: int, dress: Dress) -> None:
-        """A model, which is fetched first, and its card."""
+    async def _write(self, folder: Path, model: Certified, rounds: int, dress: Dress) -> Path:
+        """A model, which is fetched first, and its card; the folder."""
         view, manifest = await self.view(), await self.manifest()
         await self._fetch_certified(manifest, model)
         if dress.merged and manifest.lora is not None:
@@ -349,6 +348,7 @@ class JobHandle:
         cuts = [event for event in events if isinstance(event, Missed | Fell)]
         told = view, manifest, rounds, await self.figures(), cuts, dress.labels
         _write_card(Origin(*told, delivery=dress.delivery), folder)
+        return folder
 
     async def sample(self, prompt: str, sampling: Sampling, round: int | None = None) -> str:
         """Text from the model after a settled round (the last, if None), after a prompt.

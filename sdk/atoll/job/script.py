@@ -18,7 +18,7 @@ def train_model(
     budget: int | str,
     job: JobSpec | str = "nano",
     changes: Mapping[str, Any] | None = None,
-    folder: Path = Path("model"),
+    folder: str | Path = "model",
     config: ClientConfig | None = None,
 ) -> Path:
     """Has a model trained on text, and waits for it; the folder with the model.
@@ -43,7 +43,7 @@ def train_model(
     return asyncio.run(_train(spec.but(mine | dict(changes or {})), folder, config))
 
 
-async def _train(spec: JobSpec, folder: Path, config: ClientConfig | None) -> Path:
+async def _train(spec: JobSpec, folder: str | Path, config: ClientConfig | None) -> Path:
     assert spec.money.budget is not None  # `train` has set it
     async with Client.from_env(config) as client:
         job = await client.submit(spec, max_spend=spec.money.budget)

@@ -113,14 +113,15 @@ class JobSpec(Group):
             raise explain(error, cls, source) from error
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: str | Path) -> Self:
         """The spec in a TOML file; its relative paths are taken from the file's folder.
 
         Raises:
             ConfigError: the file cannot be read, is not TOML, or is no spec.
         """
-        spec = cls.of(read_toml(path), str(path))
-        here = path.absolute().parent
+        file = Path(path)
+        spec = cls.of(read_toml(file), str(file))
+        here = file.absolute().parent
         found = {"data": spec.data.beside(here), "init": spec.init.beside(here)}
         return spec.model_copy(update=found)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,6 +13,7 @@ import pytest
 from tests.unit.law.script import Script
 from typer.testing import CliRunner
 
+from atoll.chain.deployment import Deployment
 from atoll.cli.job import app
 from atoll.errors import ChainError, ConfigError
 from atoll.job.client import Client
@@ -61,6 +63,14 @@ async def test_nothing_is_sent_to_a_job_that_is_over(status: JobStatus) -> None:
     for sent in (handle.cancel(), handle.fund("1")):
         with pytest.raises(ConfigError, match=f"job [0-9]+ is {status.name.lower()}"):
             await sent
+
+
+async def test_a_job_can_be_named_by_its_file(tmp_path: Path) -> None:
+    client = Client("http://127.0.0.1:1", Deployment(1, 0, {}))
+    for file in (tmp_path / "none.toml", str(tmp_path / "none.toml")):
+        for asked in (client.draft(file), client.submit(file, max_spend="1")):
+            with pytest.raises(ConfigError, match=r"cannot read the job .*none\.toml"):
+                await asked
 
 
 def test_a_job_that_is_not_there_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_the_demo_s_manifest_has_the_bytes_that_it_always_had() -> None:
 def test_a_preset_is_written_and_read_back(name: str, tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text(to_toml(PRESETS[name], "A job."))
-    assert JobSpec.read(path) == PRESETS[name]
+    assert JobSpec.read(path) == JobSpec.read(str(path)) == PRESETS[name]
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].model])
