@@ -1,9 +1,10 @@
 """The `atoll` command.
 
 Exit codes: 0 done; 1 unforeseen; 2 wrong use, configuration, manifest or key; 3 the chain;
-4 storage; 5 the protocol; 130 interrupted. Every error is one line on standard error, and one more
-with what to do next; a command line that cannot be parsed is Typer's to explain. Rule of this file:
-it starts fast; a group is imported when it is named, and what a command needs when it runs.
+4 storage; 5 the protocol; 6 the folder is in use; 130 interrupted. Every error is one line on
+standard error, and one more with what to do next; a command line that cannot be parsed is Typer's
+to explain. Rule of this file: it starts fast; a group is imported when it is named, and what a
+command needs when it runs.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ app = typer.Typer(
     add_completion=False,
     help="Train one model together with strangers, and pay for work that was really done.",
     epilog="Exit codes: 1 unforeseen, 2 usage or configuration, 3 chain, 4 storage, "
-    "5 protocol, 130 interrupted.",
+    "5 protocol, 6 folder in use, 130 interrupted.",
 )
 
 

@@ -196,9 +196,7 @@ async def test_an_answer_that_takes_more_room_than_it_has_bytes_is_not_read(valu
             await chain.provider.ask("eth_getLogs", [], list)
 
 
-@pytest.mark.parametrize(
-    "result", [None, True, -1.5e3, "é 😀", {"a": [{}, [], [{"b": None}]]}]
-)
+@pytest.mark.parametrize("result", [None, True, -1.5e3, "é 😀", {"a": [{}, [], [{"b": None}]]}])
 def test_long_json_means_what_short_json_means(result: Any) -> None:
     for room in ("", " " * rpc.QUICK_BYTES):
         body = f'{{"result": {json.dumps(result)}{room}}}'.encode()
