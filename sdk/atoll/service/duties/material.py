@@ -20,7 +20,7 @@ from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest, has_link
 from atoll.law.views import JobView
-from atoll.law.words import Digest, JobId, JobStatus, Phase, Role
+from atoll.law.words import Digest, JobStatus, Phase, Role
 from atoll.service.commands import TASKS, Done, Fact, Facts, Work
 from atoll.service.config import PolicySection
 from atoll.service.doctor.machine import memory
@@ -117,7 +117,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
                 return Done(JobRefused(refused))
             await effects.vet(view, f"{TASKS}:check_machine", data)
             if role is not None and policy.most_of_window is not None:
-                refused = await _too_slow(effects, view.job_id, policy, role, manifest)
+                refused = await _too_slow(effects, view, policy, role, manifest)
         except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
             return Done(JobRefused(str(error)))
         return Done(JobRefused(refused) if refused else SpecReady(data))
@@ -145,7 +145,7 @@ async def _let_go(effects: Effects, view: JobView) -> None:
 
 
 async def _too_slow(
-    effects: Effects, job: JobId, policy: PolicySection, role: Role, manifest: Manifest
+    effects: Effects, view: JobView, policy: PolicySection, role: Role, manifest: Manifest
 ) -> str:
     """Why the job is too fast for this machine; empty where it once kept up.
 
@@ -154,11 +154,11 @@ async def _too_slow(
     """
     data = manifest.to_bytes()
     for tries_left in reversed(range(PACE_TRIES)):
-        pace = Pace(**await effects.work(f"{TASKS}:measure_pace", data))
+        pace = Pace(**await effects.vet(view, f"{TASKS}:measure_pace", data))
         refused = pace_refusal(policy, role, manifest, pace)
         if not refused or tries_left == 0:
             return refused
-        log.info("measures its pace again in a while", job=job, because=refused)
+        log.info("measures its pace again in a while", job=view.job_id, because=refused)
         await asyncio.sleep(PACE_PAUSE_S)
     return ""
 
