@@ -721,11 +721,13 @@ class Network:
         if self.terms.f and not is_last:
             share = ceil(Fraction(self.terms.share_bps * count, 10_000))
             count = max(1, min(share, ceil(Fraction(len(self.ready), 2))))
-        order = sorted(self.seated)
+        order, behind = sorted(self.seated), list[int]()
         if count < len(order):
-            order.sort(key=lambda s: (hashed(self.audit_seed, s), s))
-        drawn = set(order[:count]) | left_out
-        return {s: at for at, s in enumerate(order) if s in drawn and self.reveals[s].leaves}
+            by_ticket = sorted(order, key=lambda s: (hashed(self.audit_seed, s), s))
+            order, behind = by_ticket[:count], [s for s in by_ticket if s in left_out]
+        places = {s: count + at for at, s in enumerate(behind)}
+        places |= {s: at for at, s in enumerate(order)}
+        return {s: at for s, at in places.items() if self.reveals[s].leaves}
 
     def _auditors(self, drawn: dict[int, int], count: int) -> dict[int, set[int]]:
         """Drawn seats go round the pool."""
