@@ -11,14 +11,11 @@ from atoll.bits.tape.program import Program
 from atoll.errors import ManifestError
 from atoll.law.manifest import Manifest, has_link
 from atoll.law.program import Fragment, Header, Part, Template
+from atoll.law.terms import MAX_SHOWN, shown_bytes
 from atoll.law.words import ZERO_DIGEST, Digest
 
 MAX_BATCH: Final = 512
 """Sequences: the last one's draw takes 0.17M gas, since those before it must be drawn, too."""
-
-
-MAX_OPENED: Final = 1 << 16
-"""Bytes of a segment's states, norms and losses, which one transaction has to hold."""
 
 
 def can_be_judged(manifest: Manifest) -> bool:
@@ -28,9 +25,8 @@ def can_be_judged(manifest: Manifest) -> bool:
     of a batch, and for what a segment's steps resulted in.
     """
     inner = manifest.inner
-    opened = inner.segment * (40 + 4 * (inner.batch // inner.micro_batch))
-    fits = inner.batch <= MAX_BATCH and opened <= MAX_OPENED
-    return has_link(manifest.codec) and fits
+    shown = shown_bytes(inner.segment, inner.batch // inner.micro_batch)
+    return has_link(manifest.codec) and inner.batch <= MAX_BATCH and shown <= MAX_SHOWN
 
 
 def program_of(manifest: Manifest, initial: Digest) -> Program:
