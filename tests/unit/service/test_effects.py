@@ -789,18 +789,6 @@ class Lane:
         return function
 
 
-async def test_a_move_of_a_game_waits_for_nothing_that_takes_a_round(context: Any) -> None:
-    main, spare = context.worker, context.spare_worker = Lane(), Lane()
-    spare.done.set()
-    here = effects(context)
-    training = asyncio.create_task(here.work("a round"))
-    await asyncio.sleep(0)
-    assert await here.play("a move") == "a move"
-    assert (main.asked, spare.asked) == ([("a round", False)], [("a move", True)])
-    main.done.set()
-    await training
-
-
 async def test_what_is_urgent_has_a_process_of_its_own_while_a_round_is_replayed(
     context: Any,
 ) -> None:
@@ -809,13 +797,15 @@ async def test_what_is_urgent_has_a_process_of_its_own_while_a_round_is_replayed
     here = effects(context)
     replay = asyncio.create_task(here.work("a replay"))
     await asyncio.sleep(0)
+    assert await here.play("a move") == "a move"  # of a game, whose clock runs
+    assert (main.asked, spare.asked) == ([("a replay", False)], [("a move", True)])
     assert await here.work_soon("a merge") == "a merge"
     assert main.asked == [("a replay", False), ("a merge", True)]
-    assert spare.asked == [("a merge", False)]
+    assert spare.asked == [("a move", True), ("a merge", False)]
     main.done.set()
     assert await replay == "a replay"
     assert await here.work_soon("another merge") == "another merge"  # nothing is in its way now
-    assert len(spare.asked) == 1
+    assert len(spare.asked) == 2
 
 
 @dataclass(frozen=True, slots=True)
