@@ -215,7 +215,7 @@ contract RoundsSettlement is RoundsBase {
         uint256 signers
     ) private {
         if (!_seedAudit(jobId, j, h)) revert Unseeded(h.beacon, block.number);
-        _noteDue(j, h.round, c, signers);
+        _noteDue(j, h, c, signers);
         Shape memory s = j.shape.load();
         Facts memory f = _factsOf(j, h.round, c, v.leftOut);
         j.digest = digest;
@@ -236,12 +236,17 @@ contract RoundsSettlement is RoundsBase {
         (f.ready, f.committee) = (j.ready, j.committee);
     }
 
-    /// @dev What the round before still owes is a miss from here on.
-    function _noteDue(Job storage j, uint32 round, Count memory c, uint256 signers) private {
+    /// @dev What the round before still owes is a miss from here on, if there was as much time to sign as a lot leaves for it:
+    /// else who has all seats and two thirds of a committee could make the others miss, a block for each round.
+    function _noteDue(Job storage j, Head memory h, Count memory c, uint256 signers) private {
         uint256 before = j.due;
-        if (before != 0) j.absent[round - 1] |= before;
+        if (before != 0 && block.timestamp >= uint256(j.settled[h.round - 1].settledAt) + h.signing) {
+            j.absent[h.round - 1] |= before;
+        }
         // Without a certificate only those who said nothing owe something.
         uint256 due = signers == 0 ? j.committee & ~c.spoke : j.committee & ~signers & ~c.lacking;
+        // While words are taken, who has said none may yet have lacked an update.
+        if (signers != 0 && due & ~c.spoke != 0 && block.timestamp < _wordsEnd(h)) due &= c.spoke;
         if (due != before) j.due = due;
     }
 

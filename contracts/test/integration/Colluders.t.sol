@@ -5,6 +5,7 @@ import {Audits} from "../../src/Audits.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
 import {Shown} from "../../src/libraries/Reveals.sol";
+import {Members} from "../../src/Members.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
 import "../../src/types/Types.sol";
@@ -108,18 +109,15 @@ contract ColludersTest is Network {
             nextBlock();
             sayWord(jobId, 0, 15);
             sayWord(jobId, 1, 15);
-            settleByTwo(jobId, round);
+            settleByTwo(jobId);
             if (drawn(jobId, round).has(3)) times++;
         }
         check(times > 6 && times < 18, "half of the rounds, more or less");
     }
 
     /// @dev The accomplice's word lacks the seat that the others have: it owes no signature.
-    function settleByTwo(uint256 jobId, uint32 round) private {
-        Verdict memory v = verdictFor(jobId, 15);
-        bytes memory signed = certificate(jobId, digestFor(jobId, v), 7, 3);
-        noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][round].places, said[jobId][round].has, bare(v, signed));
+    function settleByTwo(uint256 jobId) private {
+        settleBy(jobId, verdictFor(jobId, 15), 3);
         same(rounds.state(jobId).due, 0, "nobody owes a signature");
     }
 
@@ -195,5 +193,70 @@ contract ColludersTest is Network {
         same(pay, 7, "who served its update is paid");
         same(lost, 8, "who did not is not");
         same(rounds.absentOf(jobId, 0), 0, "and nobody misses anything");
+    }
+
+    // --- settlements that follow each other at once ---
+
+    /// All seats and two thirds of a committee in one hand could settle a round a block, and a third member miss every signature.
+    function test_twoThirdsInAHurryTakeNobodysBond() public allHome onlyTheGuiltyPay {
+        for (uint256 speaks = 0; speaks < 2; speaks++) {
+            Terms memory t = longer(3);
+            t.rounds = 12;
+            uint256 jobId = start(t, 4, 3);
+            for (uint32 round = 0; round < 12; round++) {
+                hurry(jobId, speaks == 1);
+                if (round != 0) same(rounds.absentOf(jobId, round - 1), 0, "no time to sign");
+            }
+            vm.expectRevert(abi.encodeWithSelector(Members.NotAbsent.selector, 3, 10));
+            members.cutMember(jobId, 10, 3);
+            Times memory last = rounds.timesOf(jobId, 11);
+            vm.warp(last.auditEnd);
+            same(
+                rounds.absentOf(jobId, 11),
+                speaks == 1 ? 4 : 0,
+                "it had until AUDIT ends for the last one, of which it had all"
+            );
+        }
+    }
+
+    function test_aSignatureIsMissedOnceThereWasAsLongToSignAsALotLeaves() public {
+        for (uint256 late = 0; late < 2; late++) {
+            uint256 jobId = start(longer(3), 4, 3);
+            hurry(jobId, true);
+            vm.warp(rounds.timesOf(jobId, 0).settledAt + 24 + late - 3);
+            hurry(jobId, true);
+            same(
+                rounds.timesOf(jobId, 1).settledAt - rounds.timesOf(jobId, 0).settledAt,
+                24 + late,
+                "a quarter of mergeSeconds"
+            );
+            same(rounds.absentOf(jobId, 0), late == 1 ? 4 : 0, "a miss, or not");
+        }
+    }
+
+    function test_whoSaysNothingOwesASignatureOnceWordsAreOver() public {
+        for (uint256 late = 0; late < 2; late++) {
+            uint256 jobId = start(longer(3), 4, 3);
+            toTwoWords(jobId);
+            vm.warp(rounds.state(jobId).deadline - 26 + late);
+            settleBy(jobId, verdictFor(jobId, 15), 3);
+            same(rounds.state(jobId).due, late == 1 ? 4 : 0, "owes a signature, or not");
+        }
+    }
+
+    function toTwoWords(uint256 jobId) private {
+        commitAll(jobId, 15);
+        nextBlock();
+        revealAll(jobId, 15);
+        nextBlock();
+        sayWord(jobId, 0, 15);
+        sayWord(jobId, 1, 15);
+    }
+
+    function hurry(uint256 jobId, bool speaks) private {
+        toTwoWords(jobId);
+        if (speaks) sayWord(jobId, 2, 15);
+        nextBlock();
+        settleBy(jobId, verdictFor(jobId, 15), 3);
     }
 }

@@ -420,17 +420,8 @@ contract CertificateGasTest is BlsNetwork {
         costs(string.concat("BLS settlement", where), kept);
         toWords(jobId);
         nextBlock();
-        settleBy(jobId, (uint256(places) * 2 + 2) / 3);
+        settleBy(jobId, verdictFor(jobId, rounds.state(jobId).seated), ((uint256(places) * 2 + 2) / 3).firstBits());
         costs(string.concat("BLS settlement by two thirds", where), few);
-    }
-
-    function settleBy(uint256 jobId, uint256 signers) private {
-        RoundState memory s = rounds.state(jobId);
-        Verdict memory v = verdictFor(jobId, s.seated);
-        bytes memory signed = certificate(jobId, digestFor(jobId, v), s.committee, signers.firstBits());
-        noteFacts(jobId, v);
-        Certified memory shown = Certified(v, accountsOf(jobId, s.committee), signed);
-        rounds.settle(jobId, said[jobId][s.round].places, said[jobId][s.round].has, shown);
     }
 
     function costs(string memory what, uint256 highest) private {

@@ -17,6 +17,7 @@ contract EventFold is Check {
     address internal immutable rounds;
     uint256 internal immutable jobId;
     uint256 internal immutable segments;
+    uint256 internal immutable signing; // seconds
     uint256 internal poolIn;
     uint256 internal poolOut;
     uint256 internal short;
@@ -28,8 +29,8 @@ contract EventFold is Check {
     uint256[256] internal hasOf; // by place
     uint32[256] internal counts; // by place, from which round on
 
-    constructor(address rounds_, uint256 jobId_, uint256 segments_) {
-        (rounds, jobId, segments) = (rounds_, jobId_, segments_);
+    constructor(address rounds_, uint256 jobId_, uint256 segments_, uint256 mergeSeconds) {
+        (rounds, jobId, segments, signing) = (rounds_, jobId_, segments_, mergeSeconds / 4);
         s.status = JobStatus.OPEN;
     }
 
@@ -37,6 +38,7 @@ contract EventFold is Check {
         return s;
     }
 
+    /// @dev In the block that they are of, if it settles.
     function take(Vm.Log[] calldata logs) external {
         for (uint256 i = 0; i < logs.length; i++) {
             if (logs[i].topics.length < 2 || uint256(logs[i].topics[1]) != jobId) continue;
@@ -179,6 +181,7 @@ contract EventFold is Check {
             if (available & ~hasOf[left.lowest()] != 0) lacking |= left & (~left + 1);
         }
         s.due = s.digest == 0 ? s.committee & ~spoke : s.committee & ~signers & ~lacking;
+        if (s.digest != 0 && block.timestamp < s.deadline - signing) s.due &= spoke;
         s.model = v.state;
         uint256 twice = short & shortBefore;
         if (s.digest != 0) {

@@ -359,9 +359,13 @@ abstract contract Network is Check {
     }
 
     function settle(uint256 jobId, Verdict memory v) internal {
+        settleBy(jobId, v, Bits.firstBits(rounds.state(jobId).committee.popcount()));
+    }
+
+    /// @param ranks of the committee's who sign
+    function settleBy(uint256 jobId, Verdict memory v, uint256 ranks) internal {
         RoundState memory s = rounds.state(jobId);
-        uint256 all = Bits.firstBits(s.committee.popcount());
-        bytes memory signed = certificate(jobId, digestFor(jobId, v), s.committee, all);
+        bytes memory signed = certificate(jobId, digestFor(jobId, v), s.committee, ranks);
         noteFacts(jobId, v);
         Said storage now_ = said[jobId][s.round];
         rounds.settle(jobId, now_.places, now_.has, Certified(v, accountsOf(jobId, s.committee), signed));

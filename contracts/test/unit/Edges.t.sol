@@ -91,6 +91,7 @@ contract EdgesTest is Network {
         bytes memory two = certificate(jobId, digestFor(jobId, v), 7, 3);
         noteFacts(jobId, v);
         rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, bare(v, two));
+        vm.warp(block.timestamp + 25);
         play(jobId);
         same(rounds.absentOf(jobId, 0), 4, "the third never signed");
         uint256 end = rounds.timesOf(jobId, 0).windowEnd;

@@ -263,6 +263,7 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         facts=facts,
         signers=event.signers,
         silent=_silent_in_all(running, has_certificate=any(event.digest)),
+        excused=_excused(running, block.timestamp),
         seats=running.seats,
         places=running.places,
         reveals=running.reveals,
@@ -286,6 +287,12 @@ def _silent_in_all(running: OpenRound, *, has_certificate: bool) -> Bitmap:
     """
     here = NO_BITS if has_certificate else running.committee & ~to_bitmap(running.words)
     return Bitmap(running.silent | here)
+
+
+def _excused(running: OpenRound, settled_at: int) -> Bitmap:
+    """Who has said no word while words are still taken may yet have lacked an update."""
+    is_early = settled_at < running.words_end
+    return Bitmap(running.committee & ~to_bitmap(running.words)) if is_early else NO_BITS
 
 
 def _drawn(

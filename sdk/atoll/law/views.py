@@ -276,6 +276,7 @@ class SettledRound:
         digest: of the verdict, which is what its committee signs.
         signers: places that have signed it by now.
         silent: places that said nothing in a lot that was replaced, or that has no certificate.
+        excused: places that had said nothing when it settled while words were taken.
         words: of the lot that settled.
         drawn: seats that are audited; `duties` by place.
         pay: seats that are paid, as far as falls take nothing.
@@ -320,6 +321,7 @@ class SettledRound:
     lot_seed: Digest = ZERO_DIGEST
     accused: Bitmap = NO_BITS
     fallen: Bitmap = NO_BITS
+    excused: Bitmap = NO_BITS
 
     @property
     def round(self) -> RoundIndex:
@@ -337,7 +339,8 @@ class SettledRound:
     def owes_signature(self) -> Bitmap:
         """Places that have not signed, but for those whose word lacks an available seat.
 
-        Nobody owes one of a round that was settled without a certificate.
+        Nobody owes one of a round that was settled without a certificate. Who is excused earns
+        nothing without it, and does not miss it.
         """
         if not any(self.digest):
             return NO_BITS

@@ -673,7 +673,7 @@ class Network:
     def _store(self, verdict: Verdict, signed: Digest, signers: set[int]) -> None:
         self._seed_audit()
         need(any(self.audit_seed), "nobody knows the audit seed yet")
-        if self.settled:
+        if self.settled and self.now >= self.settled[-1].at + self.terms.merge_seconds // 4:
             self.settled[-1].absent |= self.settled[-1].due
         had, terms = self.had(), self.terms
         lacking = {p for p, has in self.words.items() if had - numbers(has)}
@@ -691,6 +691,7 @@ class Network:
         )
         is_last = self.round + 1 == terms.rounds
         drawn = self._drawn(numbers(verdict.left_out), is_last)
+        excused = self.committee - set(self.words) if self.now < self.words_end else set()
         past = Past(
             at=self.now,
             ends=self._ends(is_last),
@@ -706,7 +707,7 @@ class Network:
             drawn=set(drawn),
             auditors=self._auditors(drawn, 2 if is_last else 1),
             signed=set(signers),
-            due=self.committee - signers - lacking if any(signed) else set(),
+            due=self.committee - signers - lacking - excused if any(signed) else set(),
             absent=self.silent | (set() if any(signed) else self.committee - set(self.words)),
             pay=set(had),
             words=dict(self.words),

@@ -133,12 +133,45 @@ def test_who_owes_a_signature_is_silent_from_the_next_settlement_on() -> None:
     net.settle({0, 1, 2})
     assert silent_members(net.view, net.view.settled[0], net.now) == 0
     assert due(script, Call.CUT_MEMBER) == []
+    net.wait(net.terms.merge_seconds // 4)
     script.honest_round()
     assert silent_members(net.view, net.view.settled[0], net.now) == 0b1000
     holder = HolderId(net.at(Role.VERIFIER, 3, 0).id)
     assert due(script, Call.CUT_MEMBER) == [Upkeep(Call.CUT_MEMBER, FIRST, Role.VERIFIER, holder)]
     net.cut_member(0, holder)
     assert due(script, Call.CUT_MEMBER) == []
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_nobody_misses_a_signature_that_it_had_no_time_for(late: int) -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    script.say()
+    net.wait(1)
+    net.settle({0, 1, 2})
+    settled = net.now
+    script.train()
+    script.say()
+    net.wait_until(settled + net.terms.merge_seconds // 4 - 1 + late)
+    script.settle()
+    assert silent_members(net.view, net.view.settled[0], net.now) == late << 3
+    assert len(due(script, Call.CUT_MEMBER)) == late
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_who_says_nothing_owes_a_signature_once_words_are_over(late: int) -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    script.say([0, 1, 2])
+    net.wait_until(net.words_end - 1 + late)
+    net.settle({0, 1, 2})
+    past = net.view.settled[0]
+    assert past.owes_signature == 0b1000
+    net.wait_until(past.clock.audit_end)
+    assert silent_members(net.view, past, net.now) == late << 3
+    assert len(due(script, Call.CUT_MEMBER)) == late
 
 
 def test_the_last_rounds_signatures_are_owed_until_its_audit_ends() -> None:

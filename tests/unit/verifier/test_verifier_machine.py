@@ -15,6 +15,7 @@ from tests.unit.service.held import state_of, with_merge, with_updates
 from atoll.law.ballots import Body, Duty
 from atoll.law.views import SettledRound
 from atoll.law.words import Address, Bitmap, Digest, PlaceIndex, Role, SeatIndex, Verdict
+from atoll.service.commands import Facts
 from atoll.service.duties.challenge import SendChallenge
 from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.merge import DoMerge
@@ -80,6 +81,18 @@ def test_its_word_waits_for_updates_and_not_for_ever(script: Script) -> None:
     script.net.wait_until(running.words_end - 1)
     (late,) = wanted(verifier(script.net, me), SendWord)
     assert late.has == 0
+
+
+def test_its_word_waits_for_the_model_and_not_for_ever(script: Script) -> None:
+    """A word without one owes a signature that it cannot give."""
+    script.train()
+    me, running = member(script), script.net.view.open
+    assert running is not None
+    half = running.words_end - script.net.terms.merge_seconds // 4
+    for moment, words in ((half - 1, 0), (half, 1)):
+        script.net.wait_until(moment)
+        without = replace(verifier(script.net, me), facts=Facts())
+        assert len(wanted(with_updates(without), SendWord)) == words
 
 
 def test_it_merges_signs_and_settles(script: Script) -> None:

@@ -204,9 +204,12 @@ def _decide_word(state: VerifierState, owed: Owed | None) -> Decision:
     if owed is None or running is None:
         return Decision("word", "owes no word")
     had, unknown = seen(state)
-    left = view.require_terms().merge_seconds // WORD_PART
-    if unknown and state.now < running.words_end - left:
+    has_time = state.now < running.words_end - view.require_terms().merge_seconds // WORD_PART
+    if unknown and has_time:
         return Decision("word", f"waits for {unknown.bit_count()} updates")
+    # Whoever says that it has all of them owes a signature, and signs nothing without the model.
+    if has_time and opening_of(state) is None:
+        return Decision("word", "waits for the model")
     has = state.setup.behaviour.word_override(view, had)
     place = next(p for p, h in running.places.items() if h == owed.holder)
     word = SendWord(running.round, running.lot, place, running.seed, has)
