@@ -32,6 +32,7 @@ from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
 from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll_devnet.processes.cluster import Cluster
+from atoll_devnet.run.skipping import skipping
 from atoll_devnet.run.stranger import hostile_network
 
 ROOT = Path(__file__).parents[2]
@@ -66,20 +67,21 @@ TERMS = {
     "train_seconds": 180,
     "reveal_seconds": 60,
     "merge_seconds": 120,
-    "audit_seconds": 40,
-    "open_seconds": 20,
-    "key_seconds": 25,
-    "window_seconds": 40,
+    "audit_seconds": 180,
+    "open_seconds": 90,
+    "key_seconds": 90,
+    "window_seconds": 180,
     "ready_seconds": 600,
     "share_bps": 5_000,
     "game_seconds": 20,
 }
-"""Windows that everybody meets cost nothing; those of an audit are waited for."""
+"""Long enough for a slow machine with five jobs at once: what is left of a window is skipped."""
 
 
 async def test_the_second_client_says_what_the_network_said(tmp_path: Path) -> None:
     async with (
         hostile_network(Who().config(tmp_path / "net")) as cluster,
+        skipping(cluster, print),
         open_session(submitter_of(cluster)) as session,
     ):
         now = (await session.chain.head()).timestamp
@@ -118,8 +120,8 @@ async def _until_paid(cluster: Cluster, session: Session, jobs: set[JobId]) -> N
             await session.follower.poll()
             now, views = (await session.chain.head()).timestamp, session.follower.views
             if all(job in views and is_settled_up(views[job], now) for job in jobs):
-                held = [holder for job in jobs for holder in everybody(views[job])]
-                assert not any(holder.cuts or holder.has_fallen for holder in held)
+                held = [(job, holder) for job in jobs for holder in everybody(views[job])]
+                assert [each for each in held if each[1].cuts or each[1].has_fallen] == []
                 return
             await asyncio.sleep(0.5)
 
