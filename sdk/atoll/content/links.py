@@ -13,6 +13,9 @@ from atoll.content.unixfs import BlockSource
 MAX_PENDING: Final = 1 << 16
 """Links of opened blocks that a walk may still have to follow: nine full folders, one in the other,
 are fewer."""
+MAX_ITEMS: Final = 1 << 18
+"""Of one DAG-CBOR block: twice as many as one that is full of links has. One of two million numbers
+would hold a thread for seconds."""
 _CID_TAG: Final = 42
 _UINT, _NINT, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = range(8)
 _SIMPLE_BYTES: Final = {20: 0, 21: 0, 22: 0, 27: 8}  # false, true, null, float64
@@ -39,11 +42,14 @@ def cbor_links(data: bytes) -> Iterator[Cid]:
     """The CIDs of a DAG-CBOR item (https://ipld.io/specs/codecs/dag-cbor/spec/), without recursion.
 
     Raises:
-        ValueError: not well-formed, indefinite lengths, unknown tags, bytes after the item.
+        ValueError: not well-formed, indefinite lengths, unknown tags, bytes after the item, or more
+            than `MAX_ITEMS`.
     """
-    offset, items, tagged = 0, 1, False
+    offset, items, tagged, read = 0, 1, False, 0
     while items:
-        items -= 1
+        items, read = items - 1, read + 1
+        if read > MAX_ITEMS:
+            raise ValueError(f"more than {MAX_ITEMS} items")
         major, argument, offset = _read_head(data, offset)
         if tagged and major != _BYTES:
             raise ValueError("a CID must be a byte string")

@@ -27,7 +27,7 @@ from atoll.service.context import Context, open_context
 from atoll.service.control import listening
 from atoll.service.duties.material import refusal
 from atoll.service.duties.membership import SendJoin
-from atoll.service.duties.upkeep import decide_pay
+from atoll.service.duties.upkeep import decide_pay, is_over
 from atoll.service.effects import Effects
 from atoll.service.health import Health, answering
 from atoll.service.machine import (
@@ -58,6 +58,8 @@ B = TypeVar("B")
 S = TypeVar("S")
 METRICS_SECONDS = 2.0
 WATCH_SECONDS = 5.0
+LOOK_BLOCKS = 64
+"""So often a job is looked at that is over: what is due then, as to let go of it, has weeks."""
 STUCK_SECONDS = 60.0
 """A turn of the machines' loop takes milliseconds."""
 PAUSE_BY_LOOK = 4
@@ -106,6 +108,7 @@ class Service(Generic[S]):
     _defects: dict[JobId, dict[str, str]] = field(default_factory=dict)
     _failing: dict[tuple[JobId, str], Failing] = field(default_factory=dict)
     _failed: int = 0
+    _over: dict[JobId, JobView] = field(default_factory=dict)
     _head: Head | None = None
     _heard_at: float = 0.0
     _stepped_at: float = field(default_factory=time.monotonic)
@@ -268,14 +271,29 @@ class Service(Generic[S]):
             self._heard_at = time.monotonic()
         self._see_twin(news)
         changed = {step.view.job_id for step in news.folded if step.view is not None}
+        failing = {job for job, _ in self._failing}
         for job, view in follower.views.items():
-            self._machine(job, view)
-            if job in changed or news.past or news.turned or news.head:
-                ahead = follower.ahead(job)
-                self._events.put_nowait((job, ViewChanged(view, follower.confirmed, ahead)))
-            if news.head:
-                head = Head(news.head.number, news.head.timestamp)
-                self._events.put_nowait((job, HeadAdvanced(head)))
+            machine = self._machine(job, view)
+            is_new = job in changed or bool(news.past) or news.turned
+            is_idle = not machine.in_flight and job not in failing
+            if not is_new and (not news.head or (is_idle and self._rests(view))):
+                continue
+            ahead = follower.ahead(job)
+            self._events.put_nowait((job, ViewChanged(view, follower.confirmed, ahead)))
+            if news.head and self._head is not None:
+                self._events.put_nowait((job, HeadAdvanced(self._head)))
+
+    def _rests(self, view: JobView) -> bool:
+        """Whether the newest block is nothing to the job: it is over, and nothing of ours in it."""
+        job, head = view.job_id, self._head
+        if head is None or (head.number + job) % LOOK_BLOCKS == 0:
+            return False
+        if self._over.get(job) is not view:
+            is_ours = view.standing(self.effects.context.me) is not None
+            if is_ours or not is_over(view, head.time):
+                return False
+            self._over[job] = view
+        return True
 
     def _machine(self, job: JobId, view: JobView) -> State[S]:
         if job not in self._machines:

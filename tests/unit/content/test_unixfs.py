@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from atoll.content import DAG_PB, LEGACY, V1, Cid, MalformedDag, links
+from atoll.content import DAG_CBOR, DAG_PB, LEGACY, V1, Cid, MalformedDag, links
 from atoll.content.dagpb import MAX_LINKS, Link, Node, decode_node, encode_field, encode_node
 from atoll.content.scope import blocks_in_scope
 from atoll.content.unixfs import Profile, build_tree, decode_header, encode_file_header, iter_file
@@ -166,6 +166,18 @@ def test_a_walk_holds_so_many_links_and_no_more(
             assert len(dict(blocks_in_scope(blocks.__getitem__, cid, scope, None))) == depth + 1
     with pytest.raises(MalformedDag, match="more links"):
         list(blocks_in_scope(blocks.__getitem__, cid, scope, None))
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_a_cbor_block_has_so_many_items_and_no_more(extra: int) -> None:
+    """The array is one of them; the rest are numbers of one byte."""
+    numbers = links.MAX_ITEMS - 1 + extra
+    block = b"\x9a" + numbers.to_bytes(4, "big") + bytes(numbers)
+    if extra:
+        with pytest.raises(MalformedDag, match="more than 262144 items"):
+            links.links_of(Cid.of(block, DAG_CBOR), block)
+    else:
+        assert links.links_of(Cid.of(block, DAG_CBOR), block) == []
 
 
 def test_refuses_directories_and_noise() -> None:

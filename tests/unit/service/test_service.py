@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.factories import DOMAIN, JOB, cid, digest, make_manifest
+from tests.unit.law.factories import DOMAIN, JOB, cid, digest, make_manifest, make_terms
 from tests.unit.law.network import Network, reveal_of
 from tests.unit.law.script import PROVIDERS, Script
 
@@ -23,7 +23,7 @@ from atoll.chain.indexed import Indexed
 from atoll.errors import InsufficientFunds, NotFound, RpcUnavailable, StorageError
 from atoll.law import events as ev
 from atoll.law.views import JobView
-from atoll.law.words import ZERO_DIGEST, JobId, Phase
+from atoll.law.words import ZERO_DIGEST, JobId, Phase, Role
 from atoll.service import service as service_module
 from atoll.service.commands import Done
 from atoll.service.config import ScheduleSection, WatchdogSection
@@ -31,10 +31,10 @@ from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, S
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
-from atoll.service.machine import AnyCommand, Event, Setup, State
+from atoll.service.machine import AnyCommand, Event, HeadAdvanced, Setup, State
 from atoll.service.metrics import read_metrics
 from atoll.service.outside import metrics_of
-from atoll.service.service import Service
+from atoll.service.service import LOOK_BLOCKS, Service
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit, SendKey, SendReveal
 from atoll_node.duties.train import DoTrain, Trained
@@ -274,6 +274,39 @@ async def test_what_fails_is_tried_again_when_the_chains_clock_allows(tmp_path: 
         tries = sum(isinstance(c, DoFetchSpec) for c in running.effects.started)
     await running.effects.committed.wait()
     await running.stop()
+
+
+@pytest.mark.parametrize("is_home", [False, True])
+async def test_a_job_that_is_over_is_looked_at_now_and_then(tmp_path: Path, is_home: bool) -> None:
+    """As long as a bond of ours is in it, with every block."""
+    script = Script.ready(make_terms(rounds=1))
+    net = script.net
+    script.honest_round()
+    net.wait_until(net.settled[0].ends["window"])
+    me = next(holder for holder in net.view.providers.values() if holder.account == ME)
+    if is_home:
+        net.release(Role.PROVIDER, me.id)
+    running = start(tmp_path, net)
+    works, looks = running.service.step, 0
+
+    def counted(state: Any, *events: Event) -> Any:
+        nonlocal looks
+        looks += sum(isinstance(event, HeadAdvanced) for event in events)
+        # What it wants of a job that it was in, nobody carries out here.
+        return replace(works(state, *events)[0], in_flight={}), []
+
+    running.service.step = counted
+    await running.index.read.wait()
+    for _ in range(2 * LOOK_BLOCKS):
+        net.wait(1)
+        running.index.read.clear()
+        running.index.changes.append([Advanced(net.block, net.number)])
+        await running.index.read.wait()
+    running.index.read.clear()
+    await running.index.read.wait()
+    await asyncio.sleep(0)
+    await running.stop()
+    assert looks in ({2, 3} if is_home else {2 * LOOK_BLOCKS, 2 * LOOK_BLOCKS + 1})
 
 
 async def test_a_defect_in_one_effect_does_not_end_the_service(tmp_path: Path) -> None:
