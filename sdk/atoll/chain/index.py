@@ -139,6 +139,7 @@ class EventIndex:
         """What is new: on the first call everything on disk, too. Never waits for a block.
 
         A reorg comes as `Rewound` before the events that replace the lost ones; `Advanced` is last.
+        An endpoint that ends below the last block that was read tells nothing.
 
         Raises:
             RpcUnavailable: no endpoint answers; call again.
@@ -151,11 +152,12 @@ class EventIndex:
         return changes
 
     async def _catch_up(self, head: BlockRef) -> bool:
-        """Reads up to the last confirmed block; False where the chain moved in the meantime.
+        """Reads up to the last confirmed block; False where the endpoint lags, or the chain moved.
 
         What it learns is untold until `poll` returns, so that a failure half-way loses nothing.
         """
-        await self._rewind()
+        if not await self._rewind(head):
+            return False
         last = head.number - self._confirmations
         while self.confirmed < last:
             first = self.confirmed + 1
@@ -191,23 +193,32 @@ class EventIndex:
             told = (self._indexed(raw, blocks[raw.block_number]) for raw in logs)
             self._ahead = [item for items in told for item in items]
 
-    async def _rewind(self) -> None:
-        """Forgets blocks that the chain no longer has."""
-        tip = kept = self._tip()
-        while kept is not None and not await self._stands(kept):
+    async def _rewind(self, head: BlockRef) -> bool:
+        """Forgets blocks in whose place the chain has others; False where it ends below the last.
+
+        That it is shorter says nothing: so it is told by an endpoint that lags. A chain that turned
+        has another block at a height that was read, at the latest when it is as long again.
+        """
+        tip = self._tip()
+        kept = newest = self._tip(below=head.number + 1)
+        while kept is not None and not (stands := await self._stands(kept)):
+            if stands is None:
+                return False
             kept = self._tip(below=kept.number)
-        if kept == tip:
-            return
+        if kept == newest:
+            return newest == tip
         to_block = kept.number if kept is not None else self._from_block - 1
         log.info("the chain turned", to_block=to_block, from_block=self.confirmed)
         self._db.execute("DELETE FROM read_blocks WHERE number > ?", (to_block,))
         self._untold.append(Rewound(to_block))
+        return True
 
-    async def _stands(self, block: BlockRef) -> bool:
-        """Whether the chain still has a block that was read."""
+    async def _stands(self, block: BlockRef) -> bool | None:
+        """Whether the chain still has a block that was read; None where it does not reach it."""
         if self._agreement > 1:
             return await self._chain.events.agreed(block.number, self._agreement) == block.hash
-        return await self._chain.block(block.number) == block
+        found = await self._chain.block(block.number)
+        return None if found is None else found == block
 
     async def _scan(self, first: int, last: int) -> list[Indexed] | None:
         """Stores and returns the events of a range; None where the chain turned while being read.

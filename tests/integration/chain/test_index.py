@@ -261,13 +261,17 @@ async def test_a_reorg_in_the_middle_of_a_poll_leaves_no_trace(
         fresh.close()
 
 
-async def test_a_shorter_chain_is_a_reorg_too(
+async def test_a_shorter_chain_is_a_reorg_once_it_has_a_block_in_another_s_place(
     announcer: Announcer, anvil: Anvil, index: EventIndex
 ) -> None:
+    """Until then nothing tells it from an endpoint that lags."""
     announcer.say("a", "b", "c")
     anvil.mine(2)
     await index.poll()
     anvil.ask("anvil_rollback", 4)
+    assert await index.poll() == []
+    assert urls(index.history()) == ["a", "b", "c"]
+    anvil.mine()
     changes = await index.poll()
     assert any(isinstance(change, Rewound) for change in changes)
     assert urls(index.history()) == ["a"]
