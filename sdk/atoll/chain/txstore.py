@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import sqlite3
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
@@ -52,6 +53,7 @@ CREATE TABLE IF NOT EXISTS signed (
     cancels INTEGER NOT NULL
 );
 """
+GAS = "SELECT label, gas_used, fee_wei FROM intents WHERE gas_used > 0"
 
 
 class TxState(StrEnum):
@@ -150,6 +152,7 @@ class TxStore:
             ) from error
         self._db = Database(path, SCHEMA)
         self._claim(path, account, chain_id)
+        self._final_gas: dict[str, GasUse] | None = None
 
     def close(self) -> None:
         """Lets go of the file; what was written stays."""
@@ -276,20 +279,21 @@ class TxStore:
 
     def finalise(self, up_to_block: int) -> None:
         """Whatever is in that block or below it is not looked at again."""
-        self._db.execute(
-            "UPDATE intents SET final = 1 WHERE final = 0 AND block_number <= ?", (up_to_block,)
-        )
+        which = "final = 0 AND block_number <= ?"
+        gas = self._final_gas
+        if gas is not None:
+            gas = _with_gas(gas, self._db.rows(f"{GAS} AND {which}", (up_to_block,)))
+        self._db.execute(f"UPDATE intents SET final = 1 WHERE {which}", (up_to_block,))  # noqa: S608 - of this file alone
+        self._final_gas = gas
 
     def gas_by_label(self) -> dict[str, GasUse]:
-        """Gas of mined transactions, reverted ones included."""
-        uses: dict[str, GasUse] = {}
-        rows = self._db.execute("SELECT label, gas_used, fee_wei FROM intents WHERE gas_used > 0")
-        for label, gas, fee in rows:
-            old = uses.get(label, GasUse(0, 0, 0, 0))
-            uses[label] = GasUse(
-                old.transactions + 1, old.gas + gas, max(old.highest, gas), old.fees + int(fee)
-            )
-        return uses
+        """Gas of mined transactions, reverted ones included.
+
+        The first call reads every one, later ones those that are not final: the rest stays.
+        """
+        if self._final_gas is None:
+            self._final_gas = _with_gas({}, self._db.rows(f"{GAS} AND final = 1"))
+        return _with_gas(self._final_gas, self._db.rows(f"{GAS} AND final = 0"))
 
     def _claim(self, path: Path, account: Address, chain_id: int) -> None:
         row = self._db.execute("SELECT chain_id, account FROM meta").fetchone()
@@ -331,6 +335,17 @@ class Receipt:
     block_hash: bytes
     gas_used: int
     fee_wei: int
+
+
+def _with_gas(uses: Mapping[str, GasUse], rows: Iterable[sqlite3.Row]) -> dict[str, GasUse]:
+    """By label; each row, of label, gas and fee, is a transaction more."""
+    found = dict(uses)
+    for label, gas, fee in rows:
+        old = found.get(label, GasUse(0, 0, 0, 0))
+        found[label] = GasUse(
+            old.transactions + 1, old.gas + gas, max(old.highest, gas), old.fees + int(fee)
+        )
+    return found
 
 
 def _intent(row: sqlite3.Row) -> Intent:
