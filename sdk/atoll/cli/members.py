@@ -98,7 +98,10 @@ def _add_init(app: typer.Typer, member: RoleCommand) -> None:
             Path | None, typer.Option(help="A keystore to use; left out, a new key is made.")
         ] = None,
         password_file: PasswordFile = None,
-        host: Annotated[str, typer.Option(help="The interface to serve blocks at.")] = "127.0.0.1",
+        host: Annotated[
+            str | None,
+            typer.Option(help="The interface to serve blocks at; left out, all with a public URL."),
+        ] = None,
         port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 0,
         public_url: Annotated[
             str | None, typer.Option(help="Where others reach it: http://203.0.113.7:4001")

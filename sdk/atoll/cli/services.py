@@ -58,6 +58,7 @@ class Choices:
     Attributes:
         key: a keystore that is there; None makes a new key.
         password_file: opens the key; None asks for a password, and keeps it in the folder.
+        host: None is every interface where there is a public URL, else this machine alone.
         port: 0 is any free one, which others cannot reach.
         reward: the wallet that has the pay; None leaves it with the account.
         owner: who alone moves the stake and has the pay; None leaves both with the key.
@@ -68,11 +69,18 @@ class Choices:
     deployment: Path | None
     password_file: Path | None
     key: Path | None = None
-    host: str = "127.0.0.1"
+    host: str | None = None
     port: int = 0
     public_url: str | None = None
     reward: str | None = None
     owner: str | None = None
+
+    @property
+    def listens_at(self) -> str:
+        """The interface's address that blocks are served at."""
+        if self.host is not None:
+            return self.host
+        return "127.0.0.1" if self.public_url is None else "0.0.0.0"  # noqa: S104 - it is announced
 
 
 def asked(choices: Choices) -> Choices:
@@ -89,7 +97,7 @@ def asked(choices: Choices) -> Choices:
         choices = replace(choices, public_url=url or None)
     if choices.public_url is not None and not choices.port:
         port = typer.prompt("The port that leads to", "4001", value_proc=_port, err=True)
-        choices = replace(choices, port=port, host="0.0.0.0")  # noqa: S104 - others are to reach it
+        choices = replace(choices, port=port)
     return choices
 
 
@@ -130,7 +138,7 @@ def write_config(folder: Path, choices: Choices) -> dict[str, str]:
         f"password_file = {json.dumps(str(password_file))}\n"
         f'data_dir = "data"\n{reward}\n'
         "[gateway]\n"
-        f"host = {json.dumps(choices.host)}\n"
+        f"host = {json.dumps(choices.listens_at)}\n"
         f"port = {choices.port}\n{public}" + (POLICY if choices.role != "player" else ""),
         encoding="utf-8",
     )
@@ -144,7 +152,8 @@ def _check(choices: Choices) -> None:
     from atoll.service.config import ServiceConfig
     from atoll.service.wording import explain
 
-    gateway = {name: getattr(choices, name) for name in ("host", "port", "public_url")}
+    gateway = {name: getattr(choices, name) for name in ("port", "public_url")}
+    gateway["host"] = choices.listens_at
     made = dict.fromkeys(("deployment", "keystore", "password_file", "data_dir"), ".")
     document = {"role": choices.role, "rpc_urls": choices.rpc.split(","), "gateway": gateway}
     paid = {"owner": choices.owner, "reward_address": choices.reward}

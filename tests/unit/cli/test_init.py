@@ -71,6 +71,22 @@ def test_an_existing_key_a_port_and_a_public_url(
     assert not (folder / "keys").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "host"),
+    [
+        ((), "127.0.0.1"),
+        (("--public-url", "http://203.0.113.7:4001"), "0.0.0.0"),
+        (("--public-url", "https://a.example", "--host", "127.0.0.1"), "127.0.0.1"),
+    ],
+)
+def test_what_is_announced_is_listened_on(
+    tmp_path: Path, deployment: Path, password: Path, options: tuple[str, ...], host: str
+) -> None:
+    named = ("--deployment", deployment, "--password-file", password, "--port", "4001")
+    run(node, "--folder", tmp_path / "me", *named, *options)
+    assert settings_in(tmp_path / "me").gateway.host == host
+
+
 def test_what_is_left_out_is_asked_at_a_terminal(
     tmp_path: Path, deployment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

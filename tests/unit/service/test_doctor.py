@@ -158,6 +158,10 @@ async def test_a_gateway_that_its_public_url_leads_to(unused_tcp_port: int) -> N
     elsewhere = section.model_copy(update={"public_url": "http://127.0.0.1:9"})
     port, reach = await check_gateway(Subject(gateway=elsewhere))
     assert (port.level, reach.level) == (Level.OK, Level.FAILURE)
+    assert "host is local, 127.0.0.1: set it to 0.0.0.0" in str(reach.next_step)
+    everywhere = elsewhere.model_copy(update={"host": "0.0.0.0"})
+    port, reach = await check_gateway(Subject(gateway=everywhere))
+    assert (reach.level, "host" in str(reach.next_step)) == (Level.FAILURE, False)
     unannounced = section.model_copy(update={"public_url": None})
     assert levels(await check_gateway(Subject(gateway=unannounced))) == [Level.OK, Level.WARNING]
     moving = section.model_copy(update={"port": 0})

@@ -65,6 +65,8 @@ async def _check_reach(section: GatewaySection, cid: str, block: bytes) -> list[
     problem = await _fetched(url, cid, block)
     if problem:
         step = "open the port in firewall and router, and check public_url in [gateway]"
+        if _is_local(section.host):
+            step += f"; or host is local, {section.host}: set it to 0.0.0.0"
         return [failure("public URL", f"{url} does not lead here: {problem}", step)]
     if _is_local(urlsplit(url).hostname or ""):
         text = f"{url} leads here, on this machine or its network only"
