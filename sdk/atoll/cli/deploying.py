@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -23,11 +24,12 @@ from atoll.cli.network import (
     on_network,
 )
 from atoll.cli.output import Json, emit, say
-from atoll.errors import ChainError, ConfigError
+from atoll.errors import ChainError, ConfigError, StorageError
 
 if TYPE_CHECKING:
     from atoll.chain.contracts import AtollChain
     from atoll.chain.deploy import DeployConfig
+    from atoll.chain.deployment import Deployment
     from atoll.law.words import Params
 
 T = TypeVar("T")
@@ -71,8 +73,7 @@ def deploy(
     from atoll.chain.keys import load_key
     from atoll.job.client import wei_of
 
-    if out.exists():
-        raise ConfigError(f"{out} exists already", next_step="name another file with --out")
+    _require_new(out)
     if keystore is None:
         raise ConfigError("which key deploys?", next_step="pass --keystore FILE")
     config = DeployConfig(
@@ -86,7 +87,7 @@ def deploy(
     account = load_key(keystore.expanduser(), password_from(password_file))
     _agree(config, account.address, yes=yes, may_ask=not json)
     made = asyncio.run(put_on_chain(rpc.split(","), account, config))
-    made.save(out)
+    _save(made, out, json=json)
     say(f"{out} has the deployment: whoever joins the network needs it")
     if "BlsPolicy" not in made.addresses:
         say("this chain has no precompiles for BLS12-381 (EIP-2537): certificates in ECDSA only")
@@ -175,6 +176,36 @@ def _asked(rpc: str, deployment: Path | None, question: Callable[[AtollChain], A
             await chain.close()
 
     return asyncio.run(ask())
+
+
+def _require_new(out: Path) -> None:
+    """That a file can be made there, before anything is paid. Raises ConfigError."""
+    if out.exists():
+        raise ConfigError(f"{out} exists already", next_step="name another file with --out")
+    try:
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"no file can be made in the folder {out.parent}: {error.strerror}",
+            next_step="make the folder, or name another file with --out",
+        ) from error
+
+
+def _save(made: Deployment, out: Path, *, json: bool) -> None:
+    """Writes the deployment file; one that cannot be written is printed, for it is paid for.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    try:
+        made.save(out)
+    except OSError as error:
+        emit(asdict(made), made.to_json(), as_json=json)
+        raise StorageError(
+            f"all is deployed, and {out} cannot be written: {error.strerror}",
+            next_step="put what was printed into a file: it is the deployment file",
+        ) from error
 
 
 def _agree(config: DeployConfig, payer: str, *, yes: bool, may_ask: bool) -> None:

@@ -1,0 +1,66 @@
+"""`atoll network deploy`: what is paid for on the chain has a file here, or is printed."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from atoll.chain.deployment import REQUIRED, Deployment
+from atoll.chain.keys import create_key
+from atoll.cli.deploying import app
+from atoll.errors import ConfigError, StorageError
+from atoll.law.words import Address
+
+PASSWORD = "correct horse battery"
+MADE = Deployment(1, 7, {name: Address(f"0x{i:040}") for i, name in enumerate(REQUIRED, 1)})
+
+
+@pytest.fixture
+def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The environment names a key; the list has what was put on a chain, which is none."""
+    (tmp_path / "password").write_text(PASSWORD)
+    info = create_key(tmp_path / "keys", PASSWORD, devnet=True)
+    monkeypatch.setenv("ATOLL_KEYSTORE", str(info.path))
+    monkeypatch.setenv("ATOLL_PASSWORD_FILE", str(tmp_path / "password"))
+    paid: list[str] = []
+
+    async def put(urls: list[str], *_: object) -> Deployment:
+        paid.extend(urls)
+        return MADE
+
+    monkeypatch.setattr("atoll.chain.deploy.deploy", put)
+    return paid
+
+
+def deploy(out: Path) -> Any:
+    return CliRunner().invoke(app, ["deploy", "--yes", "--json", "--out", str(out)])
+
+
+@pytest.mark.parametrize("folder", ["absent", "a file"])
+def test_a_file_that_cannot_be_made_costs_nothing(
+    key: list[str], tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / "a file").touch()
+    done = deploy(tmp_path / folder / "deployment.json")
+    assert isinstance(done.exception, ConfigError)
+    assert "no file can be made in the folder" in str(done.exception)
+    assert key == []
+
+
+def test_a_deployment_that_cannot_be_saved_is_printed(
+    key: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Deployment, "save", full)
+    done = deploy(tmp_path / "deployment.json")
+    assert isinstance(done.exception, StorageError)
+    assert Deployment.from_json(done.stdout) == MADE
+    assert len(done.stdout.splitlines()) == 1
+    assert key != []
+    assert list(tmp_path.glob("*.json")) == []
