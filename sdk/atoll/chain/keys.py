@@ -94,7 +94,7 @@ def import_key(folder: Path, secret: str, password: str, *, devnet: bool = False
     Raises:
         KeystoreError: not a key, the wrong password, or the key is there already.
     """
-    if secret.lstrip().startswith("{"):
+    if is_keystore(secret):
         account = _decrypt(secret, password, "the imported keystore")
     else:
         try:
@@ -102,6 +102,11 @@ def import_key(folder: Path, secret: str, password: str, *, devnet: bool = False
         except Exception as error:  # eth_account raises half a dozen unrelated kinds
             raise KeystoreError("the private key is not 32 bytes as hexadecimal text") from error
     return _write(folder, account, password, devnet=devnet)
+
+
+def is_keystore(secret: str) -> bool:
+    """Whether a secret is a keystore's text, which has a password, and no bare key."""
+    return secret.lstrip().startswith("{")
 
 
 def list_keys(folder: Path) -> list[KeyInfo]:

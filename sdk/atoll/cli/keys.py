@@ -69,13 +69,14 @@ def import_(
     json: Json = False,
 ) -> None:
     """Bring in an existing key. A keystore is opened with the same password."""
-    from atoll.chain.keys import import_key
+    from atoll.chain.keys import import_key, is_keystore
 
     try:
         secret = sys.stdin.read() if str(source) == "-" else source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise KeystoreError(f"cannot read the key {source}: {error}") from error
-    info = import_key(folder.expanduser(), secret, password_from(password_file))
+    password = password_from(password_file, new=not is_keystore(secret))
+    info = import_key(folder.expanduser(), secret, password)
     data = {"address": info.address, "keystore": str(info.path)}
     emit(data, f"{info.address}  {info.path}", as_json=json)
 
