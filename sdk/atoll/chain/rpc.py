@@ -16,11 +16,11 @@ import json.scanner
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
 from atoll.chain.answers import quantity, text
+from atoll.chain.urls import redact, require_endpoint
 from atoll.errors import ChainError, ConfigError, RpcUnavailable, WrongChain
 
 T = TypeVar("T")
@@ -131,11 +131,7 @@ class FailoverProvider:
         if not urls:
             raise ConfigError("no RPC endpoint is configured", next_step="set an RPC URL")
         for url in urls:
-            if urlsplit(url).scheme not in {"http", "https"}:
-                raise ConfigError(
-                    f"RPC endpoint {redact(url)!r} is not an http(s) URL",
-                    next_step="name it as http://HOST:PORT, with --rpc or rpc_urls",
-                )
+            require_endpoint(url)
         self.chain_id = chain_id
         self.useless_answers = 0
         self._endpoints = [_Endpoint(url) for url in urls]
@@ -402,9 +398,3 @@ def _useful(read: Read[T], result: Any, method: str) -> T:
         return read(result)
     except Exception as error:  # the value is an endpoint's, and may be anything
         raise _NoAnswer(f"it does not answer {method}: {error!r}"[:300]) from error
-
-
-def redact(url: str) -> str:
-    """The URL without what may be a secret: user, password, path and query."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))

@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from atoll.chain.urls import require_endpoint
 from atoll.content.backend import parse_backend
 from atoll.content.door import Budget
 from atoll.content.sources import MAX_URL, normalise_gateway
@@ -254,7 +255,19 @@ class ServiceConfig(_Section):
     def _is_address(cls, address: str | None) -> str | None:
         if address is not None and re.fullmatch("0x[0-9a-fA-F]{40}", address) is None:
             raise ValueError(f"{address!r} is no address")
+        if address is not None and not int(address, 16):
+            raise ValueError("nobody has the key of the zero address")
         return address
+
+    @model_validator(mode="after")
+    def _are_endpoints(self) -> Self:
+        """Of all settings, since what is said against one alone shows it, and its secrets."""
+        for url in self.rpc_urls:
+            try:
+                require_endpoint(url)
+            except ConfigError as error:
+                raise ValueError(f"rpc_urls: {error}; {error.next_step}") from error
+        return self
 
     @model_validator(mode="after")
     def _are_others_told_apart(self) -> Self:

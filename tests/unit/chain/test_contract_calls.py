@@ -15,7 +15,7 @@ from atoll.chain.abi import ENTRY_CONTRACTS, registry
 from atoll.chain.calls import Calls
 from atoll.chain.deployment import Deployment
 from atoll.chain.revert import RevertReason, decode_revert, reason_of
-from atoll.chain.rpc import FailoverProvider, RpcRefused, redact
+from atoll.chain.rpc import FailoverProvider, RpcRefused
 from atoll.errors import ChainError, ConfigError
 from atoll.law.games.claims import Claim, Reveal
 from atoll.law.words import (
@@ -179,17 +179,12 @@ def test_every_node_s_way_to_say_reverted() -> None:
     assert reason_of(nonce) is None
 
 
-def test_urls_lose_their_secrets_in_messages() -> None:
-    assert redact("https://user:pw@rpc.example:8545/v2/key?token=1") == "https://rpc.example:8545"
-
-
 def test_endpoints_have_to_be_http() -> None:
     with pytest.raises(ConfigError, match="no RPC endpoint"):
         FailoverProvider([], 1)
-    for url in ("ws://localhost:1", ""):
-        with pytest.raises(ConfigError, match="not an http") as caught:
-            FailoverProvider([url], 1)
-        assert "--rpc" in caught.value.next_step
+    with pytest.raises(ConfigError, match="not an http") as caught:
+        FailoverProvider(["http://localhost:1", "ws://localhost:1"], 1)
+    assert "--rpc" in caught.value.next_step
 
 
 def test_a_deployment_of_other_addresses_is_another() -> None:

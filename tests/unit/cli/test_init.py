@@ -117,6 +117,9 @@ def test_what_is_typed_wrong_is_asked_again(
     [
         (("--public-url", "foo"), r"gateway\.public_url is 'foo': .* no gateway's address"),
         (("--owner", "0x" + "77" * 20, "--reward", "0x" + "66" * 20), "leave one of them out"),
+        (("--owner", "0x" + "00" * 20), "zero address"),
+        (("--rpc", "localhost:8545"), "'localhost:8545' is not an http"),
+        (("--rpc", ""), "'' is not an http"),
     ],
 )
 def test_what_no_service_could_run_with_makes_no_key(

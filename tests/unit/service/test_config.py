@@ -56,6 +56,14 @@ def test_relative_paths_are_beside_the_file(tmp_path: Path) -> None:
         ),
         ("[1, 2]", '"some"', "jobs"),
         ('data_dir = "data"', "", "data_dir"),
+        (
+            'data_dir = "data"',
+            f'data_dir = "data"\nowner = "0x{"0" * 40}"',
+            "owner .* nobody has the key",
+        ),
+        ('data_dir = "data"', f'data_dir = "d"\nreward_address = "0x{"0" * 40}"', "nobody has the"),
+        ("http://127", "127", "rpc_urls: RPC endpoint '127.0.0.1:8545' is not an http"),
+        ("http://127.0.0.1:8545", "", "rpc_urls: RPC endpoint '' is not"),
         ("[gateway]", "[gatway]", "there is no gatway: did you mean gateway?"),
         ("4040", "70000", r"gateway\.port is 70000: it should be less than"),
         ("port = 4040", "prt = 4040", r"there is no gateway\.prt: did you mean gateway\.port\?"),
@@ -157,6 +165,13 @@ def test_an_address_can_be_a_flag_s_and_a_variable_s(tmp_path: Path, name: str) 
     flag = read_config(ServiceConfig, path, [f"{name}={wallet}"], {})
     variable = read_config(ServiceConfig, path, (), {f"ATOLL_SERVICE__{name.upper()}": wallet})
     assert getattr(flag, name) == getattr(variable, name) == wallet
+
+
+def test_an_endpoint_that_is_none_is_named_without_its_secrets(tmp_path: Path) -> None:
+    endpoints = ["rpc_urls=['http://a/secret', 'user:secret@b:8545/secret']"]
+    with pytest.raises(ConfigError, match="'b:8545' is not an http") as caught:
+        read_config(ServiceConfig, written(tmp_path, GOOD), endpoints, {})
+    assert "secret" not in str(caught.value)
 
 
 def test_what_does_not_go_together_is_said_without_all_that_is_set(tmp_path: Path) -> None:

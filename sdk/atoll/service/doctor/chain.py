@@ -12,7 +12,8 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.inspection import ContractCheck, read_parameters, verify_contracts
 from atoll.chain.keys import address_of
-from atoll.chain.rpc import FailoverProvider, redact
+from atoll.chain.rpc import FailoverProvider
+from atoll.chain.urls import redact
 from atoll.errors import AtollError, ChainError, KeystoreError
 from atoll.law.words import TOKEN, Address, BlockRef, Role
 from atoll.service.doctor.findings import Finding, Level, failure, ok, warning
