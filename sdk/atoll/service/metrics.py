@@ -8,26 +8,37 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
-from atoll.service.journal import Journal
+from atoll.chain.database import open_read_only
 
+Measure = tuple[int, int, str, float]
+"""Job, round, name and sum."""
 NO_ROUND = -1
 """The round under which measures go that belong to none."""
 
 
-def write_metrics(journal: Journal, path: Path, about: Mapping[str, object]) -> None:
-    """Writes {**about, "jobs": {job: {round: {name: value}}}}, whole or not at all.
+def read_measures(journal: Path) -> list[Measure]:
+    """Every measure of a journal's file, in any thread, whoever has it open.
+
+    Raises:
+        sqlite3.Error: it cannot be read.
+    """
+    with closing(open_read_only(journal)) as database:
+        return database.execute("SELECT job, round, name, value FROM measures").fetchall()
+
+
+def write_metrics(measures: Sequence[Measure], path: Path, about: Mapping[str, object]) -> None:
+    """Writes {**about, "jobs": {job: {round: {name: sum}}}}, whole or not at all.
 
     Raises:
         OSError: the file cannot be written.
-        StorageError: the journal cannot be read.
     """
-    jobs = {
-        str(job): {str(round_): names for round_, names in rounds.items()}
-        for job, rounds in journal.measures().items()
-    }
+    jobs: dict[str, dict[str, dict[str, float]]] = {}
+    for job, round_, name, value in measures:
+        jobs.setdefault(str(job), {}).setdefault(str(round_), {})[name] = value
     partial = path.with_suffix(f".{os.getpid()}.tmp")
     text = json.dumps({**about, "jobs": jobs}, indent=1, sort_keys=True)
     partial.write_text(text, encoding="utf-8")

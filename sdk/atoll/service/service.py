@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -45,7 +47,7 @@ from atoll.service.machine import (
     Step,
     ViewChanged,
 )
-from atoll.service.metrics import NO_ROUND, write_metrics
+from atoll.service.metrics import NO_ROUND, read_measures, write_metrics
 from atoll.service.occupied import Occupied
 from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders, off_hours
 from atoll.service.outside import answers_of, metrics_of
@@ -57,6 +59,10 @@ from atoll.service.worries import misses, owed_plain, waits_for, worries
 B = TypeVar("B")
 S = TypeVar("S")
 METRICS_SECONDS = 2.0
+SECONDS_BY_MEASURE = 0.001
+"""So much later the metrics' file is written again for each measure in it, all of which are: to
+write thousands of rounds takes as small a part of the time as to write one.
+"""
 WATCH_SECONDS = 5.0
 LOOK_BLOCKS = 64
 """So often a job is looked at that is over: what is due then, as to let go of it, has weeks."""
@@ -114,6 +120,7 @@ class Service(Generic[S]):
     _stepped_at: float = field(default_factory=time.monotonic)
     _metrics_failed: str = ""
     _metrics_told: tuple[int, dict[str, object]] | None = None
+    _measures_read: int = 0
 
     async def run(self) -> None:
         """Works until cancelled. Raises what a broken queue or index raises."""
@@ -543,18 +550,32 @@ class Service(Generic[S]):
     # --- measures ---
 
     async def _measure(self) -> None:
-        while True:
-            self.write_metrics()
-            await asyncio.sleep(METRICS_SECONDS)
+        """Months of measures are written beside the duties; what is being written then ends too."""
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1, "atoll-metrics") as pool:
+            while True:
+                with self._metrics_may_fail():
+                    if (news := self._news()) is not None:
+                        await loop.run_in_executor(pool, self._tell, news)
+                pause = max(METRICS_SECONDS, self._measures_read * SECONDS_BY_MEASURE)
+                await asyncio.sleep(pause)
 
     def write_metrics(self) -> None:
         """Adds traffic since the last call to the journal, and writes the metrics file.
 
-        Never raises: a full disk, a file table without room or a path that is not ours costs the
-        measures, and not the duties that they are about.
+        Never raises.
+        """
+        with self._metrics_may_fail():
+            if (news := self._news()) is not None:
+                self._tell(news)
+
+    @contextmanager
+    def _metrics_may_fail(self) -> Iterator[None]:
+        """A full disk, a file table without room or a path that is not ours costs the measures,
+        and not the duties that they are about.
         """
         try:
-            self._write_metrics()
+            yield
         except Exception as error:
             if self._metrics_failed != repr(error):
                 log.warning("metrics cannot be written", cause=str(error))
@@ -562,7 +583,8 @@ class Service(Generic[S]):
         else:
             self._metrics_failed = ""
 
-    def _write_metrics(self) -> None:
+    def _news(self) -> tuple[int, dict[str, object]] | None:
+        """Adds traffic to the journal; what the file has to say anew, None where it says it."""
         context = self.effects.context
         traffic = {"bytes_up": context.gateway.bytes_up, "bytes_down": context.fetcher.bytes_down}
         for name, total in traffic.items():
@@ -591,11 +613,18 @@ class Service(Generic[S]):
             "stuck_jobs": sorted(self._defects),
             "sent_away": dict(context.gateway.sent_away),
         }
-        told, path = (context.journal.measured, about), context.config.metrics_file
+        news = (context.journal.measured, about)
         # A service that waits for days would write the same file every other second.
-        if told != self._metrics_told or not path.exists():
-            write_metrics(context.journal, path, about)
-            self._metrics_told = told
+        is_told = news == self._metrics_told and context.config.metrics_file.exists()
+        return None if is_told else news
+
+    def _tell(self, news: tuple[int, dict[str, object]]) -> None:
+        """In any thread: uses files alone."""
+        config = self.effects.context.config
+        measures = read_measures(config.journal_file)
+        self._measures_read = len(measures)
+        write_metrics(measures, config.metrics_file, news[1])
+        self._metrics_told = news
 
 
 async def run_role(

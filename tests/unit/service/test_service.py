@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +36,7 @@ from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
 from atoll.service.machine import AnyCommand, Event, HeadAdvanced, Setup, State
-from atoll.service.metrics import read_metrics
+from atoll.service.metrics import Measure, read_metrics, write_metrics
 from atoll.service.outside import metrics_of
 from atoll.service.service import LOOK_BLOCKS, Service
 from atoll_node.behaviour import ProviderBehaviour
@@ -136,10 +140,13 @@ class Running:
     task: asyncio.Task[None]
     journal: Journal
 
-    async def stop(self) -> None:
+    async def end(self) -> None:
         self.task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await self.task
+
+    async def stop(self) -> None:
+        await self.end()
         self.journal.close()
 
 
@@ -155,6 +162,7 @@ def start(tmp_path: Path, job: Network, crash: tuple[type, str] | None = None) -
         config=SimpleNamespace(
             poll_interval_s=0.001,
             metrics_file=tmp_path / "metrics.json",
+            journal_file=tmp_path / "journal.sqlite",
             data_dir=tmp_path,
             watchdog=WatchdogSection(),
             schedule=ScheduleSection(),
@@ -376,18 +384,94 @@ async def test_a_metrics_path_that_is_a_folder_ends_nothing(tmp_path: Path) -> N
 async def test_metrics_are_written_when_they_change_or_are_gone(tmp_path: Path) -> None:
     running = start(tmp_path, training_job())
     await running.effects.committed.wait()
+    await running.end()  # else it writes, too
     file, service = tmp_path / "metrics.json", running.service
-    service.write_metrics()
     file.write_text("{}")
     service.write_metrics()
     assert read_metrics(file) == {}
-    service.effects.context.journal.measure(99, 0, "train_seconds", 1.5)
+    running.journal.measure(99, 0, "train_seconds", 1.5)
     service.write_metrics()
     assert read_metrics(file)["jobs"]["99"] == {"0": {"train_seconds": 1.5}}  # type: ignore[index]
     file.unlink()
     service.write_metrics()
     assert read_metrics(file) != {}
+    running.journal.close()
+
+
+class Writer:
+    """Writes metrics as the service does, once it is let.
+
+    Attributes:
+        written: how many measures each file had; −1 where the loop was kept from letting it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.written: list[int] = []
+        self.may_write = threading.Event()
+        self.began, self.ended = asyncio.Event(), asyncio.Event()
+        self._loop = loop
+
+    def __call__(self, measures: Sequence[Measure], *where: Any) -> None:
+        self._loop.call_soon_threadsafe(self.began.set)
+        count = len(measures) if self.may_write.wait(10) else -1
+        write_metrics(measures, *where)
+        self.written.append(count)
+        self._loop.call_soon_threadsafe(self.ended.set)
+
+
+@pytest.fixture
+async def writer(monkeypatch: pytest.MonkeyPatch) -> Writer:
+    found = Writer(asyncio.get_running_loop())
+    monkeypatch.setattr(service_module, "write_metrics", found)
+    return found
+
+
+async def test_duties_are_done_while_metrics_are_written(tmp_path: Path, writer: Writer) -> None:
+    running = start(tmp_path, training_job())
+    await writer.began.wait()
+    await running.effects.committed.wait()
+    assert writer.written == []
+    writer.may_write.set()
     await running.stop()
+    assert read_metrics(tmp_path / "metrics.json") != {}
+
+
+async def test_what_is_being_written_at_the_end_is_not_the_last(
+    tmp_path: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, *told: Any, **options: Any) -> None:
+            writer.may_write.set()
+            super().shutdown(*told, **options)
+            assert writer.written == [0]
+
+    monkeypatch.setattr(service_module, "ThreadPoolExecutor", Pool)
+    running = start(tmp_path, training_job())
+    await writer.began.wait()
+    running.journal.measure(99, 0, "train_seconds", 1.5)
+    await running.stop()
+    assert writer.written == [0, 1]
+    assert list(read_metrics(tmp_path / "metrics.json")["jobs"]) == ["99"]  # type: ignore[call-overload]
+
+
+async def test_metrics_of_many_rounds_are_written_less_often(
+    tmp_path: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "METRICS_SECONDS", 0.0)
+    monkeypatch.setattr(service_module, "SECONDS_BY_MEASURE", 3600.0)
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        journal.measure(1, 0, "train_seconds", 1.5)
+    writer.may_write.set()
+    running = start(tmp_path, training_job())
+    await running.effects.committed.wait()
+    await writer.ended.wait()
+    running.journal.measure(1, 1, "train_seconds", 1.5)
+    for _ in range(50):  # turns of the loop, in each of which it could be written
+        running.index.read.clear()
+        await running.index.read.wait()
+    assert writer.written == [1]
+    await running.stop()
+    assert writer.written == [1, 2]
 
 
 async def test_a_job_whose_machine_does_not_step_leaves_the_others_alone(tmp_path: Path) -> None:
