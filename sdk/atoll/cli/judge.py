@@ -13,6 +13,7 @@ from atoll.cli.network import (
     DEFAULT_RPC,
     DeploymentFile,
     Network,
+    PasswordFile,
     Rpc,
     on_network,
 )
@@ -32,10 +33,8 @@ app = typer.Typer(
 
 @app.command()
 def init(
-    password_file: Annotated[
-        Path, typer.Option(help="A file whose first line will open the new key.")
-    ],
     folder: Annotated[Path, typer.Option(help="Where its key, config and data are.")] = FOLDER,
+    password_file: PasswordFile = None,
     rpc: Rpc = DEFAULT_RPC,
     deployment: DeploymentFile = None,
     json: Json = False,

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from atoll.chain.deployment import REQUIRED
 from atoll.chain.keys import create_key, verify_key
 from atoll.cli import services
+from atoll.cli.judge import app as judge
 from atoll.cli.members import node, verifier
 from atoll.errors import ConfigError, KeystoreError
 from atoll.service.config import ServiceConfig, read_config
@@ -129,6 +130,15 @@ def test_what_no_service_could_run_with_makes_no_key(
     with pytest.raises(ConfigError, match=message):
         run(node, "--folder", tmp_path / "me", *named, *options)
     assert not (tmp_path / "me").exists()
+
+
+@pytest.mark.parametrize("app", [node, verifier, judge])
+def test_the_environment_names_the_password(
+    app: Any, tmp_path: Path, deployment: Path, password: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATOLL_PASSWORD_FILE", str(password))
+    run(app, "--folder", tmp_path / "me", "--deployment", deployment)
+    assert settings_in(tmp_path / "me").password_file == password
 
 
 def test_a_folder_can_be_moved_with_the_key_and_the_password_in_it(
