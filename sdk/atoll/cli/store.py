@@ -22,6 +22,7 @@ from atoll.content.directory import (
 )
 from atoll.content.links import links_of, walk_dag
 from atoll.content.local import GRACE_S, LocalStore
+from atoll.content.sources import normalise_gateway
 from atoll.content.unixfs import PROFILES, Added, Buffer, Profile, Readable, build_tree
 from atoll.errors import ConfigError, StorageError
 
@@ -107,13 +108,13 @@ def get(
     as_json: Json = False,
 ) -> None:
     """Writes a file or folder, fetching what is not here from the gateways."""
-    place = Place(root, backend)
+    place, gateways = Place(root, backend), _usable(gateway or [])
     if str(output) == "-":
         if as_json:
             raise ConfigError("standard output cannot carry a file and --json at once")
-        asyncio.run(_cat(place, reference, max_bytes, gateway or []))
+        asyncio.run(_cat(place, reference, max_bytes, gateways))
         return
-    got = asyncio.run(_get(place, reference, output, max_bytes, gateway or []))
+    got = asyncio.run(_get(place, reference, output, max_bytes, gateways))
     record = {"cid": str(got.cid), "bytes": got.bytes, "blocks": got.blocks, "path": str(output)}
     emit(record, f"{got.bytes} bytes in {output}", as_json=as_json)
 
@@ -143,7 +144,9 @@ def ls(reference: Reference, root: Root = DEFAULT_ROOT, as_json: Json = False) -
 def pin(
     cid: Annotated[str | None, typer.Argument(help="what to keep; none lists the pins")] = None,
     *,
-    reason: Annotated[str, typer.Option(help="why; ends as a whole")] = "manual",
+    reason: Annotated[
+        str | None, typer.Option(help="why; ends as a whole", show_default="manual")
+    ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="end the pin instead")] = False,
     root: Root = DEFAULT_ROOT,
     backend: Backend = "embedded",
@@ -151,7 +154,10 @@ def pin(
 ) -> None:
     """Keeps a CID and all below it for a reason, ends such a pin, or lists them."""
     if cid is not None:
-        asyncio.run(_pin(Place(root, backend), _parse(cid), reason, remove))
+        why = "manual" if reason is None else reason
+        asyncio.run(_pin(Place(root, backend), _parse(cid), why, remove))
+    elif remove or reason is not None:
+        raise ConfigError("which pin? no CID is named", next_step="atoll store pin CID")
     pins = [{"cid": str(found.cid), "reason": found.reason} for found in LocalStore(root).pins()]
     emit(pins, "\n".join(f"{found['cid']}  {found['reason']}" for found in pins), as_json=as_json)
 
@@ -190,6 +196,17 @@ def verify(root: Root = DEFAULT_ROOT, as_json: Json = False) -> None:
             f"the store in {root} is not whole: {faults}",
             next_step="fetch them again: atoll store get CID -o FILE --gateway URL",
         )
+
+
+def _usable(gateways: list[str]) -> list[str]:
+    """The gateways that a person names, of whom nobody else knows. Raises ConfigError."""
+    for url in gateways:
+        if normalise_gateway(url) is None:
+            raise ConfigError(
+                f"{url!r} is not a gateway's address",
+                next_step="write it like --gateway https://example.org",
+            )
+    return gateways
 
 
 def _hash(file: str, profile: Profile) -> Added:

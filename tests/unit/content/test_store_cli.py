@@ -115,6 +115,9 @@ def test_bad_input_is_one_clear_line(folder: Path) -> None:
         (("get", str(Cid.of(b"")), "-o", "-"), ConfigError),  # beside --json
         (("stat", "Qm"), ConfigError),
         (("add", folder, "--backend", "floppy"), ConfigError),
+        (("pin", "--remove"), ConfigError),
+        (("pin", "--reason", "job/1"), ConfigError),
+        (("get", str(Cid.of(b"")), "-o", folder / "x", "--gateway", "notaurl"), ConfigError),
     ]:
         with pytest.raises(error):
             run(*arguments)
