@@ -44,7 +44,7 @@ Report = Annotated[Path | None, typer.Option(help="Write report.json here, too."
 @app.command("run")
 def run_command(
     job: JobFile = None,
-    preset: Preset = "demo",
+    preset: Preset = None,
     data: Text = None,
     set_: Settings = None,
     providers: Annotated[
@@ -79,7 +79,13 @@ def run_command(
 
     if chain not in {"anvil", "ganache"}:
         raise ConfigError(f"no chain is called {chain!r}", next_step="use --chain anvil or ganache")
-    spec, cheats = chosen_job(job, preset, data, set_), parse_cheats(cheat or [], "--cheat")
+    if job is not None and preset is not None:
+        raise ConfigError(
+            f"--preset {preset} is for a job without a file, and --job names {job}",
+            next_step="leave one of the two out",
+        )
+    spec = chosen_job(job, "demo" if preset is None else preset, data, set_)
+    cheats = parse_cheats(cheat or [], "--cheat")
     members = spec.members
     lies = parse_cheats(verifier_cheat or [], "--verifier-cheat")
     few = providers or (members.seats if job else 4)

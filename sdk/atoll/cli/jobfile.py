@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 JobFile = Annotated[
     Path | None, typer.Option("--job", metavar="FILE", help="A job file (`atoll job new`).")
 ]
-Preset = Annotated[str, typer.Option(metavar="NAME", help="What to start from without a file.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="What to start from without a file.", show_default="demo"),
+]
 Text = Annotated[
     list[Path] | None, typer.Option("--data", metavar="PATH", help="Text files or folders.")
 ]
