@@ -144,13 +144,16 @@ async def _added(whose: Whose, role: Role, amount: str) -> None:
     from atoll.job.client import wei_of
     from atoll.job.narrate import tokens
 
-    wei, me, account = wei_of(amount), whose.address, whose.account
+    wei = wei_of(amount)
+    if not wei:
+        raise ConfigError("amount is 0", next_step="say how many tokens, as 25 or 0.5")
+    me, account = whose.address, whose.account
     async with whose.reading() as reader:
         chain, known = reader.chain, await reader.look(account)
         if account != me:
             await whose.require_owner(reader)
         balance, stakes = await chain.token_balance(me), chain.deployment.addresses["Stakes"]
-        if not wei or balance < wei:
+        if balance < wei:
             raise InsufficientFunds(
                 f"{me} has {tokens(balance)} tokens, and {tokens(wei)} are to be staked",
                 next_step="send the account tokens, or add fewer",
