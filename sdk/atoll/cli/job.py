@@ -87,7 +87,7 @@ def new(
 
 
 @app.command("continue")
-@on_network(signs=True)
+@on_network(serves=True)
 def continue_job(
     job: Job,
     rounds: Annotated[int, typer.Option(min=1, help="Of the new job.")],
@@ -162,7 +162,7 @@ def check(
 
 
 @app.command()
-@on_network(signs=True)
+@on_network(serves=True)
 def submit(
     file: File,
     max_spend: MaxSpend,
@@ -227,6 +227,7 @@ def _submit(
 
     async def pay() -> tuple[int, int]:
         async with network.open(must_sign=True) as client:
+            client.check_reach()
             with Preparing() as progress:
                 draft = await client.draft(spec, again=payment.again, on_progress=progress)
             if draft.job is None:
@@ -246,7 +247,7 @@ def _submit(
 
 
 @app.command()
-@on_network(signs=True)
+@on_network(serves=True)
 def serve(
     job: Job,
     detach: Detach = False,

@@ -16,6 +16,8 @@ from atoll.cli.keys import PasswordFile, password_from
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
     from atoll.job.client import Client
 
 Rpc = Annotated[
@@ -32,6 +34,34 @@ Keystore = Annotated[
 ]
 Home = Annotated[
     Path, typer.Option("--home", envvar="ATOLL_HOME", help="Where this client keeps its files.")
+]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        "--host",
+        envvar="ATOLL_HOST",
+        help="The interface to serve the data at; left out, all with a public URL.",
+    ),
+]
+Port = Annotated[
+    int,
+    typer.Option("--port", envvar="ATOLL_PORT", min=0, max=65535, help="0 is any free one."),
+]
+PublicUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--public-url",
+        envvar="ATOLL_PUBLIC_URL",
+        help="Where others reach that: http://203.0.113.7:4001",
+    ),
+]
+PrivatePeers = Annotated[
+    bool | None,
+    typer.Option(
+        "--private-peers",
+        envvar="ATOLL_PRIVATE_PEERS",
+        help="All members are on this machine or its network; so on a development chain.",
+    ),
 ]
 DEFAULT_RPC = "http://127.0.0.1:8545"
 DEFAULT_HOME = Path("~/.atoll/client")
@@ -61,17 +91,28 @@ SIGNING: Final[Options] = {
     "keystore": (Keystore, None),
     "password_file": (PasswordFile, None),
 }
+SERVING: Final[Options] = {
+    **SIGNING,
+    "host": (Host, None),
+    "port": (Port, 0),
+    "public_url": (PublicUrl, None),
+    "private_peers": (PrivatePeers, None),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What the options say; `keystore` None can only watch."""
+    """What the options say; `keystore` None can only watch. See `ClientConfig`."""
 
     rpc: str
     deployment: Path | None
     home: Path
     keystore: Path | None = None
     password_file: Path | None = None
+    host: str | None = None
+    port: int = 0
+    public_url: str | None = None
+    private_peers: bool | None = None
 
     @asynccontextmanager
     async def open(self, *, must_sign: bool = False) -> AsyncIterator[Client]:
@@ -82,7 +123,6 @@ class Network:
             ChainError: no endpoint answers, or it is another chain.
         """
         from atoll.chain.keys import load_key
-        from atoll.job.client import Client, ClientConfig
 
         account = None
         if self.keystore is not None:
@@ -93,9 +133,7 @@ class Network:
                 "this needs a key to sign with",
                 next_step="pass --keystore FILE, or make one with `atoll keys new`",
             )
-        deployment, endpoints = need_deployment(self.deployment), self.rpc.split(",")
-        config = ClientConfig(home=self.home.expanduser())
-        async with Client(endpoints, deployment, account, config) as client:
+        async with self._client(account, self.port) as client:
             yield client
 
     @asynccontextmanager
@@ -104,12 +142,21 @@ class Network:
 
         Raises as `open`.
         """
+        async with self._client(None, port) as client:
+            yield client
+
+    def _client(self, account: LocalAccount | None, port: int) -> Client:
         from atoll.job.client import Client, ClientConfig
 
-        config = ClientConfig(home=self.home.expanduser(), port=port)
-        endpoints = self.rpc.split(",")
-        async with Client(endpoints, need_deployment(self.deployment), None, config) as client:
-            yield client
+        deployment, endpoints = need_deployment(self.deployment), self.rpc.split(",")
+        config = ClientConfig(
+            home=self.home.expanduser(),
+            host=self.host,
+            port=port,
+            public_url=self.public_url,
+            private_peers=self.private_peers,
+        )
+        return Client(endpoints, deployment, account, config)
 
 
 def need_deployment(path: Path | None) -> Path:
@@ -122,13 +169,15 @@ def need_deployment(path: Path | None) -> Path:
     return path.expanduser()
 
 
-def on_network(*, signs: bool = False) -> Callable[[Command], Command]:
+def on_network(*, signs: bool = False, serves: bool = False) -> Callable[[Command], Command]:
     """Has a command take the options of a network for its argument `network`.
 
     Args:
         signs: with a key, too.
+        serves: with a key and where the data is served, too.
     """
-    return taking("network", SIGNING if signs else WATCHING, Network)
+    options = SERVING if serves else SIGNING if signs else WATCHING
+    return taking("network", options, Network)
 
 
 def taking(

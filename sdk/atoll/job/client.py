@@ -20,10 +20,11 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import structlog
+from pydantic import ValidationError
 
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
@@ -32,6 +33,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txqueue import QueueConfig, TxStatus, unspent_key
 from atoll.chain.txstore import ENDED_WITHOUT_EFFECT
+from atoll.content.addresses import is_global
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
@@ -63,7 +65,8 @@ from atoll.law.words import Address, JobId, Params
 from atoll.service.beside import beside
 from atoll.service.config import GatewaySection
 from atoll.service.lock import hold_folder
-from atoll.service.session import Session, SessionConfig, open_session
+from atoll.service.session import DEVELOPMENT_CHAINS, Session, SessionConfig, open_session
+from atoll.service.wording import explain
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 if TYPE_CHECKING:
@@ -73,6 +76,8 @@ DEFAULT_RPC = "http://127.0.0.1:8545"
 START_SECONDS = 600
 """A manifest that expires sooner is not paid for: it is written anew."""
 _VARIABLES = ("RPC", "DEPLOYMENT", "KEYSTORE", "PASSWORD_FILE", "HOME")
+_GATEWAY = ("host", "port", "public_url", "private_peers")
+"""What a config says of a gateway, as the variables and `GatewaySection` name it, too."""
 HOME = Path("~/.atoll/client")
 MAX_WATCHERS = 64
 log = structlog.get_logger("atoll.job.client")
@@ -82,11 +87,16 @@ log = structlog.get_logger("atoll.job.client")
 class ClientConfig:
     """Where a client keeps its files and how it is reached.
 
+    What is None is as `Client.from_env` finds it in the variables, else a default.
+
     Attributes:
         home: folder of blocks, transactions and events; one client at a time uses it.
-        host, port: where our gateway listens, so that others can fetch manifest and data;
-            port 0 takes any free one.
+        host, port: where our gateway listens, so that others can fetch manifest and data: if
+            nothing is said at every interface where there is a public URL, else at this machine's
+            own; port 0 is any free one.
         public_url: what is announced instead, where the gateway is behind something.
+        private_peers: whether addresses of this machine or of a network around it are asked, and
+            ours may be one; if nothing is said only on a development chain.
         store: the storage backend (see `StoreConfig`); `kubo:URL` mirrors what jobs need.
         confirmations: blocks on top of one before we believe it.
         poll_seconds: how often the chain is asked.
@@ -94,9 +104,10 @@ class ClientConfig:
     """
 
     home: Path = HOME
-    host: str = "127.0.0.1"
-    port: int = 0
+    host: str | None = None
+    port: int | None = None
     public_url: str | None = None
+    private_peers: bool | None = None
     store: str = "embedded"
     confirmations: int = 1
     poll_seconds: float = 0.5
@@ -120,6 +131,9 @@ class Client:
         deployment: the contracts' addresses, or the file that has them.
         account: who pays and signs (`atoll.chain.keys.load_key`); None can only watch.
         ask: whom to ask what a manifest says of this machine; None starts a process when it is.
+
+    Raises:
+        ConfigError: the deployment cannot be read, or no gateway could be as the config says.
     """
 
     def __init__(
@@ -134,6 +148,7 @@ class Client:
             deployment = Deployment.load(deployment)
         self.deployment = deployment
         self.config = config or ClientConfig()
+        self._listens = _gateway_of(_gateway_words(self.config))
         self._rpc_urls = (rpc,) if isinstance(rpc, str) else tuple(rpc)
         self._account = account
         self.ask = ask
@@ -162,10 +177,12 @@ class Client:
         """A client of the network and key that the command line's variables name.
 
         They are ATOLL_RPC, ATOLL_DEPLOYMENT, ATOLL_KEYSTORE, ATOLL_PASSWORD_FILE and ATOLL_HOME;
-        without a keystore it only watches.
+        without a keystore it only watches. ATOLL_HOST, ATOLL_PORT, ATOLL_PUBLIC_URL and
+        ATOLL_PRIVATE_PEERS say what the config leaves open.
 
         Raises:
-            ConfigError: a variable is missing. KeystoreError: the key cannot be used.
+            ConfigError: a variable is missing, or says what cannot be. KeystoreError: the key
+                cannot be used.
         """
         found = {name: os.environ.get(f"ATOLL_{name}") for name in _VARIABLES}
         if found["DEPLOYMENT"] is None:
@@ -176,7 +193,7 @@ class Client:
                 raise ConfigError("ATOLL_PASSWORD_FILE is not set", next_step="name its file")
             password = read_password(Path(found["PASSWORD_FILE"]).expanduser())
             account = load_key(Path(found["KEYSTORE"]).expanduser(), password)
-        config = config or ClientConfig(home=Path(found["HOME"] or HOME))
+        config = _with_variables(config or ClientConfig(home=Path(found["HOME"] or HOME)))
         rpc = (found["RPC"] or DEFAULT_RPC).split(",")
         return cls(rpc, Path(found["DEPLOYMENT"]).expanduser(), account, config)
 
@@ -368,14 +385,15 @@ class Client:
             on_progress: of a spec's data; see `draft`.
 
         Raises:
-            ConfigError: the job may cost more than `max_spend`, or wants certificates that the
-                network does not check.
+            ConfigError: the job may cost more than `max_spend`, wants certificates that the
+                network does not check, or its data could not be fetched (`check_reach`).
             InsufficientFunds: the account has less than that.
             NotFound: the manifest's data is not in this client's store.
             StorageError: the Kubo daemon does not take the data.
             TransactionFailed: the contract refused; the message has its reason.
         """
         limit = wei_of(max_spend)
+        self.check_reach()
         if not isinstance(job, Draft | Manifest):
             job = await self.draft(job, again=again, on_progress=on_progress)
         manifest = job.manifest if isinstance(job, Draft) else job
@@ -436,8 +454,9 @@ class Client:
         Where no port is chosen, the one that was announced last is taken if it is free.
 
         Raises:
-            ConfigError: the port is in use.
+            ConfigError: the port is in use, or as `check_reach`.
         """
+        self.check_reach()
         queue = self.session.queue
         # Another URL may have been announced in between, so the key counts the changes.
         told = [tx.key for tx in queue.transactions() if tx.label == "announceGateway"]
@@ -448,11 +467,36 @@ class Client:
         await self.transact(told[-1], self.chain.calls.announce_gateway(url))
         return url
 
+    def check_reach(self) -> None:
+        """That others can be where our blocks are announced, before anything is paid for.
+
+        Raises:
+            ConfigError: the members of this chain's jobs ask no such address, or it leads to a port
+                that is not chosen.
+        """
+        listens, chain_id = self._listens, self.deployment.chain_id
+        if listens.public_url and not listens.port:
+            raise ConfigError(
+                "a public URL is set, and the port is any free one",
+                next_step="choose the port that the URL leads to: --port, or ATOLL_PORT",
+            )
+        url, allowed = listens.public_url, listens.private_peers
+        host = urlsplit(url).hostname or "" if url else listens.host
+        is_near = host in {"", "localhost"} or not is_global(host)
+        if is_near and not (chain_id in DEVELOPMENT_CHAINS if allowed is None else allowed):
+            raise ConfigError(
+                f"nobody could fetch the data from {url or host}: members of chain {chain_id} ask "
+                "no address of one machine or of a network around it",
+                next_step="pass --port N and --public-url URL, with an address at which others "
+                "reach that port; or set ATOLL_PORT and ATOLL_PUBLIC_URL",
+            )
+
     @property
     def port(self) -> int:
         """Where this client serves; 0 where it does not."""
         gateway = self.session.gateway
-        return 0 if gateway is None else urlsplit(gateway.url).port or 0
+        # A public URL has another port, or none.
+        return 0 if gateway is None else self._listens.port or urlsplit(gateway.url).port or 0
 
     def attach(self, job: int | str) -> JobHandle:
         """The handle of a job, by its number or by what `JobHandle.to_json` wrote.
@@ -575,9 +619,7 @@ class Client:
             account=self._account,
             jobs=frozenset(),
             confirmations=config.confirmations,
-            gateway=GatewaySection(
-                host=config.host, port=config.port, public_url=config.public_url
-            ),
+            gateway=self._listens,
             queue=replace(config.queue, poll_seconds=config.poll_seconds),
         )
 
@@ -598,6 +640,28 @@ def _event_of(raw: RawLog) -> ContractEvent | None:
         return decode_log(raw)
     except UndecodableLog:
         return None  # a stranger's, who happens to be in the same block
+
+
+def _gateway_words(config: ClientConfig) -> dict[str, Any]:
+    """What the config says of our gateway, by name."""
+    said = {name: getattr(config, name) for name in _GATEWAY}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _gateway_of(words: dict[str, Any]) -> GatewaySection:
+    listens = {"host": "0.0.0.0"} if "public_url" in words else {}  # noqa: S104 - it is announced
+    try:
+        return GatewaySection.model_validate(listens | words)
+    except ValidationError as error:
+        raise explain(error, GatewaySection, "where the data is served") from error
+
+
+def _with_variables(config: ClientConfig) -> ClientConfig:
+    """The config, with what it leaves open as the variables say. Raises ConfigError."""
+    found = {name: os.environ.get(f"ATOLL_{name.upper()}") for name in _GATEWAY}
+    words = {name: value for name, value in found.items() if value} | _gateway_words(config)
+    section = _gateway_of(words)
+    return replace(config, **{name: getattr(section, name) for name in words})
 
 
 def _create_key(manifest: Manifest) -> str:

@@ -66,7 +66,7 @@ async def test_nothing_is_sent_to_a_job_that_is_over(status: JobStatus) -> None:
 
 
 async def test_a_job_can_be_named_by_its_file(tmp_path: Path) -> None:
-    client = Client("http://127.0.0.1:1", Deployment(1, 0, {}))
+    client = Client("http://127.0.0.1:1", Deployment(31337, 0, {}))
     for file in (tmp_path / "none.toml", str(tmp_path / "none.toml")):
         for asked in (client.draft(file), client.submit(file, max_spend="1")):
             with pytest.raises(ConfigError, match=r"cannot read the job .*none\.toml"):
