@@ -109,7 +109,7 @@ async def _status(running: Running) -> Any:
     options = {
         "--rpc": running.cluster.chain.rpc_url,
         "--deployment": running.cluster.submitter_folder / "deployment.json",
-        "--home": running.client.config.home,
+        "--home": running.client.home,
     }
     words = [str(word) for pair in options.items() for word in pair]
     program = [sys.executable, "-m", "atoll.cli.main", "job", "status", str(running.job.id)]

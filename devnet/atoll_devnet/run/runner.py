@@ -286,7 +286,7 @@ def _watching(client: Client, job: JobId) -> SessionConfig:
     return SessionConfig(
         rpc_urls=submitting.rpc_urls,
         deployment=submitting.deployment,
-        folder=client.config.home / "observer",
+        folder=client.home / "observer",
         store=submitting.store,
         jobs=frozenset({job}),
         confirmations=0,

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 DEFAULT_RPC = "http://127.0.0.1:8545"
 START_SECONDS = 600
 """A manifest that expires sooner is not paid for: it is written anew."""
-_VARIABLES = ("RPC", "DEPLOYMENT", "KEYSTORE", "PASSWORD_FILE", "HOME")
+_VARIABLES = ("RPC", "DEPLOYMENT", "KEYSTORE", "PASSWORD_FILE")
 _GATEWAY = ("host", "port", "public_url", "private_peers")
 """What a config says of a gateway, as the variables and `GatewaySection` name it, too."""
 HOME = Path("~/.atoll/client")
@@ -103,7 +103,7 @@ class ClientConfig:
         queue: how transactions bid and wait.
     """
 
-    home: Path = HOME
+    home: str | Path | None = None
     host: str | None = None
     port: int | None = None
     public_url: str | None = None
@@ -128,7 +128,7 @@ class Client:
 
     Args:
         rpc: one or more http(s) endpoints, the preferred one first.
-        deployment: the contracts' addresses, or the file that has them.
+        deployment: the contracts' addresses, or the path of the file that has them.
         account: who pays and signs (`atoll.chain.keys.load_key`); None can only watch.
         ask: whom to ask what a manifest says of this machine; None starts a process when it is.
 
@@ -139,13 +139,13 @@ class Client:
     def __init__(
         self,
         rpc: str | Sequence[str],
-        deployment: Deployment | Path,
+        deployment: Deployment | str | Path,
         account: LocalAccount | None = None,
         config: ClientConfig | None = None,
         ask: Ask | None = None,
     ) -> None:
-        if isinstance(deployment, Path):
-            deployment = Deployment.load(deployment)
+        if not isinstance(deployment, Deployment):
+            deployment = Deployment.load(Path(deployment).expanduser())
         self.deployment = deployment
         self.config = config or ClientConfig()
         self._listens = _gateway_of(_gateway_words(self.config))
@@ -157,27 +157,28 @@ class Client:
         self._follower: JobFollower | None = None
         self._submissions: Submissions | None = None
         self._figures: Figures | None = None
-        self._folder = self.config.home
+        self._folder = self.home
         self._submitting = asyncio.Lock()
 
     @classmethod
     def from_keystore(
         cls,
         rpc: str | Sequence[str],
-        deployment: Deployment | Path,
-        keystore: Path,
-        password_file: Path,
+        deployment: Deployment | str | Path,
+        keystore: str | Path,
+        password_file: str | Path,
         config: ClientConfig | None = None,
     ) -> Client:
         """A client that signs with a keystore's key. Raises KeystoreError."""
-        return cls(rpc, deployment, load_key(keystore, read_password(password_file)), config)
+        password = read_password(Path(password_file).expanduser())
+        return cls(rpc, deployment, load_key(Path(keystore).expanduser(), password), config)
 
     @classmethod
     def from_env(cls, config: ClientConfig | None = None) -> Client:
         """A client of the network and key that the command line's variables name.
 
-        They are ATOLL_RPC, ATOLL_DEPLOYMENT, ATOLL_KEYSTORE, ATOLL_PASSWORD_FILE and ATOLL_HOME;
-        without a keystore it only watches. ATOLL_HOST, ATOLL_PORT, ATOLL_PUBLIC_URL and
+        They are ATOLL_RPC, ATOLL_DEPLOYMENT, ATOLL_KEYSTORE and ATOLL_PASSWORD_FILE; without a
+        keystore it only watches. ATOLL_HOME, ATOLL_HOST, ATOLL_PORT, ATOLL_PUBLIC_URL and
         ATOLL_PRIVATE_PEERS say what the config leaves open.
 
         Raises:
@@ -187,15 +188,13 @@ class Client:
         found = {name: os.environ.get(f"ATOLL_{name}") for name in _VARIABLES}
         if found["DEPLOYMENT"] is None:
             raise ConfigError("ATOLL_DEPLOYMENT is not set", next_step="name a deployment file")
-        account = None
-        if found["KEYSTORE"] is not None:
-            if found["PASSWORD_FILE"] is None:
-                raise ConfigError("ATOLL_PASSWORD_FILE is not set", next_step="name its file")
-            password = read_password(Path(found["PASSWORD_FILE"]).expanduser())
-            account = load_key(Path(found["KEYSTORE"]).expanduser(), password)
-        config = _with_variables(config or ClientConfig(home=Path(found["HOME"] or HOME)))
-        rpc = (found["RPC"] or DEFAULT_RPC).split(",")
-        return cls(rpc, Path(found["DEPLOYMENT"]).expanduser(), account, config)
+        rpc, config = (found["RPC"] or DEFAULT_RPC).split(","), _with_variables(config)
+        if found["KEYSTORE"] is None:
+            return cls(rpc, found["DEPLOYMENT"], None, config)
+        if found["PASSWORD_FILE"] is None:
+            raise ConfigError("ATOLL_PASSWORD_FILE is not set", next_step="name its file")
+        key = found["KEYSTORE"], found["PASSWORD_FILE"]
+        return cls.from_keystore(rpc, found["DEPLOYMENT"], *key, config)
 
     async def __aenter__(self) -> Self:
         """Connects.
@@ -204,7 +203,7 @@ class Client:
             RpcUnavailable, WrongChain: no endpoint answers, or it is another chain.
             ConfigError: another client signs from the same home. Any number may watch.
         """
-        home = self.config.home.expanduser()
+        home = self.home
         home.mkdir(parents=True, exist_ok=True)
         self._hold(home)
         session = await self._opened.enter_async_context(open_session(self._session_config(home)))
@@ -229,6 +228,12 @@ class Client:
         """Stops serving and lets go of the files; transactions under way go on next time."""
         self._session = self._follower = self._submissions = self._figures = None
         await self._opened.aclose()
+
+    @property
+    def home(self) -> Path:
+        """The folder of its files; paid jobs are known there alone."""
+        home = HOME if self.config.home is None else Path(self.config.home)
+        return home.expanduser()
 
     @property
     def session(self) -> Session:
@@ -656,12 +661,14 @@ def _gateway_of(words: dict[str, Any]) -> GatewaySection:
         raise explain(error, GatewaySection, "where the data is served") from error
 
 
-def _with_variables(config: ClientConfig) -> ClientConfig:
+def _with_variables(config: ClientConfig | None) -> ClientConfig:
     """The config, with what it leaves open as the variables say. Raises ConfigError."""
+    config = config or ClientConfig()
+    home = os.environ.get("ATOLL_HOME") or None if config.home is None else config.home
     found = {name: os.environ.get(f"ATOLL_{name.upper()}") for name in _GATEWAY}
     words = {name: value for name, value in found.items() if value} | _gateway_words(config)
     section = _gateway_of(words)
-    return replace(config, **{name: getattr(section, name) for name in words})
+    return replace(config, home=home, **{name: getattr(section, name) for name in words})
 
 
 def _create_key(manifest: Manifest) -> str:

@@ -655,7 +655,7 @@ async def test_the_environment_names_network_key_and_home(
         Client.from_env()
     monkeypatch.setenv("ATOLL_PASSWORD_FILE", str(bench.folder / "password"))
     async with Client.from_env() as client:
-        assert (client.address, client.config.home) == (key.address, bench.folder / "mine")
+        assert (client.address, client.home) == (key.address, bench.folder / "mine")
 
 
 async def test_a_chain_that_pauses_is_waited_for_by_whoever_watches(

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from atoll.chain.deployment import Deployment
+from atoll.chain.deployment import REQUIRED, Deployment
+from atoll.chain.keys import create_key
 from atoll.errors import ConfigError
-from atoll.job.client import Client, ClientConfig
+from atoll.job.client import HOME, Client, ClientConfig
+from atoll.law.words import Address
 
 MAINNET, ANVIL = 1, 31337
+ADDRESSES = {name: Address(f"0x{i:040x}") for i, name in enumerate(REQUIRED, 1)}
 
 
 def client_of(config: ClientConfig, chain_id: int = MAINNET) -> Client:
@@ -73,3 +76,29 @@ def test_what_is_announced_is_listened_on() -> None:
 def test_what_no_gateway_can_be_is_a_sentence(config: ClientConfig) -> None:
     with pytest.raises(ConfigError, match=r"where the data is served: (public_url|port) is"):
         client_of(config)
+
+
+def test_paths_can_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Deployment(ANVIL, 0, ADDRESSES).save(tmp_path / "network.json")
+    client = Client("http://127.0.0.1:1", "~/network.json", None, ClientConfig(home="~/mine"))
+    assert (client.deployment.chain_id, client.home) == (ANVIL, tmp_path / "mine")
+    (tmp_path / "password").touch(mode=0o600)
+    (tmp_path / "password").write_text("correct horse battery")
+    key = create_key(tmp_path / "keys", "correct horse battery", devnet=True)
+    named = "~/network.json", f"~/keys/{key.path.name}", "~/password"
+    assert Client.from_keystore("http://127.0.0.1:1", *named).can_sign
+
+
+def test_another_home_would_pay_for_a_job_again_so_a_config_does_not_drop_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Deployment(ANVIL, 0, ADDRESSES).save(tmp_path / "network.json")
+    monkeypatch.setenv("ATOLL_DEPLOYMENT", str(tmp_path / "network.json"))
+    monkeypatch.delenv("ATOLL_KEYSTORE", raising=False)
+    monkeypatch.setenv("ATOLL_HOME", str(tmp_path / "mine"))
+    assert Client.from_env().home == tmp_path / "mine"
+    assert Client.from_env(ClientConfig(confirmations=3)).home == tmp_path / "mine"
+    assert Client.from_env(ClientConfig(home=tmp_path / "other")).home == tmp_path / "other"
+    monkeypatch.setenv("ATOLL_HOME", "")
+    assert Client.from_env().home == HOME.expanduser()
