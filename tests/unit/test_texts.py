@@ -153,6 +153,9 @@ def check_command(words: list[str]) -> None:
         name, command, words = command.resolve_command(context, words)
         context = command.context_class(command, info_name=name, parent=context)
     known = {option for parameter in command.get_params(context) for option in parameter.opts}
+    if words and "--help" not in words:  # otherwise it is only named
+        needed = [one.opts for one in command.params if one.required and "--" in one.opts[0]]
+        assert [opts for opts in needed if not set(opts) & set(words)] == []
     for option, value in pairwise(words):
         check_value(context, option, value)
     for word in words:
@@ -186,6 +189,8 @@ def test_commands_are_found_and_wrong_ones_noticed() -> None:
     for wrong in ("job attest", "job new --colour red", "devnet run --cheat 1:honest"):
         with pytest.raises(Exception, match=r"attest|colour|honest"):
             check_command(wrong.split())
+    with pytest.raises(AssertionError, match="--config"):
+        check_command(["tx", "bump", "7"])
     with pytest.raises(ConfigError, match="coverage"):
         check_command(["devnet", "run", "--set", "audit.coverage=1"])
 
