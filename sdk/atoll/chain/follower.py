@@ -8,7 +8,7 @@ never happened. An event that does not fold is passed over and counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
@@ -36,7 +36,7 @@ from atoll.law.words import Address, BlockRef, JobId
 log = structlog.get_logger("atoll.chain.follower")
 
 PIECE = 256
-"""Events of a history that are folded before others get their turn."""
+"""Events that are read or folded before others get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ class Follower:
         self._only = None if only is None else set(only)
         self._fold = Fold(deployment, self._only)
         self._has_begun = False
+        self._confirmed = -1
         self._untold: list[Change] = []
         self._ahead: dict[JobId, JobView] = {}
         self.silence = ""
@@ -125,8 +126,8 @@ class Follower:
 
     @property
     def confirmed(self) -> int:
-        """Height up to which the views know everything."""
-        return self._index.confirmed
+        """Height up to which the views know everything; -1 before the first poll."""
+        return self._confirmed
 
     def history(self) -> tuple[Indexed, ...]:
         """Every event that stands, of every job, oldest first."""
@@ -134,6 +135,8 @@ class Follower:
 
     async def poll(self) -> News:
         """What is new; on the first call everything since the deployment. Waits for no block.
+
+        One call at a time: until it returns, the views are as they were.
 
         Raises:
             RpcUnavailable: no endpoint answers; call again.
@@ -145,7 +148,7 @@ class Follower:
         fold, past, turned = self._fold, tuple[Indexed, ...](), None
         if turns:
             # What one reorg brought another may have taken back: the index knows what stands.
-            items = self._index.history()
+            items = [item async for item in _in_pieces(self._index.history())]
         if not self._has_begun:
             past, items = tuple(items), []
             fold = await self._folded(past)
@@ -154,20 +157,22 @@ class Follower:
             items = items[len(kept) :]
             fold = await self._folded(kept)
             turned = TurnedBack(min(turns), kept, dict(fold.views))
+        elif items:
+            fold = fold.copy()
+        folded = tuple([fold.fold(item) async for item in _in_pieces(items)])
         # Nothing waits from here on: who was cancelled before is told all of it by the next poll.
         self._fold, self._untold, self._has_begun = fold, [], True
-        folded = tuple(map(fold.fold, items))
+        self._confirmed = self._index.confirmed
         ahead = fold.copy()
         ahead.fold_all(self._index.ahead)
         self._ahead = {j: v for j, v in ahead.views.items() if v is not self.views.get(j)}
         return News(past, turned, folded, heads[-1] if heads else None)
 
-    async def _folded(self, items: Sequence[Indexed]) -> Fold:
-        """A fold of these events from nothing, between which others get their turn."""
+    async def _folded(self, items: Iterable[Indexed]) -> Fold:
+        """A fold of these events from nothing."""
         fold = Fold(self._deployment, self._only)
-        for at in range(0, len(items), PIECE):
-            fold.fold_all(items[at : at + PIECE])
-            await asyncio.sleep(0)
+        async for item in _in_pieces(items):
+            fold.fold(item)
         return fold
 
     async def poll_patiently(self) -> News:
@@ -208,6 +213,14 @@ class Follower:
         return () if view is None else view.gateway_urls()
 
 
+async def _in_pieces(items: Iterable[Indexed]) -> AsyncIterator[Indexed]:
+    """The same events; others get their turn after each `PIECE` of them."""
+    for count, item in enumerate(items, 1):
+        yield item
+        if count % PIECE == 0:
+            await asyncio.sleep(0)
+
+
 class Fold:
     """Events into views, without a chain.
 
@@ -246,7 +259,7 @@ class Fold:
         other = Fold(self._deployment, self._only)
         other._views, other._gateways = dict(self.views), self._gateways
         other._games, other._announced = dict(self._games), dict(self._announced)
-        other.owners = dict(self.owners)
+        other.owners, other.rejected = dict(self.owners), self.rejected
         return other
 
     def take(self, other: Fold) -> None:

@@ -8,6 +8,7 @@ that does not decode is kept, counted and passed over, and the index goes on beh
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,13 @@ CREATE TABLE IF NOT EXISTS read_logs (block INTEGER NOT NULL REFERENCES read_blo
     ON DELETE CASCADE, log_index INTEGER NOT NULL, address TEXT NOT NULL, topics BLOB NOT NULL,
     data BLOB NOT NULL, tx BLOB NOT NULL, PRIMARY KEY (block, log_index)) WITHOUT ROWID;
 """
+PAGE = 256
+"""Logs that are read from disk at once."""
+NEXT_LOGS = """
+SELECT l.address, l.topics, l.data, l.log_index, l.tx, b.number, b.hash, b.timestamp
+FROM read_logs l JOIN read_blocks b ON b.number = l.block
+WHERE (l.block, l.log_index) > (?, ?) ORDER BY l.block, l.log_index LIMIT ?
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,26 @@ class Advanced:
 
 
 Change = Indexed | Rewound | Advanced
+
+
+class History:
+    """Events on disk, in chain order.
+
+    Each pass reads them anew and decodes one when it is asked for it: so who has others to let in
+    can do so between two.
+    """
+
+    def __init__(self, db: Database, indexed: Callable[[RawLog, BlockRef], list[Indexed]]) -> None:
+        self._db, self._indexed = db, indexed
+
+    def __iter__(self) -> Iterator[Indexed]:
+        last = (-1, -1)
+        while rows := self._db.rows(NEXT_LOGS, (*last, PAGE)):
+            for address, topics, data, index, tx, number, hash_, timestamp in rows:
+                words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
+                raw = RawLog(Address(address), words, data, number, hash_, index, tx)
+                yield from self._indexed(raw, BlockRef(number, Digest(hash_), timestamp))
+                last = (number, index)
 
 
 class EventIndex:
@@ -121,19 +149,9 @@ class EventIndex:
         """Events of the blocks behind the last confirmed one, at the last poll; on no disk."""
         return tuple(self._ahead)
 
-    def history(self) -> list[Indexed]:
+    def history(self) -> History:
         """Every event given so far that no reorg took back, in chain order."""
-        rows = self._db.execute(
-            "SELECT l.address, l.topics, l.data, l.log_index, l.tx, b.number, b.hash, b.timestamp"
-            " FROM read_logs l JOIN read_blocks b ON b.number = l.block"
-            " ORDER BY l.block, l.log_index"
-        )
-        found = []
-        for address, topics, data, index, tx, number, hash_, timestamp in rows:
-            words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
-            raw = RawLog(Address(address), words, data, number, hash_, index, tx)
-            found += self._indexed(raw, BlockRef(number, Digest(hash_), timestamp))
-        return found
+        return History(self._db, self._indexed)
 
     async def poll(self) -> list[Change]:
         """What is new: on the first call everything on disk, too. Never waits for a block.

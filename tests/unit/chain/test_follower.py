@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -68,6 +69,16 @@ def running() -> Network:
     return script.net
 
 
+async def stopped_after_a_piece(follower: Follower) -> None:
+    """Has it poll, and stops it when others get their turn."""
+    poll = asyncio.create_task(follower.poll())
+    await asyncio.sleep(0)
+    assert not poll.done()
+    poll.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await poll
+
+
 async def test_events_give_the_view_of_the_law_s_fold() -> None:
     job, index = running(), Index()
     index.add(job)
@@ -94,15 +105,53 @@ async def test_who_stops_in_the_middle_of_a_long_history_is_told_all_of_it_later
     job, index = running(), Index()
     index.add(job)
     follower = following(index)
-    poll = asyncio.create_task(follower.poll())
-    await asyncio.sleep(0)
-    assert not poll.done()
-    poll.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await poll
+    await stopped_after_a_piece(follower)
     assert follower.views == {}
     assert list((await follower.poll()).past) == index.stands
     assert follower.views == {JOB: job.view}
+
+
+async def test_who_stops_in_the_middle_of_many_new_events_is_told_all_of_them_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follower_module, "PIECE", 5)
+    index, short, long = Index(), Network(), running()
+    index.add(short)
+    assert long.log[: len(short.log)] == short.log
+    follower = following(index)
+    await follower.poll()
+    index.add(long)
+    new, index.confirmed = index.stands[len(short.log) :], long.number
+    await stopped_after_a_piece(follower)
+    assert (follower.views, follower.confirmed) == ({JOB: short.view}, 0)
+    news = await follower.poll()
+    assert [step.item for step in news.folded] == new
+    assert (follower.views, follower.confirmed) == ({JOB: long.view}, long.number)
+
+
+async def test_what_stands_after_a_turn_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To decode it takes longer than to fold it."""
+    monkeypatch.setattr(follower_module, "PIECE", 5)
+    job, index, read = running(), Index(), list[Indexed]()
+    index.add(job)
+    follower = following(index)
+    await follower.poll()
+    before = follower.views[JOB]
+
+    def history() -> Iterator[Indexed]:
+        for item in index.stands:
+            read.append(item)
+            yield item
+
+    index.turn(job.number - 1)
+    assert len(index.stands) > 5
+    monkeypatch.setattr(index, "history", history)
+    await stopped_after_a_piece(follower)
+    assert len(read) == 5
+    assert follower.views[JOB] is before
+    news = await follower.poll()
+    assert news.turned is not None
+    assert list(news.turned.kept) == index.stands
 
 
 async def test_an_event_without_a_job_is_folded_into_the_job_that_it_is_of() -> None:
@@ -298,6 +347,9 @@ async def test_an_event_that_does_not_fold_is_passed_over() -> None:
     assert [step.item.event for step in news.folded if step.view is None] == [broken]
     assert follower.rejected == 1
     assert follower.views == {JOB: job.view}
+    index.untold.append(Indexed(broken, job.block, 100))
+    await follower.poll()
+    assert follower.rejected == 2
 
 
 async def test_a_chain_that_does_not_answer_has_no_news() -> None:

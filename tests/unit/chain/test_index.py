@@ -1,4 +1,4 @@
-"""A chain that turned is told from an endpoint that lags."""
+"""A chain that turned is told from an endpoint that lags; what was read is read again in order."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.factories import DOMAIN
+from tests.unit.chain.test_log_decode import log_of
+from tests.unit.law.factories import DOMAIN, address
 
+from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.index import EventIndex, Rewound
+from atoll.chain.indexed import Indexed
 from atoll.chain.logs import LogReader
 from atoll.chain.rpc import FailoverProvider
+from atoll.law.events import GatewayAnnounced
 
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
 CONFIRMATIONS = 2
 
 
 class Node:
-    """Blocks without events, of which a test names how many are known at each question."""
+    """Blocks, of which a test names how many are known at each question."""
 
     def __init__(self, blocks: int) -> None:
         self.hashes = [f"0x{number:064x}" for number in range(1, blocks + 1)]
+        self.logs: list[dict[str, Any]] = []
         self.reaches: Callable[[str], int] = lambda _: len(self.hashes) - 1
 
     def turn(self, to_block: int, blocks: int) -> None:
@@ -37,7 +42,22 @@ class Node:
         return read(self._block(number) if number <= last else None)
 
     async def ask_two(self, _: str, __: list[Any], read: Callable[[Any], Any]) -> list[Any]:
-        return [read([])]
+        return [read(self.logs)] * 2
+
+    def announce(self, block: int, index: int, url: str) -> None:
+        """Puts an event into a block."""
+        raw = log_of(GatewayAnnounced(address("a member"), url))
+        self.logs.append(
+            {
+                "address": DOMAIN.rounds,
+                "topics": [f"0x{topic.hex()}" for topic in raw.topics],
+                "data": f"0x{raw.data.hex()}",
+                "blockNumber": hex(block),
+                "blockHash": self.hashes[block],
+                "logIndex": hex(index),
+                "transactionHash": f"0x{index:064x}",
+            }
+        )
 
     def _block(self, number: int) -> dict[str, Any]:
         return {
@@ -59,7 +79,7 @@ def node() -> Node:
 @pytest.fixture
 def index(node: Node, tmp_path: Path) -> Iterator[EventIndex]:
     chain = AtollChain("http://127.0.0.1:1", DEPLOYMENT)
-    chain.events = LogReader(cast(FailoverProvider, node), [])
+    chain.events = LogReader(cast(FailoverProvider, node), [DOMAIN.rounds])
     opened = EventIndex(chain, confirmations=CONFIRMATIONS, path=tmp_path / "index")
     yield opened
     opened.close()
@@ -124,3 +144,18 @@ async def test_at_the_latest_it_is_seen_when_it_is_as_long_again(
     changes = await index.poll()
     assert isinstance(changes[0], Rewound) and changes[0].to_block <= 10
     assert index.confirmed == 16
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 4, 7, 8])
+async def test_the_history_is_every_event_once_and_in_order_however_much_is_read_at_once(
+    index: EventIndex, node: Node, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr(index_module, "PAGE", page)
+    places = [(3, 0), (4, 5), (4, 1), (4, 2), (9, 0), (11, 7), (10, 9)]
+    for block, at in places:
+        node.announce(block, at, f"http://{block}:{at}")
+    given = [change for change in await index.poll() if isinstance(change, Indexed)]
+    assert [(item.block.number, item.log_index) for item in given] == sorted(places)
+    history = index.history()
+    assert list(history) == given
+    assert list(history) == given
