@@ -64,7 +64,7 @@ from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, JobId, Params
 from atoll.service.beside import beside
 from atoll.service.config import GatewaySection
-from atoll.service.lock import hold_folder
+from atoll.service.lock import FolderHeld, hold_folder
 from atoll.service.session import DEVELOPMENT_CHAINS, Session, SessionConfig, open_session
 from atoll.service.wording import explain
 from atoll.train.corpus.options import PUBLIC_NOTICE
@@ -201,7 +201,7 @@ class Client:
 
         Raises:
             RpcUnavailable, WrongChain: no endpoint answers, or it is another chain.
-            ConfigError: another client signs from the same home. Any number may watch.
+            FolderHeld: another client signs from the same home. Any number may watch.
         """
         home = self.home
         home.mkdir(parents=True, exist_ok=True)
@@ -597,22 +597,21 @@ class Client:
         self._folder = home
         try:
             self._opened.enter_context(hold_folder(home))
-        except ConfigError as error:
-            raise ConfigError(
+        except FolderHeld as error:
+            # Not from another home, which does not know what was paid for from this one.
+            raise FolderHeld(
                 f"another client signs from {home}: {error}",
-                next_step="wait until it has sent its transactions, or name another home",
+                next_step="wait until it has sent its transactions",
             ) from error
 
     def _watching_folder(self, home: Path) -> Path:
         for number in range(MAX_WATCHERS):
             folder = home / "watching" / str(number)
             folder.mkdir(parents=True, exist_ok=True)
-            with suppress(ConfigError):
+            with suppress(FolderHeld):
                 self._opened.enter_context(hold_folder(folder))
                 return folder
-        raise ConfigError(
-            f"{MAX_WATCHERS} clients watch from {home}", next_step="stop some of them"
-        )
+        raise FolderHeld(f"{MAX_WATCHERS} clients watch from {home}", next_step="stop some of them")
 
     def _session_config(self, home: Path) -> SessionConfig:
         config = self.config

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from eth_account import Account
 
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.keys import create_key
 from atoll.errors import ConfigError
-from atoll.job.client import HOME, Client, ClientConfig
+from atoll.job.client import HOME, MAX_WATCHERS, Client, ClientConfig
 from atoll.law.words import Address
+from atoll.service.lock import FolderHeld, hold_folder
 
 MAINNET, ANVIL = 1, 31337
 ADDRESSES = {name: Address(f"0x{i:040x}") for i, name in enumerate(REQUIRED, 1)}
@@ -102,3 +105,22 @@ def test_another_home_would_pay_for_a_job_again_so_a_config_does_not_drop_the_va
     assert Client.from_env(ClientConfig(home=tmp_path / "other")).home == tmp_path / "other"
     monkeypatch.setenv("ATOLL_HOME", "")
     assert Client.from_env().home == HOME.expanduser()
+
+
+@pytest.mark.parametrize("signs", [True, False])
+async def test_a_home_in_use_ends_with_its_own_exit_code_and_no_advice_that_pays_twice(
+    tmp_path: Path, signs: bool
+) -> None:
+    used = [tmp_path] if signs else [tmp_path / "watching" / str(i) for i in range(MAX_WATCHERS)]
+    account = Account.create() if signs else None
+    client = Client(
+        "http://127.0.0.1:1", Deployment(ANVIL, 0, {}), account, ClientConfig(home=tmp_path)
+    )
+    with ExitStack() as held:
+        for folder in used:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(hold_folder(folder))
+        with pytest.raises(FolderHeld) as refused:
+            await client.__aenter__()
+    assert refused.value.exit_code == 6
+    assert "home" not in (refused.value.next_step or "")
