@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -146,8 +147,8 @@ def up(
     from atoll_devnet.run.standing import StandingNetwork, stand
 
     def tell(values: dict[str, str]) -> None:
-        lines = "\n".join(f"export {name}={value}" for name, value in values.items())
-        emit(values, lines, as_json=json)
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+        emit(values, "\n".join(lines), as_json=json)
 
     place = _new_folder(folder)
     network = StandingNetwork(place, providers, verifiers, port, _checked(store), skip_windows)

@@ -42,7 +42,7 @@ def init(
     """Make a folder with a new key and a config, for an outsider with a bond."""
     where = folder.expanduser()
     made = services.write_config(where, services.Choices("player", rpc, deployment, password_file))
-    start = f"atoll watch --audit --config {made['config']}"
+    start = services.starting("watch", "--audit", config=made["config"])
     emit(made, f"{made['address']}\nfund it, then: {start}", as_json=json)
 
 

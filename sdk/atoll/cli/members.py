@@ -133,7 +133,7 @@ def _add_init(app: typer.Typer, member: RoleCommand) -> None:
         )
         where = folder.expanduser()
         made = services.write_config(where, choices if json else services.asked(choices))
-        start = f"atoll {member.command} run --config {made['config']}"
+        start = services.starting(member.command, "run", config=made["config"])
         emit(made, f"{made['address']}\nfund it, then: {start}", as_json=json)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -171,7 +172,7 @@ def _key(folder: Path, choices: Choices) -> tuple[str, Path, Path]:
     password_file = (choices.password_file or folder / "password").expanduser().resolve()
     if choices.password_file is None and password_file.exists():
         # It may be all that opens a key that is there.
-        step = f"pass --password-file {password_file}, or name another --folder"
+        step = f"pass --password-file {shlex.quote(str(password_file))}, or name another --folder"
         raise ConfigError(f"{password_file} exists already", next_step=step)
     password = password_from(choices.password_file, new=choices.key is None)
     if choices.password_file is not None:
@@ -223,7 +224,12 @@ def order(config: Path, what: str, **arguments: Any) -> dict[str, Any]:
 
 
 def _start(settings: Any, config: Path) -> str:
-    return f"atoll {COMMANDS.get(settings.role, 'node')} run --config {config}"
+    return starting(COMMANDS.get(settings.role, "node"), "run", config=config)
+
+
+def starting(*words: str, config: Path | str) -> str:
+    """The command, as a shell takes it, that starts the service of a config."""
+    return shlex.join(["atoll", *words, "--config", str(config)])
 
 
 def fit_of(config: Path, role: str, job: int) -> Fit:

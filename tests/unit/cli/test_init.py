@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import stat
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,23 @@ def test_the_environment_names_the_password(
     monkeypatch.setenv("ATOLL_PASSWORD_FILE", str(password))
     run(app, "--folder", tmp_path / "me", "--deployment", deployment)
     assert settings_in(tmp_path / "me").password_file == password
+
+
+@pytest.mark.parametrize(
+    ("app", "words"),
+    [(node, ["node", "run"]), (verifier, ["verifier", "run"]), (judge, ["watch", "--audit"])],
+)
+def test_what_starts_it_can_be_pasted(
+    app: Any, words: list[str], tmp_path: Path, deployment: Path, password: Path
+) -> None:
+    folder = tmp_path / "n 1"
+    named = ("--deployment", deployment, "--password-file", password)
+    start = run(app, "--folder", folder, *named).stdout.partition("then: ")[2]
+    config = folder / services.CONFIG_NAME
+    assert shlex.split(start) == ["atoll", *words, "--config", str(config)]
+    if app is not judge:
+        step = services.status_of(config)["blocking"]["next_step"]
+        assert shlex.split(step) == shlex.split(start)
 
 
 def test_a_folder_can_be_moved_with_the_key_and_the_password_in_it(
