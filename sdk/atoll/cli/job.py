@@ -363,8 +363,11 @@ def audit(
     ] = None,
     seat: Annotated[int | None, typer.Option(min=0, help="Of one provider's seat only.")] = None,
     seats: Annotated[
-        int, typer.Option(min=0, help="Train so many seats of each round again, drawn at random.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=0, help="Train so many seats of each round again, drawn at random; default 1."
+        ),
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Train every seat again.")] = False,
     *,
     network: Network,
@@ -377,6 +380,11 @@ def audit(
     """
     from atoll.job.asking import missing_extra
 
+    if (seat is not None) + (seats is not None) + all_ > 1:
+        raise ConfigError(
+            "--seat, --seats and --all each say which seats to train again",
+            next_step="leave all but one of them out",
+        )
     try:
         from atoll.job.audit import Extent, JobCheck, RoundCheck
         from atoll.job.audit import audit as audit_job
@@ -388,7 +396,7 @@ def audit(
             emit(None, found.text(), as_json=False)
 
     async def work() -> JobCheck:
-        extent = Extent(round_, seat, None if all_ else seats)
+        extent = Extent(round_, seat, None if all_ else 1 if seats is None else seats)
         async with network.open() as client:
             return await audit_job(client.attach(job), extent, tell)
 

@@ -12,10 +12,11 @@ from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from atoll.chain.follower import Fold
-from atoll.errors import NotFound, ProtocolError
+from atoll.errors import ConfigError, NotFound, ProtocolError
 from atoll.job.again import Again
 from atoll.job.books import Books, keep_books
 from atoll.job.figures import model_of, paid_seats
+from atoll.job.handle import JobHandle, check_seat
 from atoll.job.narrate import concerns
 from atoll.law import events as ev
 from atoll.law.ballots import Duty
@@ -31,7 +32,6 @@ from atoll.service.limits import UNFETCHABLE_CONTENT
 from atoll.service.worker import Worker
 
 if TYPE_CHECKING:
-    from atoll.job.handle import JobHandle
     from atoll.train.replay import SeatReplay
 
 EQUAL, DIFFERS, GONE = "equal", "differs", "gone"
@@ -221,11 +221,13 @@ async def audit(
 
     Raises:
         ChainError: the chain has no such job.
+        ConfigError: the job has no such seat, or the round is not settled.
         NotFound: nobody serves the manifest.
         NumericsMismatch: this machine does not come to the job's bits.
     """
-    view, manifest = await handle.view(), await handle.manifest()
-    worker = Worker()
+    view = await handle.view()
+    _check_extent(view, extent)
+    manifest, worker = await handle.manifest(), Worker()
     try:
         with handle.client.store.holding():
             await worker.run(f"{TASKS}:check_machine", manifest.to_bytes())
@@ -241,6 +243,18 @@ async def audit(
     books = keep_books(view, _events(handle, view))
     balance = (await handle.client.chain.escrow(handle.id)).balance
     return JobCheck(handle.id, tuple(found), books, balance, unsafe_rounds(view))
+
+
+def _check_extent(view: JobView, extent: Extent) -> None:
+    """That there is what is to be checked: of nothing, all is so. Raises ConfigError."""
+    if extent.seat is not None:
+        check_seat(view, extent.seat)
+    settled = [past.round for past in view.settled]
+    if extent.round is not None and extent.round not in settled:
+        raise ConfigError(
+            f"round {extent.round} of job {view.job_id} is not settled: {len(settled)} rounds are",
+            next_step=f"atoll job status {view.job_id}",
+        )
 
 
 class _Unusable(Exception):

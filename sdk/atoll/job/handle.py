@@ -151,11 +151,7 @@ class JobHandle:
         told = list(await self.client.follower.updates(self.id))
         if seat is None:
             return told
-        seats = view.require_terms().seats
-        if not 0 <= seat < seats:
-            raise ConfigError(
-                f"job {self.id} has no seat {seat}", next_step=f"name one from 0 to {seats - 1}"
-            )
+        check_seat(view, seat)
         holders = {held.account for held in view.providers.values() if held.index == seat}
         return [update for update in told if is_about(update.event, seat, holders)]
 
@@ -424,6 +420,15 @@ class JobHandle:
         Anyone may claim for anyone; the money goes to whoever earned it.
         """
         return await pay_out(self, account or self.client.address)
+
+
+def check_seat(view: JobView, seat: int) -> None:
+    """Raises ConfigError where the job has no such seat."""
+    seats = view.require_terms().seats
+    if not 0 <= seat < seats:
+        raise ConfigError(
+            f"job {view.job_id} has no seat {seat}", next_step=f"name one from 0 to {seats - 1}"
+        )
 
 
 def _is_over(view: JobView) -> ConfigError:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from atoll.cli.main import app
 from atoll.cli.network import Network
+from atoll.errors import ConfigError
 from atoll.job import audit as auditing
 from atoll.job.audit import DIFFERS, EQUAL, GONE, Extent, JobCheck, RoundCheck, SeatCheck
 from atoll.job.books import Books
@@ -104,3 +105,13 @@ def test_the_extent_is_what_was_asked_for(
     asked: list[Extent] = []
     audited(checked(), *words, asked=asked)
     assert asked == [extent]
+
+
+@pytest.mark.parametrize(
+    "words", [("--seat", "1", "--all"), ("--seat", "1", "--seats", "1"), ("--seats", "2", "--all")]
+)
+def test_which_seats_are_trained_again_is_said_once(audited: Audit, words: tuple[str, ...]) -> None:
+    asked: list[Extent] = []
+    done = audited(checked(), *words, asked=asked)
+    assert isinstance(done.exception, ConfigError)
+    assert asked == []

@@ -13,7 +13,7 @@ from tests.unit.law.script import VERIFIERS
 
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
-from atoll.errors import ChainError
+from atoll.errors import ChainError, ConfigError
 from atoll.job import archive as archiving
 from atoll.job import audit as auditing
 from atoll.job.archive import Archive, reason, until_claimed
@@ -61,6 +61,22 @@ async def test_only_what_was_asked_for_is_checked(honest: TrainedJob) -> None:
     assert [(past.round, [seat.seat for seat in past.seats]) for past in found.rounds] == [(1, [2])]
     sampled = await checked(honest, Extent(sample=1))
     assert [len(past.seats) for past in sampled.rounds] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("extent", "why"),
+    [
+        (Extent(round=2), "round 2 of job 7 is not settled: 2 rounds are"),
+        (Extent(round=-1), "round -1 of job 7 is not settled"),
+        (Extent(seat=99), "job 7 has no seat 99"),
+        (Extent(round=1, seat=-1), "job 7 has no seat -1"),
+    ],
+)
+async def test_of_what_is_not_there_nothing_is_said_to_be_so(
+    honest: TrainedJob, extent: Extent, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        await checked(honest, extent)
 
 
 async def test_what_is_not_served_any_more_is_said_and_is_no_fault(honest: TrainedJob) -> None:

@@ -52,7 +52,7 @@ async def test_the_log_of_a_job_or_a_seat_that_is_not_there_is_an_error() -> Non
     assert await handle_of(1, follower).logs(view.require_terms().seats - 1) == []
     with pytest.raises(ChainError, match="no job 99"):
         await handle_of(99, follower).logs()
-    with pytest.raises(ConfigError, match="job 1 has no seat 300"):
+    with pytest.raises(ConfigError, match="has no seat 300"):
         await handle_of(1, follower).logs(300)
 
 
