@@ -71,6 +71,10 @@ Merged = Annotated[
 ]
 
 
+CONTINUED = "from the model of job"
+"""What a job file that `continue` wrote says of itself."""
+
+
 @app.command()
 def new(
     preset: Annotated[
@@ -116,18 +120,38 @@ def continue_job(
 async def _write_following(
     network: Network, job: int, rounds: int, folder: Path, settings: list[str] | None
 ) -> Path:
-    """The file of a job that goes on from another's model, beside that model."""
+    """The file of a job that goes on from another's model, beside that model.
+
+    Raises:
+        ConfigError: that folder has files of somebody's, a job file among them, perhaps.
+    """
     from atoll.job.document import parse_setting
 
+    file = folder / "job.toml"
+    _check_continued(file)
     async with network.open() as client:
         spec = await client.attach(job).continued(folder, rounds)
     changed = spec.but(dict(map(parse_setting, settings or [])))
-    file = folder / "job.toml"
     try:
-        file.write_text(_job_text(changed, f"from the model of job {job}"), encoding="utf-8")
+        file.write_text(_job_text(changed, f"{CONTINUED} {job}"), encoding="utf-8")
     except OSError as error:
         raise StorageError(f"cannot write {file}: {error}") from error
     return file
+
+
+def _check_continued(file: Path) -> None:
+    """That a job file, if there is one, is an earlier one of `continue`. Raises ConfigError."""
+    try:
+        is_ours = file.read_text(encoding="utf-8").startswith(f"# A job, {CONTINUED} ")
+    except FileNotFoundError:
+        return
+    except ValueError:
+        is_ours = False
+    if not is_ours:
+        raise ConfigError(
+            f"{file} is there already, and no file of `atoll job continue`",
+            next_step="name another --folder",
+        )
 
 
 def _job_text(spec: JobSpec, origin: str) -> str:
@@ -424,6 +448,9 @@ def result(
     job that trains adapters, what PEFT opens, or with --merged what `transformers` does.
     """
     from atoll.job.card import Labels
+    from atoll.job.handle import check_folder
+
+    check_folder(folder)
 
     async def work() -> Delivery:
         async with network.open() as client:

@@ -295,14 +295,16 @@ class JobHandle:
         to the weights that they were trained on.
 
         Args:
+            folder: empty, or not there, or with an earlier model of a job, which is replaced.
             delivery: what `delivery()` gave, where that was asked for already.
 
         Raises:
-            ConfigError: the last round is not FINAL, or nothing was merged; the train extra is
-                missing.
+            ConfigError: the last round is not FINAL, or nothing was merged; the folder has files of
+                somebody's; the train extra is missing.
             NotFound: no gateway has the model.
             ProtocolError: what was delivered is not what the committee signed.
         """
+        check_folder(Path(folder))
         with self.client.store.holding():
             found = delivery or await self.delivery()
             model = Certified(Cid.from_bytes(found.cid), found.digest)
@@ -322,28 +324,33 @@ class JobHandle:
 
         Beside it lie its model card, README.md, and the same facts for programs, card.json.
 
+        Args:
+            folder: as for `result`.
+
         Raises:
-            ConfigError: that round is not settled; the train extra is missing.
+            ConfigError: that round is not settled; the folder has files of somebody's; the train
+                extra is missing.
             NotFound: no gateway has the model.
             ProtocolError: what was delivered is not what the committee signed.
         """
+        check_folder(Path(folder))
         view = await self.view()
         rounds = _rounds_merged(view, round)
         dress = Dress(labels, merged)
         return await self._write(Path(folder), _model_of(view, rounds), rounds, dress)
 
     async def _write(self, folder: Path, model: Certified, rounds: int, dress: Dress) -> Path:
-        """A model, which is fetched first, and its card; the folder."""
+        """A model, which is fetched first, with its card; the folder."""
         view, manifest = await self.view(), await self.manifest()
         await self._fetch_certified(manifest, model)
         if dress.merged and manifest.lora is not None:
             await _fetch_base(self.client.fetcher_of(self.id), manifest)
-        form = Form(dress.merged, self._started_from())
-        await asyncio.to_thread(_export, self.client.store, manifest, model, folder, form)
         events = [update.event for update in await self.client.follower.updates(self.id)]
         cuts = [event for event in events if isinstance(event, Missed | Fell)]
         told = view, manifest, rounds, await self.figures(), cuts, dress.labels
-        _write_card(Origin(*told, delivery=dress.delivery), folder)
+        origin = Origin(*told, delivery=dress.delivery)
+        form = Form(dress.merged, self._started_from())
+        await asyncio.to_thread(_export, self.client.store, origin, model, folder, form)
         return folder
 
     async def sample(self, prompt: str, sampling: Sampling, round: int | None = None) -> str:
@@ -484,8 +491,31 @@ def _rounds_merged(view: JobView, round: int | None) -> int:
     return settled if round is None else round + 1
 
 
+def check_folder(folder: Path) -> None:
+    """That a model which is written there replaces at most an earlier one that was.
+
+    Raises:
+        ConfigError: there are files, and no card of a job's model.
+        StorageError: it cannot be read.
+    """
+    try:
+        if not folder.exists() or not any(folder.iterdir()):
+            return
+        told = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        told = None
+    except OSError as error:
+        raise StorageError(f"cannot write a model to {folder}: {error}") from error
+    if not (isinstance(told, dict) and {"rounds_contract", "model_digest"} <= told.keys()):
+        raise ConfigError(
+            f"{folder} has files, and no {FACTS} of a job's model",
+            next_step="name a folder that is empty, or not there",
+        )
+
+
 def _write_card(origin: Origin, folder: Path) -> None:
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / CARD).write_text(card(origin), encoding="utf-8")
         (folder / FACTS).write_text(json.dumps(facts(origin), indent=2) + "\n", encoding="utf-8")
     except OSError as error:
@@ -527,16 +557,19 @@ class Form:
 
 def _export(
     store: LocalStore,
-    manifest: Manifest,
+    origin: Origin,
     model: Certified,
     folder: Path,
     form: Form,
 ) -> None:
+    manifest = origin.manifest
     state = _open_model(store, manifest, model)
     from atoll.train.adapters import export_adapters, full_weights  # noqa: PLC0415
     from atoll.train.export import export_model  # noqa: PLC0415
     from atoll.train.tokenizer import open_tokenizer  # noqa: PLC0415
 
+    # First, so that who was stopped amid the weights may write there again.
+    _write_card(origin, folder)
     if manifest.lora is not None and not form.merged:
         export_adapters(state.params, manifest.lora, folder)
         return

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll.job.client import Client, ClientConfig, wei_of
+from atoll.job.handle import check_folder
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
 
@@ -32,11 +33,12 @@ def train_model(
             writes none, as "demo" does.
         job: a spec, or a preset's name.
         changes: of the job, by key path: `{"rounds": 2}`.
-        folder: where the model goes.
+        folder: where the model goes, as for `JobHandle.result`.
 
     Raises:
         AtollError: as `Client.submit` and `JobHandle.result`.
     """
+    check_folder(Path(folder))
     paths = [data] if isinstance(data, str | Path) else data
     spec = preset(job) if isinstance(job, str) else job
     mine = {"data.paths": [str(path) for path in paths], "money.budget": wei_of(budget)}
