@@ -253,12 +253,13 @@ async def test_a_job_handed_over_is_trained_and_a_script_goes_on_with_it(
         go_on += ["--folder", str(following)]
         unpaid = await asyncio.to_thread(atoll, *go_on)
         assert_refused(unpaid, 2, "there is nobody to ask whether to pay")
-        written = JobSpec.read(following / "job.toml")
-        assert (written.rounds, written.init.folder) == (3, str(following))
+        assert not following.exists()
         assert len(atoll_json(network, "list")) == 1
         for _ in range(2):
             paid = await asyncio.to_thread(atoll, *go_on, "--yes", "--detach")
             assert paid.returncode == 0, paid.stderr
+        written = JobSpec.read(following / "job.toml")
+        assert (written.rounds, written.init.folder) == (3, str(following))
         first, second = atoll_json(network, "list")
         assert first["job"] == 1 < second["job"]  # a stranger's jobs are between
         assert 1.99 * 10**18 < int(second["funded_wei"]) <= 2 * 10**18

@@ -112,9 +112,10 @@ def continue_job(
     Model and job file are written to a folder first, and the file is submitted as by `submit`.
     """
     place = folder or Path(f"continued-{job}")
+    payment = Payment.of(max_spend, Serving(detach), sure=yes, as_json=json)
     file = asyncio.run(_write_following(network, job, rounds, place, settings))
     say(f"{file} has the job")
-    _submit(network, file, Payment(max_spend, Serving(detach), sure=yes, as_json=json))
+    _submit(network, file, payment)
 
 
 async def _write_following(
@@ -203,7 +204,7 @@ def submit(
 ) -> None:
     """Pay for a job and open it, then serve its data. The same file again is the same job."""
     serving = Serving.of(detach, archive)
-    payment = Payment(max_spend, serving, sure=yes, again=again, as_json=json)
+    payment = Payment.of(max_spend, serving, sure=yes, again=again, as_json=json)
     _submit(network, file, payment, settings)
 
 
@@ -231,15 +232,32 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """What `submit` is told beside the job: tokens at most, what to serve, whether to pay without
+    """What `submit` is told beside the job: wei at most, what to serve, whether to pay without
     asking, whether the same file is another job, and what to print.
     """
 
-    max_spend: str
+    max_spend: int
     serving: Serving
     sure: bool = False
     again: bool = False
     as_json: bool = False
+
+    @classmethod
+    def of(
+        cls, tokens: str, serving: Serving, *, sure: bool, again: bool = False, as_json: bool
+    ) -> Payment:
+        """By the options, before any work is done for it.
+
+        Raises ConfigError for what is no amount, and where nobody can be asked whether to pay.
+        """
+        from atoll.job.client import wei_of
+
+        if not sure and (as_json or not sys.stdin.isatty()):
+            raise ConfigError(
+                "there is nobody to ask whether to pay",
+                next_step="pass --yes to pay without a word",
+            )
+        return cls(wei_of(tokens), serving, sure, again, as_json)
 
 
 def _submit(
@@ -602,7 +620,6 @@ def _signed(network: Network, work: Any) -> Any:
 
 async def _agree(client: Client, draft: Draft, payment: Payment) -> None:
     """Shows what a job costs, and asks, unless told not to. Raises ConfigError."""
-    from atoll.job.client import wei_of
     from atoll.job.groups import tokens_text
     from atoll.job.narrate import tokens
     from atoll.train.corpus.options import PUBLIC_NOTICE
@@ -616,12 +633,8 @@ async def _agree(client: Client, draft: Draft, payment: Payment) -> None:
             f"{tokens(estimate.balance)}; what nobody earns comes back"
         )
     say(PUBLIC_NOTICE)
-    if payment.sure or estimate.budget > wei_of(payment.max_spend):
+    if payment.sure or estimate.budget > payment.max_spend:
         return  # the refusal says more than a question
-    if payment.as_json or not sys.stdin.isatty():
-        raise ConfigError(
-            "there is nobody to ask whether to pay", next_step="pass --yes to pay without a word"
-        )
     if not typer.confirm("pay?", err=True):
         raise ConfigError("nothing was paid", next_step="change the job, or pass --yes")
 

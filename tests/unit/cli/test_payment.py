@@ -1,0 +1,53 @@
+"""What a payment needs is known before anything is done for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from atoll.cli import job as jobs
+from atoll.cli.job import Payment, Serving, app
+from atoll.cli.network import Network
+from atoll.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def unconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(network: Network, **_: Any) -> None:
+        raise AssertionError("a client would connect now")
+
+    monkeypatch.setattr(Network, "open", opened)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--max-spend", "lots", "--yes"), "lots"),
+        (("--max-spend", "-1", "--yes"), "-1"),
+        (("--max-spend", "1"), "there is nobody to ask whether to pay"),
+        (("--max-spend", "1", "--json"), "there is nobody to ask whether to pay"),
+    ],
+)
+@pytest.mark.parametrize("command", [("submit", "job.toml"), ("continue", "1", "--rounds", "1")])
+def test_a_payment_that_cannot_be_made_costs_no_work(
+    command: tuple[str, ...], words: tuple[str, ...], why: str, tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as here:
+        here.chdir(tmp_path)
+        done = CliRunner().invoke(app, [*command, *words])
+    assert isinstance(done.exception, ConfigError)
+    assert why in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_is_at_a_terminal_can_be_asked_unless_json_is_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jobs.sys.stdin, "isatty", lambda: True)
+    assert Payment.of("0.5", Serving(), sure=False, as_json=False).max_spend == 5 * 10**17
+    with pytest.raises(ConfigError, match="nobody to ask"):
+        Payment.of("0.5", Serving(), sure=False, as_json=True)
+    assert Payment.of("0.5", Serving(), sure=True, as_json=True).sure
