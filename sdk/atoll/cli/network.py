@@ -60,7 +60,7 @@ PrivatePeers = Annotated[
     typer.Option(
         "--private-peers",
         envvar="ATOLL_PRIVATE_PEERS",
-        help="All members are on this machine or its network; so on a development chain.",
+        help="Members are on this machine or its network, as on a development chain.",
     ),
 ]
 DEFAULT_RPC = "http://127.0.0.1:8545"
@@ -85,6 +85,7 @@ WATCHING: Final[Options] = {
     "rpc": (Rpc, DEFAULT_RPC),
     "deployment": (DeploymentFile, None),
     "home": (Home, DEFAULT_HOME),
+    "private_peers": (PrivatePeers, None),
 }
 SIGNING: Final[Options] = {
     **WATCHING,
@@ -96,7 +97,6 @@ SERVING: Final[Options] = {
     "host": (Host, None),
     "port": (Port, 0),
     "public_url": (PublicUrl, None),
-    "private_peers": (PrivatePeers, None),
 }
 
 

@@ -18,7 +18,7 @@ import pytest
 import structlog
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.conftest import KEYS
-from tests.integration.chain.local_anvil import Anvil
+from tests.integration.chain.local_anvil import Anvil, free_port
 from tests.integration.chain.one_round import OneRound, initial_model
 from tests.integration.chain.test_client import JOB, NUMERICS, PLENTY, answered_here
 from typer.testing import CliRunner
@@ -232,11 +232,21 @@ def test_submitting_tells_one_document_and_serves(submitted: Submitted) -> None:
     file.write_text(to_toml(JOB.but(text)))
     asyncio.run(cancelled(submitted, file))
     submitted.anvil.mine(3)
-    document = told("submit", file, "--max-spend", 1000, "--yes")
+    port = free_port()
+    url = f"http://localhost:{port}/data"
+    announced = ("--host", "127.0.0.1", "--port", port, "--public-url", url)
+    document = told("submit", file, "--max-spend", 1000, "--yes", *announced)
     assert document["job"] == 1
+    assert asyncio.run(gateways(submitted)) == (url,)
     assert told("status", 1)["status"] == "cancelled"
     before = int(told("refund", 1)["refunded_wei"])
     assert before > 0 and told("refund", 1)["left_wei"] == "0"
+
+
+async def gateways(submitted: Submitted) -> tuple[str, ...]:
+    """Of everybody in the job."""
+    async with Client(submitted.anvil.url, submitted.deployment, None, submitted.home) as client:
+        return (await client.attach(1).view()).gateway_urls()
 
 
 async def cancelled(submitted: Submitted, file: Path) -> None:

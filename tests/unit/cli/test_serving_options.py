@@ -87,6 +87,14 @@ def test_where_the_data_is_served_can_be_said(
 
 
 @pytest.mark.usefixtures("unconnected")
+def test_who_fetches_can_say_that_members_are_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert config_of("result", "1", "model").private_peers is None
+    assert config_of("result", "1", "model", "--private-peers").private_peers is True
+    monkeypatch.setenv("ATOLL_PRIVATE_PEERS", "1")
+    assert config_of("result", "1", "model").private_peers is True
+
+
+@pytest.mark.usefixtures("unconnected")
 async def test_who_goes_on_serving_announces_the_same() -> None:
     network = Network(
         "http://127.0.0.1:1", Path("deployment.json"), Path("home"),

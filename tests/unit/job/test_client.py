@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,6 +72,13 @@ def test_what_is_announced_is_listened_on() -> None:
         (ClientConfig(**said, host="127.0.0.1"), "127.0.0.1"),
     ):
         assert client_of(config)._session_config(Path()).gateway.host == host
+
+
+def test_the_port_is_that_which_is_listened_on_whatever_is_announced() -> None:
+    client = client_of(ClientConfig(port=4001, public_url="https://example.org"))
+    session: Any = SimpleNamespace(gateway=SimpleNamespace(url="https://example.org"))
+    client._session = session
+    assert client.port == 4001
 
 
 @pytest.mark.parametrize(
