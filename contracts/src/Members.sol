@@ -172,7 +172,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         if (!isIts || !IRounds(rounds).absentOf(jobId, round).has(m.index)) revert NotAbsent(id, round);
         uint256 end = IRounds(rounds).timesOf(jobId, round).windowEnd;
         if (end != 0 && block.timestamp >= end) revert WindowOver(end, block.timestamp);
-        _missed(jobId, Role.VERIFIER, id, round, Miss.SIGNATURE);
+        _missed(jobId, Role.VERIFIER, id, round, Miss.SILENCE);
     }
 
     // --- bonds ---

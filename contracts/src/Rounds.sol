@@ -341,7 +341,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         if (h.phase == Phase.MERGE) s.nextSeed = _seed(j, h.round + 1);
         s.auditSeed = h.isSeeded ? j.auditSeed : bytes32(0);
         (s.held, s.seated, s.waiting, s.owing) = (j.held, j.seated, j.waiting, j.owing);
-        (s.ready, s.committee, s.due) = (j.ready, j.committee, j.due);
+        (s.ready, s.committee) = (j.ready, j.committee);
         (s.reveals, s.words, s.model, s.digest) = (j.reveals, j.words, j.model, j.digest);
     }
 
@@ -404,11 +404,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRounds
-    function absentOf(uint256 jobId, uint32 round) external view returns (uint256 absent) {
-        Job storage j = _jobs[jobId];
-        absent = j.absent[round];
-        bool isNewest = round + 1 == j.head.round;
-        if (isNewest && !_isSigning(j, round)) absent |= j.due;
+    function absentOf(uint256 jobId, uint32 round) external view returns (uint256) {
+        return _jobs[jobId].absent[round];
     }
 
     /// @inheritdoc IRounds

@@ -38,7 +38,7 @@ def decide(state: VerifierState) -> list[Decision]:
     out = why_out(state)
     stops = out or ("its own merge is another" if disagreement(state) is not None else "")
     joining = [
-        *([] if out and held is None else [decide_material(state)]),
+        *([] if out and not view.is_bound(state.me) else [decide_material(state)]),
         decide_announce(state, setup.gateway_url),
         decide_membership(state, Role.VERIFIER, may_join, pick, stops=stops),
     ]
@@ -51,7 +51,7 @@ def decide(state: VerifierState) -> list[Decision]:
         decide_disagreement(state),
         decide_audit(state, owed),
         decide_late_words(state),
-        decide_games(state, behaviour.judge_function),
+        decide_games(state, behaviour.judge_function, setup.keeper),
         decide_upkeep(state, line, setup.keeper),
         *joining,
         *([] if held is None else [decide_model(state), decide_updates(state)]),

@@ -45,7 +45,7 @@ interface IRounds is IRoundsEvents {
     function seatHolder(uint256 jobId, uint16 seat) external view returns (address account, uint32 id, uint32 from);
     /// @notice Who holds the place in the round that runs, or held it last.
     function placeHolder(uint256 jobId, uint16 place) external view returns (address account, uint32 id, uint32 from);
-    /// @return places that miss a word or a signature of the round
+    /// @return places that gave no word of the round
     function absentOf(uint256 jobId, uint32 round) external view returns (uint256);
     /// @return segments that the seat revealed
     function segmentsOf(uint256 jobId, uint32 round, uint16 seat) external view returns (uint256);

@@ -90,15 +90,15 @@ contract FloatSteps is IOneStep {
         revert NoSuchOperation(op);
     }
 
-    /// From the pair's first number to its second; the cosine; the sine.
+    /// The pair's two numbers, which lie half a head apart; the cosine; the sine.
     function _rotateNeed(bytes calldata attributes, uint256 element, uint256 k) private pure returns (Need memory) {
         uint256 width = Operands.word(attributes, 1);
         uint256 half = width / 2;
         uint256 pair = (element % width) % half;
-        if (k == 0) return Need(0, 4 * (element - element % width + pair), 4 * half + 4);
-        if (k > 2) return Need(0, 0, 0);
+        if (k < 2) return Need(0, 4 * (element - element % width + pair + k * half), 4);
+        if (k > 3) return Need(0, 0, 0);
         uint256 position = (element / width) % Operands.word(attributes, 0);
-        return Need(k, 4 * (position * half + pair), 4);
+        return Need(k - 1, 4 * (position * half + pair), 4);
     }
 
     /// The target; where it is one, maximum and total, and the target's logit.
@@ -203,10 +203,10 @@ contract FloatSteps is IOneStep {
         returns (uint256)
     {
         uint256 width = Operands.word(attributes, 1);
-        uint256 a = Operands.load(opened[0][:4]);
-        uint256 b = Operands.load(opened[0][opened[0].length - 4:]);
-        uint256 c = Operands.load(opened[1]);
-        uint256 s = SoftFloat.mul32(Operands.load(opened[2]), Operands.word(attributes, 2));
+        uint256 a = Operands.load(opened[0]);
+        uint256 b = Operands.load(opened[1]);
+        uint256 c = Operands.load(opened[2]);
+        uint256 s = SoftFloat.mul32(Operands.load(opened[3]), Operands.word(attributes, 2));
         if (element % width < width / 2) return SoftFloat.sub32(SoftFloat.mul32(a, c), SoftFloat.mul32(b, s));
         return SoftFloat.add32(SoftFloat.mul32(b, c), SoftFloat.mul32(a, s));
     }

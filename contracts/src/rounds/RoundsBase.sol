@@ -48,7 +48,6 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         uint256 poolIn;
         uint256 poolOut;
         uint256 committee;
-        uint256 due; // places of the last settled round's committee
         bytes32 lotSeed; // of lots after the first, whose seed is the round's
         bytes32 model;
         bytes32 digest;

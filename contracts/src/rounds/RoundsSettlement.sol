@@ -24,7 +24,6 @@ contract RoundsSettlement is RoundsBase {
         bytes32 words;
         uint256 available;
         uint256 spoke; // places
-        uint256 lacking; // places whose word lacks an available seat
         bool isDecided; // by the words alone
         bytes32 accounts; // hash of the committee's accounts, where the job does not keep it yet
     }
@@ -88,7 +87,6 @@ contract RoundsSettlement is RoundsBase {
         }
         signed |= Bits.bit(m.index);
         Rows.set(j.signed, j.shape.placeBits, round, signed);
-        if (j.due.has(m.index)) j.due ^= Bits.bit(m.index);
         emit Signed(jobId, round, signed);
     }
 
@@ -108,27 +106,20 @@ contract RoundsSettlement is RoundsBase {
         bytes32 kept = Hashing.cut(j.words);
         if (has.length > size || places.length != has.length) revert WrongWords(c.words, kept);
         uint256[6] memory planes;
-        uint256 everybodys = _fold(c, planes, places, has);
+        _fold(c, planes, places, has);
         if (c.words != kept) revert WrongWords(c.words, kept);
         (uint256 least, uint256 silent) = (size / 2 + 1, size - has.length);
         c.available = Tally.reaching(planes, least) & j.seated;
         uint256 possible = Tally.reaching(planes, least > silent ? least - silent : 0) & j.seated;
         c.isDecided = possible == c.available;
-        if (c.available & ~everybodys == 0) return c;
-        for (uint256 i = 0; i < has.length; i++) {
-            if (c.available & ~has[i] != 0) c.lacking |= Bits.bit(uint8(places[i]));
-        }
     }
 
     /// @dev Takes the words into the count, which begins with what the accumulator begins with.
-    /// @return everybodys the seats that every word has
     function _fold(Count memory c, uint256[6] memory planes, bytes calldata places, uint256[] calldata has)
         private
         pure
-        returns (uint256 everybodys)
     {
         (bytes32 accumulator, uint256 spoke) = (c.words, 0);
-        everybodys = type(uint256).max;
         unchecked {
             for (uint256 i = 0; i < has.length; i++) {
                 uint256 place;
@@ -140,7 +131,6 @@ contract RoundsSettlement is RoundsBase {
                 }
                 accumulator = Hashing.accumulateWord(accumulator, place, word);
                 spoke |= 1 << place;
-                everybodys &= word;
                 Tally.add(planes, word);
             }
         }
@@ -215,7 +205,7 @@ contract RoundsSettlement is RoundsBase {
         uint256 signers
     ) private {
         if (!_seedAudit(jobId, j, h)) revert Unseeded(h.beacon, block.number);
-        _noteDue(j, h, c, signers);
+        _noteSilent(j, h, c.spoke);
         Shape memory s = j.shape.load();
         Facts memory f = _factsOf(j, h.round, c, v.leftOut);
         j.digest = digest;
@@ -236,18 +226,11 @@ contract RoundsSettlement is RoundsBase {
         (f.ready, f.committee) = (j.ready, j.committee);
     }
 
-    /// @dev What the round before still owes is a miss from here on, if there was as much time to sign as a lot leaves for it:
-    /// else who has all seats and two thirds of a committee could make the others miss, a block for each round.
-    function _noteDue(Job storage j, Head memory h, Count memory c, uint256 signers) private {
-        uint256 before = j.due;
-        if (before != 0 && block.timestamp >= uint256(j.settled[h.round - 1].settledAt) + h.signing) {
-            j.absent[h.round - 1] |= before;
-        }
-        // Without a certificate only those who said nothing owe something.
-        uint256 due = signers == 0 ? j.committee & ~c.spoke : j.committee & ~signers & ~c.lacking;
-        // While words are taken, who has said none may yet have lacked an update.
-        if (signers != 0 && due & ~c.spoke != 0 && block.timestamp < _wordsEnd(h)) due &= c.spoke;
-        if (due != before) j.due = due;
+    /// @dev Who has said nothing while words are taken may yet have lacked an update. A signature is paid and never owed: a
+    /// verdict of two thirds would else take the bonds of those who know better.
+    function _noteSilent(Job storage j, Head memory h, uint256 spoke) private {
+        uint256 silent = j.committee & ~spoke;
+        if (silent != 0 && block.timestamp >= _wordsEnd(h)) j.absent[h.round] |= silent;
     }
 
     function _noteTimes(Job storage j, Head memory h, Shape memory s, Facts memory f) private {

@@ -29,7 +29,7 @@ enum Phase {
 enum Miss {
     SEAT, // no commit, no reveal, or short in two rounds running
     KEY,
-    SIGNATURE, // no word in a lot that was replaced, or no signature that was owed
+    SILENCE, // no word by the end of a lot's words
     AUDIT, // no ballot, not opened, or a duty left out
     WORDS,
     DROPPED, // an accusation that was not played
@@ -156,7 +156,6 @@ struct RoundState {
     uint256 owing; // seats whose miss is not cut
     uint256 ready;
     uint256 committee;
-    uint256 due; // places that owe a signature of the round before
     bytes32 reveals;
     bytes32 words; // 28 bytes of the accumulator, and which of the committee have spoken
     bytes32 model;

@@ -19,7 +19,6 @@ contract EventsTest is Network {
         if (b.phase == Phase.CLOSED) (a.seated, a.waiting, b.seated, b.waiting) = (0, 0, 0, 0);
         same(uint256(a.phase), uint256(b.phase), when);
         same(a.ready, b.ready, when);
-        same(a.due, b.due, when);
         same(a.held, b.held, when);
         same(a.owing, b.owing, when);
         same(a.words, b.words, when);
@@ -29,9 +28,9 @@ contract EventsTest is Network {
     function test_P40_stateFollowsFromEvents() public {
         vm.recordLogs();
         Terms memory t = defaultTerms();
-        t.rounds = 8;
+        t.rounds = 6;
         jobId = create(t);
-        fold = EventFold(deployed("EventFold", abi.encode(rounds, jobId, 8, t.mergeSeconds)));
+        fold = EventFold(deployed("EventFold", abi.encode(rounds, jobId, 8)));
         for (uint16 i = 0; i < 4; i++) {
             sit(jobId, i, i);
         }
@@ -67,7 +66,6 @@ contract EventsTest is Network {
         inPhase(jobId, Phase.WAITING);
         refill();
         shortRounds();
-        silentRounds();
         vm.prank(SUBMITTER);
         jobs.cancel(jobId);
         play(jobId);
@@ -85,22 +83,6 @@ contract EventsTest is Network {
         nextBlock();
         rounds.poke(jobId);
         agree("opened again");
-    }
-
-    /// One is settled while the third may still say its word, one when it has missed that.
-    function silentRounds() internal {
-        for (uint256 r = 0; r < 2; r++) {
-            uint256 seated = rounds.state(jobId).seated;
-            commitAll(jobId, seated);
-            revealAll(jobId, seated);
-            sayWord(jobId, 0, 15);
-            sayWord(jobId, 1, 15);
-            nextBlock();
-            if (r == 1) vm.warp(rounds.state(jobId).deadline - 25);
-            settleBy(jobId, verdictFor(jobId, seated), 3);
-            same(rounds.state(jobId).due, r == 0 ? 0 : 4, "what the third owes");
-            agree("settled without a word");
-        }
     }
 
     function shortRounds() internal {

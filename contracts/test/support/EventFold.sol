@@ -17,7 +17,6 @@ contract EventFold is Check {
     address internal immutable rounds;
     uint256 internal immutable jobId;
     uint256 internal immutable segments;
-    uint256 internal immutable signing; // seconds
     uint256 internal poolIn;
     uint256 internal poolOut;
     uint256 internal short;
@@ -25,12 +24,10 @@ contract EventFold is Check {
     uint256 internal idle;
     uint256 internal idleBefore;
     bytes32 internal lotSeed;
-    uint256 internal spoke;
-    uint256[256] internal hasOf; // by place
     uint32[256] internal counts; // by place, from which round on
 
-    constructor(address rounds_, uint256 jobId_, uint256 segments_, uint256 mergeSeconds) {
-        (rounds, jobId, segments, signing) = (rounds_, jobId_, segments_, mergeSeconds / 4);
+    constructor(address rounds_, uint256 jobId_, uint256 segments_) {
+        (rounds, jobId, segments) = (rounds_, jobId_, segments_);
         s.status = JobStatus.OPEN;
     }
 
@@ -38,7 +35,6 @@ contract EventFold is Check {
         return s;
     }
 
-    /// @dev In the block that they are of, if it settles.
     function take(Vm.Log[] calldata logs) external {
         for (uint256 i = 0; i < logs.length; i++) {
             if (logs[i].topics.length < 2 || uint256(logs[i].topics[1]) != jobId) continue;
@@ -97,7 +93,6 @@ contract EventFold is Check {
         else if (name == IRoundsEvents.AuditSeeded.selector) s.auditSeed = abi.decode(log.data, (bytes32));
         else if (name == IRoundsEvents.LotDrawn.selector) lot(log);
         else if (name == IRoundsEvents.Settled.selector) settle(log);
-        else if (name == IRoundsEvents.Signed.selector) s.due &= ~abi.decode(log.data, (uint256));
         else if (name == IRoundsEvents.Waiting.selector) wait(abi.decode(log.data, (uint256)));
         else if (name == IRoundsEvents.Closed.selector) close(log);
     }
@@ -108,7 +103,7 @@ contract EventFold is Check {
             abi.decode(log.data, (bytes32, uint256, uint256, uint256, bytes32, uint64));
         (s.phase, s.status, s.waiting, s.reveals) = (Phase.TRAIN, JobStatus.ACTIVE, s.seated, s.seed);
         (s.words, s.lot, s.auditSeed, s.nextSeed) = (Hashing.noWords(s.seed), 0, 0, 0);
-        (lotSeed, spoke) = (s.seed, 0);
+        lotSeed = s.seed;
     }
 
     function stop(uint256 mark) private {
@@ -162,26 +157,17 @@ contract EventFold is Check {
         uint256 said = uint32(uint256(s.words)) | 1 << rank;
         bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(s.words), place, has);
         s.words = bytes32(uint256(accumulator) | said);
-        (hasOf[place], spoke) = (has, spoke | Bits.bit(place));
     }
 
     function lot(Vm.Log calldata log) private {
         (s.lot, s.committee, s.deadline) = abi.decode(log.data, (uint16, uint256, uint64));
         lotSeed = Hashing.lotSeed(s.lot == 1 ? s.auditSeed : lotSeed, s.lot);
-        (s.words, spoke) = (Hashing.noWords(lotSeed), 0);
+        s.words = Hashing.noWords(lotSeed);
     }
 
     function settle(Vm.Log calldata log) private {
         Verdict memory v;
-        uint256 available;
-        uint256 signers;
-        (s.digest, v, available, signers,) = abi.decode(log.data, (bytes32, Verdict, uint256, uint256, Facts));
-        uint256 lacking;
-        for (uint256 left = spoke; left != 0; left &= left - 1) {
-            if (available & ~hasOf[left.lowest()] != 0) lacking |= left & (~left + 1);
-        }
-        s.due = s.digest == 0 ? s.committee & ~spoke : s.committee & ~signers & ~lacking;
-        if (s.digest != 0 && block.timestamp < s.deadline - signing) s.due &= spoke;
+        (s.digest, v,,,) = abi.decode(log.data, (bytes32, Verdict, uint256, uint256, Facts));
         s.model = v.state;
         uint256 twice = short & shortBefore;
         if (s.digest != 0) {

@@ -85,15 +85,15 @@ contract EdgesTest is Network {
 
     function test_aMissIsCutUntilItsRoundsWindowIsOver() public allHome {
         uint256 jobId = start();
-        toWords(jobId);
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        sayWord(jobId, 0, 15);
+        sayWord(jobId, 1, 15);
         nextBlock();
-        Verdict memory v = verdictFor(jobId, 15);
-        bytes memory two = certificate(jobId, digestFor(jobId, v), 7, 3);
-        noteFacts(jobId, v);
-        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, bare(v, two));
-        vm.warp(block.timestamp + 25);
+        vm.warp(rounds.state(jobId).deadline - 25);
+        settleBy(jobId, verdictFor(jobId, 15), 3);
         play(jobId);
-        same(rounds.absentOf(jobId, 0), 4, "the third never signed");
+        same(rounds.absentOf(jobId, 0), 4, "the third said nothing");
         uint256 end = rounds.timesOf(jobId, 0).windowEnd;
         vm.warp(end);
         vm.expectRevert(abi.encodeWithSelector(Members.WindowOver.selector, end, end));

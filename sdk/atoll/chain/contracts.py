@@ -71,7 +71,6 @@ class RoundState:
         held: seats that the next round may count on.
         seated: seats that count; committed ones from REVEAL on, revealed ones from MERGE on.
         waiting: seats that have still to commit or to reveal; `owing` those with an uncut miss.
-        due: places that owe a signature of the round before.
         words: 28 bytes of the accumulator, and who of the committee has spoken.
         digest: of the last certificate.
     """
@@ -90,7 +89,6 @@ class RoundState:
     owing: Bitmap
     ready: Bitmap
     committee: Bitmap
-    due: Bitmap
     reveals: Digest
     words: Digest
     model: Digest

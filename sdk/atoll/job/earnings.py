@@ -246,7 +246,7 @@ class _Lines:
     def _unsigned(self, past: SettledRound, place: PlaceIndex) -> tuple[State, str]:
         if not any(past.digest):
             return State.UNEARNED, "settled without a certificate: nobody signed"
-        if not past.owes_signature >> place & 1:
+        if not past.unsigned >> place & 1:
             return State.UNEARNED, "no signature: its word lacked an update that most had"
         is_last, is_over = past is self.view.settled[-1], self.view.phase is Phase.CLOSED
         if is_last and (not is_over or self.now < past.clock.audit_end):

@@ -55,7 +55,7 @@ class RoundRecord:
         self._phase, self._since = phase, at
 
 
-ABSENCES: Final = frozenset({Miss.SEAT, Miss.KEY, Miss.SIGNATURE, Miss.AUDIT})
+ABSENCES: Final = frozenset({Miss.SEAT, Miss.KEY, Miss.SILENCE, Miss.AUDIT})
 """Misses that whoever is too slow, or away, comes to without a lie."""
 
 

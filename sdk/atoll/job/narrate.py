@@ -228,7 +228,7 @@ def words(member: IntEnum) -> str:
 MISSES: Final[Mapping[Miss, str]] = {
     Miss.SEAT: "a missing commit or reveal, or too little work",
     Miss.KEY: "a key that it did not show",
-    Miss.SIGNATURE: "a word or signature that it did not give",
+    Miss.SILENCE: "a word that it did not give",
     Miss.AUDIT: "an audit that it left out",
     Miss.WORDS: "work words that only a guess could give",
     Miss.DROPPED: "an accusation that it did not play",

@@ -74,12 +74,7 @@ def words_end(terms: Terms, deadline: int) -> int:
     Args:
         deadline: of the lot.
     """
-    return deadline - signing_seconds(terms)
-
-
-def signing_seconds(terms: Terms) -> int:
-    """So long a committee has to sign, and to settle, when a lot's words are fixed."""
-    return terms.merge_seconds // SIGNING_PART
+    return deadline - terms.merge_seconds // SIGNING_PART
 
 
 def seed_due(terms: Terms, merging_since: int) -> int:

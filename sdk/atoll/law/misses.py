@@ -13,7 +13,7 @@ from atoll.law.words import Miss, RoundIndex, Wei
 
 MOST: Final = 8
 """A cut is at most one part in so many of the bond."""
-ORDINARY: Final = frozenset({Miss.SEAT, Miss.KEY, Miss.SIGNATURE, Miss.AUDIT, Miss.WORDS})
+ORDINARY: Final = frozenset({Miss.SEAT, Miss.KEY, Miss.SILENCE, Miss.AUDIT, Miss.WORDS})
 """Misses that are cut by level; the others take their own part of a bond."""
 
 

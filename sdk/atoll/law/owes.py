@@ -155,7 +155,7 @@ def _signature(view: JobView, holder: HolderId, now: int) -> Iterator[Owed]:
     if past is None or not past.clock.is_auditing(now):
         return
     place = past.place_of(holder)
-    if place is not None and past.owes_signature >> place & 1:
+    if place is not None and past.unsigned >> place & 1:
         yield Owed(Duty.SIGN, past.round, past.clock.audit_end, holder)
 
 

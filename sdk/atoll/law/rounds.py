@@ -262,8 +262,7 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         verdict=event.verdict,
         facts=facts,
         signers=event.signers,
-        silent=_silent_in_all(running, has_certificate=any(event.digest)),
-        excused=_excused(running, block.timestamp),
+        silent=_silent_in_all(running, block.timestamp),
         seats=running.seats,
         places=running.places,
         reveals=running.reveals,
@@ -280,19 +279,14 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
     )
 
 
-def _silent_in_all(running: OpenRound, *, has_certificate: bool) -> Bitmap:
-    """Places that missed their word: in lots that were replaced, and in one that nobody certified.
+def _silent_in_all(running: OpenRound, settled_at: int) -> Bitmap:
+    """Places that missed their word: in lots that were replaced, and in the one that settled.
 
-    In a lot that settled the silent owe a signature instead: else the fast could make others miss.
+    Who has said nothing while words are taken may yet have lacked an update.
     """
-    here = NO_BITS if has_certificate else running.committee & ~to_bitmap(running.words)
+    is_over = settled_at >= running.words_end
+    here = running.committee & ~to_bitmap(running.words) if is_over else NO_BITS
     return Bitmap(running.silent | here)
-
-
-def _excused(running: OpenRound, settled_at: int) -> Bitmap:
-    """Who has said no word while words are still taken may yet have lacked an update."""
-    is_early = settled_at < running.words_end
-    return Bitmap(running.committee & ~to_bitmap(running.words)) if is_early else NO_BITS
 
 
 def _drawn(

@@ -12,17 +12,15 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from atoll.law.ballots import fine_word
-from atoll.law.clocks import last_moment, signing_seconds
+from atoll.law.clocks import last_moment
 from atoll.law.leaves import Leaves, key_hash
 from atoll.law.owes import is_played
 from atoll.law.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
 from atoll.law.views import Holder, JobView, SettledRound, parties
 from atoll.law.words import (
-    NO_BITS,
     NO_HOLDER,
     NO_ROUND,
     Address,
-    Bitmap,
     Digest,
     HolderId,
     JobStatus,
@@ -118,32 +116,18 @@ def _phase(view: JobView, now: int) -> Iterator[Upkeep]:
 # --- misses ---
 
 
-def silent_members(view: JobView, past: SettledRound, now: int) -> Bitmap:
-    """Places of a settled round that gave no word, or not in time the signature that they owed.
-
-    A settlement that leaves them no time to sign the one before takes nothing: else who has all
-    seats and two thirds of a committee could make the others miss, a block for each round.
-    """
-    following = view.settled_round(RoundIndex(past.round + 1))
-    if following is None:
-        is_missed = not past.clock.is_auditing(now)
-    else:
-        took = following.clock.settled_at - past.clock.settled_at
-        is_missed = took >= signing_seconds(view.require_terms())
-    return Bitmap(past.silent | (past.owes_signature & ~past.excused if is_missed else NO_BITS))
-
-
 def _silent(view: JobView, now: int) -> Iterator[Upkeep]:
+    """Committee members that gave no word."""
     places = {
         (past.round, past.places[place])
         for past in view.auditing(now)
-        for place in map(PlaceIndex, bits(silent_members(view, past, now)))
+        for place in map(PlaceIndex, bits(past.silent))
     }
     if view.open is not None:
         silent = map(PlaceIndex, bits(view.open.silent))
         places |= {(view.open.round, view.open.places[place]) for place in silent}
     for round, holder in sorted(places):
-        if (round, Miss.SIGNATURE) not in view.verifiers[holder].cuts:
+        if (round, Miss.SILENCE) not in view.verifiers[holder].cuts:
             yield Upkeep(Call.CUT_MEMBER, round, Role.VERIFIER, holder)
 
 

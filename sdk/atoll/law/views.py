@@ -275,8 +275,7 @@ class SettledRound:
     Attributes:
         digest: of the verdict, which is what its committee signs.
         signers: places that have signed it by now.
-        silent: places that said nothing in a lot that was replaced, or that has no certificate.
-        excused: places that had said nothing when it settled while words were taken.
+        silent: places that said nothing by the end of a lot's words.
         words: of the lot that settled.
         drawn: seats that are audited; `duties` by place.
         pay: seats that are paid, as far as falls take nothing.
@@ -321,7 +320,6 @@ class SettledRound:
     lot_seed: Digest = ZERO_DIGEST
     accused: Bitmap = NO_BITS
     fallen: Bitmap = NO_BITS
-    excused: Bitmap = NO_BITS
 
     @property
     def round(self) -> RoundIndex:
@@ -336,11 +334,9 @@ class SettledRound:
         return MergeFacts(*said, fallen=self.fallen, accused=self.accused)
 
     @property
-    def owes_signature(self) -> Bitmap:
-        """Places that have not signed, but for those whose word lacks an available seat.
-
-        Nobody owes one of a round that was settled without a certificate. Who is excused earns
-        nothing without it, and does not miss it.
+    def unsigned(self) -> Bitmap:
+        """Places that have not signed, but for those whose word lacks an available seat: they earn
+        nothing for it, and miss nothing. None of a round that was settled without a certificate.
         """
         if not any(self.digest):
             return NO_BITS
@@ -504,6 +500,12 @@ class JobView:
         """The account's part in the job whose bond is not released; it takes no second one."""
         holder = self.holder_of(account)
         return None if holder is None or holder.is_released else holder
+
+    def is_bound(self, account: Address) -> bool:
+        """Whether a bond of the account may still be lost: that of its part, or of a challenge."""
+        games = self.games.values()
+        plays = any(g.is_open and account in (g.challenger, g.claim.holder) for g in games)
+        return plays or self.standing(account) is not None
 
     def ids_of(self, account: Address, role: Role) -> set[HolderId]:
         """Every id that the account ever had in this role."""

@@ -70,8 +70,8 @@ class Miss(IntEnum):
     SEAT = 0
     """No commit, no reveal, or short in two rounds running."""
     KEY = 1
-    SIGNATURE = 2
-    """No word in a lot that was replaced, or no signature that was owed."""
+    SILENCE = 2
+    """No word by the end of a lot's words."""
     AUDIT = 3
     """No ballot, not opened, or a duty left out."""
     WORDS = 4

@@ -207,7 +207,15 @@ def advance(
     in_flight = {key: c for key, c in state.in_flight.items() if key not in gone}
     in_flight.update((c.key, c) for c in fresh)
     reasons = {decision.duty: decision.reason for decision in decisions}
-    return replace(state, in_flight=in_flight, reasons=reasons), [*stale, *fresh]
+    kept = {**wanted, **in_flight}
+    holds = {k: h for k, h in state.holds.items() if k in kept or not _free(state, k)}
+    state = replace(state, in_flight=in_flight, reasons=reasons, holds=holds)
+    return state, [*stale, *fresh]
+
+
+def remember(state: State[S], events: Iterable[Event]) -> State[S]:
+    """The state after these events, where nothing could be decided: what ended is not under way."""
+    return reduce(_fold, events, state)
 
 
 def by_view_and_facts(decide: Callable[[State[S]], T]) -> Callable[[State[S]], T]:

@@ -27,6 +27,7 @@ from atoll.service.condition import Condition, Failing, Known, blocking
 from atoll.service.config import ServiceConfig, WatchdogSection
 from atoll.service.context import Context, open_context
 from atoll.service.control import listening
+from atoll.service.duties.game import decide_games
 from atoll.service.duties.material import refusal
 from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.upkeep import decide_pay, is_over
@@ -46,6 +47,7 @@ from atoll.service.machine import (
     State,
     Step,
     ViewChanged,
+    remember,
 )
 from atoll.service.metrics import NO_ROUND, read_measures, write_metrics
 from atoll.service.occupied import Occupied
@@ -114,7 +116,7 @@ class Service(Generic[S]):
     _defects: dict[JobId, dict[str, str]] = field(default_factory=dict)
     _failing: dict[tuple[JobId, str], Failing] = field(default_factory=dict)
     _failed: int = 0
-    _over: dict[JobId, JobView] = field(default_factory=dict)
+    _over: dict[JobId, tuple[JobView, int]] = field(default_factory=dict)
     _head: Head | None = None
     _heard_at: float = 0.0
     _stepped_at: float = field(default_factory=time.monotonic)
@@ -252,14 +254,15 @@ class Service(Generic[S]):
         )
         is_fresh = any(block > confirmed for block in self.effects.joined.values())
         when = self.effects.context.config.auto_claim
-        is_paying = any(decide_pay(s, when).commands for s in self._machines.values())
-        return bool(self._standing()) or is_joining or is_fresh or is_paying
+        states = self._machines.values()
+        is_paying = any(decide_pay(s, when).commands or decide_games(s).commands for s in states)
+        return bool(self._bonded()) or is_joining or is_fresh or is_paying
 
-    def _standing(self) -> list[JobId]:
-        """Jobs in which the account has a part whose bond is not home."""
+    def _bonded(self) -> list[JobId]:
+        """Jobs in which a bond of the account is not home: of its part, or of a challenge."""
         me = self.effects.context.me
         views = self.effects.context.follower.views
-        return [job for job, view in views.items() if view.standing(me) is not None]
+        return [job for job, view in views.items() if view.is_bound(me)]
 
     # --- events in ---
 
@@ -293,14 +296,14 @@ class Service(Generic[S]):
     def _rests(self, view: JobView) -> bool:
         """Whether the newest block is nothing to the job: it is over, and nothing of ours in it."""
         job, head = view.job_id, self._head
-        if head is None or (head.number + job) % LOOK_BLOCKS == 0:
+        if head is None:
             return False
-        if self._over.get(job) is not view:
-            is_ours = view.standing(self.effects.context.me) is not None
-            if is_ours or not is_over(view, head.time):
-                return False
-            self._over[job] = view
-        return True
+        known, looked_at = self._over.get(job, (None, 0))
+        if known is view and head.number < looked_at + LOOK_BLOCKS:
+            return True
+        if not view.is_bound(self.effects.context.me) and is_over(view, head.time):
+            self._over[job] = (view, head.number)
+        return False
 
     def _machine(self, job: JobId, view: JobView) -> State[S]:
         if job not in self._machines:
@@ -325,6 +328,7 @@ class Service(Generic[S]):
                 for event in events:  # what one of them breaks keeps no other from the machine
                     error = self._step(job, event)
                     if error is not None:
+                        self._machines[job] = remember(self._machines[job], [event])
                         self._note_defect(job, type(event).__name__, error)
 
     def _step(self, job: JobId, *events: Event) -> Exception | None:
@@ -500,7 +504,7 @@ class Service(Generic[S]):
             "gateway": context.url,
             "orders": self._orders.to_plain(),
             "sits_out": self.sits_out(),
-            "bonded": [int(job) for job in self._standing()],
+            "bonded": [int(job) for job in self._bonded()],
             "blocking": found.to_plain() if found is not None else None,
             "head": {"block": self._head.number, "time": self._head.time} if self._head else None,
             "duties": {

@@ -51,7 +51,7 @@ def decide(state: PlayerState) -> list[Decision]:
     """Every duty's wish, the urgent ones first."""
     player = state.setup.behaviour
     material = decide_material(state, looks_on=player.watches)
-    decisions = [decide_games(state, player.function), material]
+    decisions = [decide_games(state, player.function, state.setup.keeper), material]
     if player.watches and state.view.terms is not None:
         looks = Looks(player.share, player.keys, player.replay)
         decisions.append(decide_watch(state, looks))

@@ -451,7 +451,7 @@ class Live(Network):
         view = self.folded
         assert (view.status, view.phase, view.round) == state[:3]
         assert view == self.view
-        assert (view.held, view.model) == (state[8], state[17])
+        assert (view.held, view.model) == (state[8], state[16])
         uncut = {h.index for h in view.providers.values() if h.missed != NO_ROUND}
         assert uncut == numbers(state[11])
         if view.open is not None:
@@ -459,8 +459,8 @@ class Live(Network):
             assert (running.lot, running.deadline, running.seed) == state[3:6]
             assert running.audit_seed == state[7]
             assert (running.ready, running.committee) == state[12:14]
-            assert running.reveal_accumulator == state[15]
-            assert running.words_accumulator[:28] == state[16][:28]
+            assert running.reveal_accumulator == state[14]
+            assert running.words_accumulator[:28] == state[15][:28]
         for past in view.settled:
             self._check_round(past.round)
 

@@ -118,7 +118,6 @@ class Past:
     drawn: set[int]
     auditors: dict[int, set[int]]
     signed: set[int]
-    due: set[int]
     absent: set[int]
     pay: set[int]
     ballots: dict[int, Digest] = field(default_factory=dict)
@@ -413,14 +412,12 @@ class Network:
         need(m.start <= round < m.to and m.index in self.absent(round), "not absent")
         if round < len(self.settled):
             need(self.now < self.settled[round].ends["window"], "too late")
-        self._missed(m, round, Miss.SIGNATURE)
+        self._missed(m, round, Miss.SILENCE)
 
     def absent(self, round: int) -> set[int]:
         if round == len(self.settled):
             return set(self.silent)
-        past = self.settled[round]
-        is_over = round + 1 == len(self.settled) and not self._is_signing(past)
-        return past.absent | (past.due if is_over else set())
+        return self.settled[round].absent
 
     def _is_signing(self, past: Past) -> bool:
         return any(past.digest) and self.now < past.ends["audit"]
@@ -673,10 +670,7 @@ class Network:
     def _store(self, verdict: Verdict, signed: Digest, signers: set[int]) -> None:
         self._seed_audit()
         need(any(self.audit_seed), "nobody knows the audit seed yet")
-        if self.settled and self.now >= self.settled[-1].at + self.terms.merge_seconds // 4:
-            self.settled[-1].absent |= self.settled[-1].due
         had, terms = self.had(), self.terms
-        lacking = {p for p, has in self.words.items() if had - numbers(has)}
         facts = Facts(
             self.seed,
             self.audit_seed,
@@ -691,7 +685,7 @@ class Network:
         )
         is_last = self.round + 1 == terms.rounds
         drawn = self._drawn(numbers(verdict.left_out), is_last)
-        excused = self.committee - set(self.words) if self.now < self.words_end else set()
+        silent = self.committee - set(self.words) if self.now >= self.words_end else set()
         past = Past(
             at=self.now,
             ends=self._ends(is_last),
@@ -707,8 +701,7 @@ class Network:
             drawn=set(drawn),
             auditors=self._auditors(drawn, 2 if is_last else 1),
             signed=set(signers),
-            due=self.committee - signers - lacking - excused if any(signed) else set(),
-            absent=self.silent | (set() if any(signed) else self.committee - set(self.words)),
+            absent=self.silent | silent,
             pay=set(had),
             words=dict(self.words),
         )
@@ -788,7 +781,6 @@ class Network:
         need(in_committee and place not in past.signed, "nothing to sign")
         assert place is not None
         past.signed.add(place)
-        past.due.discard(place)
         self.emit(ev.Signed(self.job, RoundIndex(len(self.settled) - 1), bitmap(past.signed)))
 
     def cancel(self) -> None:

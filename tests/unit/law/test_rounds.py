@@ -56,17 +56,17 @@ def test_a_round_from_its_opening_to_its_settlement() -> None:
     assert (net.view.phase, net.view.round) == (Phase.TRAIN, 1)
     past = net.view.settled[0]
     assert past.is_consistent and net.view.model == past.verdict.state
-    assert (past.signers, past.owes_signature) == (0b111, 0b1000)
+    assert (past.signers, past.unsigned) == (0b111, 0b1000)
     assert (Duty.SIGN, past.clock.audit_end) in owed(script, VERIFIERS[3])
 
 
-def test_who_lacks_what_others_have_owes_no_signature() -> None:
+def test_who_lacks_what_others_have_is_asked_for_no_signature() -> None:
     script = Script.ready()
     script.train()
     script.say([0, 1, 2])
     script.say([3], 0b0111)
     script.net.settle({0, 1, 2})
-    assert script.net.view.settled[0].owes_signature == 0
+    assert script.net.view.settled[0].unsigned == 0
     assert not any(duty is Duty.SIGN for duty, _ in owed(script, VERIFIERS[3]))
 
 
@@ -82,7 +82,7 @@ def test_the_silent_of_a_replaced_lot_miss_and_the_next_says_its_own_words() -> 
     assert Call.CUT_MEMBER in calls(script)
     net.cut_member(0, net.at(Role.VERIFIER, 2, 0).id)
     cut = net.view.verifiers[net.at(Role.VERIFIER, 2, 0).id]  # type: ignore[index]
-    assert (0, Miss.SIGNATURE) in cut.cuts
+    assert (0, Miss.SILENCE) in cut.cuts
     assert cut.bond == net.terms.verifier_bond * 99 // 100
     script.say()
     script.settle()

@@ -25,7 +25,6 @@ from atoll.law.upkeep import (
     burnable_to,
     is_releasable,
     leaked_keys,
-    silent_members,
     upkeep,
 )
 from atoll.law.views import GameRecord, Holder, bond_set, pay_place
@@ -113,7 +112,7 @@ def test_without_a_certificate_the_silent_miss_and_nobody_owes_a_signature() -> 
     net.wait_until(max(net.terms.expiry, net.deadline))
     net.settle_late()
     silent = [HolderId(net.at(Role.VERIFIER, place, 0).id) for place in (1, 3)]
-    assert silent_members(net.view, net.view.settled[0], net.now) == 0b1010
+    assert net.view.settled[0].silent == 0b1010
     assert [each.holder for each in due(script, Call.CUT_MEMBER)] == silent
     for id in silent:
         net.cut_member(0, id)
@@ -124,43 +123,8 @@ def test_without_a_certificate_the_silent_miss_and_nobody_owes_a_signature() -> 
             net.cut_member(0, id)
 
 
-def test_who_owes_a_signature_is_silent_from_the_next_settlement_on() -> None:
-    script = Script.ready()
-    net = script.net
-    script.train()
-    script.say()
-    net.wait(1)
-    net.settle({0, 1, 2})
-    assert silent_members(net.view, net.view.settled[0], net.now) == 0
-    assert due(script, Call.CUT_MEMBER) == []
-    net.wait(net.terms.merge_seconds // 4)
-    script.honest_round()
-    assert silent_members(net.view, net.view.settled[0], net.now) == 0b1000
-    holder = HolderId(net.at(Role.VERIFIER, 3, 0).id)
-    assert due(script, Call.CUT_MEMBER) == [Upkeep(Call.CUT_MEMBER, FIRST, Role.VERIFIER, holder)]
-    net.cut_member(0, holder)
-    assert due(script, Call.CUT_MEMBER) == []
-
-
 @pytest.mark.parametrize("late", [0, 1])
-def test_nobody_misses_a_signature_that_it_had_no_time_for(late: int) -> None:
-    script = Script.ready()
-    net = script.net
-    script.train()
-    script.say()
-    net.wait(1)
-    net.settle({0, 1, 2})
-    settled = net.now
-    script.train()
-    script.say()
-    net.wait_until(settled + net.terms.merge_seconds // 4 - 1 + late)
-    script.settle()
-    assert silent_members(net.view, net.view.settled[0], net.now) == late << 3
-    assert len(due(script, Call.CUT_MEMBER)) == late
-
-
-@pytest.mark.parametrize("late", [0, 1])
-def test_who_says_nothing_owes_a_signature_once_words_are_over(late: int) -> None:
+def test_who_says_nothing_misses_once_words_are_over(late: int) -> None:
     script = Script.ready()
     net = script.net
     script.train()
@@ -168,13 +132,17 @@ def test_who_says_nothing_owes_a_signature_once_words_are_over(late: int) -> Non
     net.wait_until(net.words_end - 1 + late)
     net.settle({0, 1, 2})
     past = net.view.settled[0]
-    assert past.owes_signature == 0b1000
-    net.wait_until(past.clock.audit_end)
-    assert silent_members(net.view, past, net.now) == late << 3
-    assert len(due(script, Call.CUT_MEMBER)) == late
+    assert (past.unsigned, past.silent) == (0b1000, late << 3)
+    holder = HolderId(net.at(Role.VERIFIER, 3, 0).id)
+    missed = [Upkeep(Call.CUT_MEMBER, FIRST, Role.VERIFIER, holder)] * late
+    assert due(script, Call.CUT_MEMBER) == missed
+    if late:
+        net.cut_member(0, holder)
+        assert due(script, Call.CUT_MEMBER) == []
 
 
-def test_the_last_rounds_signatures_are_owed_until_its_audit_ends() -> None:
+def test_nobody_misses_a_signature() -> None:
+    """The last round's is taken until its AUDIT ends."""
     script = Script.ready(make_terms(rounds=1))
     net = script.net
     script.train()
@@ -182,12 +150,9 @@ def test_the_last_rounds_signatures_are_owed_until_its_audit_ends() -> None:
     net.wait(1)
     net.settle({0, 1, 2})
     assert net.view.phase is Phase.CLOSED
-    net.wait_until(net.settled[0].ends["audit"] - 1)
+    net.wait_until(net.settled[0].ends["audit"])
+    assert net.view.settled[0].unsigned == 0b1000
     assert due(script, Call.CUT_MEMBER) == []
-    net.wait(1)
-    assert [each.holder for each in due(script, Call.CUT_MEMBER)] == [
-        net.at(Role.VERIFIER, 3, 0).id
-    ]
 
 
 def test_an_auditor_without_ballot_is_absent_and_one_that_left_a_seat_out() -> None:
@@ -378,23 +343,6 @@ def test_games_about_who_fell_otherwise_are_ended_once_by_anybody() -> None:
     assert ends(over | {2: games[2]}) == [call]
 
 
-def test_a_job_that_waits_lets_nobody_off_who_owes_a_signature() -> None:
-    script = Script.ready(make_terms(min_providers=4))
-    net = script.net
-    script.train()
-    script.say()
-    net.leave_seat(PROVIDERS[3])
-    net.settle({0, 1, 2})
-    assert net.phase is Phase.WAITING
-    net.wait_until(net.settled[0].ends["audit"] - 1)
-    assert due(script, Call.CUT_MEMBER) == []
-    net.wait(1)
-    assert due(script, Call.CUT_MEMBER) == [
-        Upkeep(Call.CUT_MEMBER, FIRST, Role.VERIFIER, HolderId(4))
-    ]
-    net.cut_member(0, 4)
-
-
 def test_every_accusation_that_is_dropped_takes_half_of_what_is_left() -> None:
     script = Script.ready(make_terms(f=0, min_verifiers=1), places=2)
     net = script.net
@@ -559,7 +507,7 @@ def test_a_late_signature_counts_until_the_next_settlement() -> None:
     late = net.at(Role.VERIFIER, 3, 0).id
     net.sign(late)
     past = net.view.settled[0]
-    assert (past.signers, past.owes_signature) == (0b1111, 0)
+    assert (past.signers, past.unsigned) == (0b1111, 0)
     holder = net.view.verifiers[HolderId(late)]
     assert pay.verifier_pay(net.terms, past, holder) == net.terms.sign_fee
     script.honest_round()

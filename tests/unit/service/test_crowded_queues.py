@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.unit.law.factories import digest, make_terms
 from tests.unit.law.network import Network
 from tests.unit.law.script import VERIFIERS, WATCHER, Script
 from tests.unit.law.test_owes import claim_about
@@ -46,12 +47,18 @@ async def bid(
         assert bond <= balance
 
     monkeypatch.setattr(challenge, "_allow", allow)
+
+    async def head(max_age_s: float = 0.0) -> SimpleNamespace:
+        return SimpleNamespace(timestamp=net.now)
+
     calls = SimpleNamespace(
         crowded_out=lambda evidence: ("crowdedOut", 0),
         challenge_claim=lambda evidence, bond: ("challenge", bond),
     )
-    chain = SimpleNamespace(token_balance=token_balance)
-    effects: Any = SimpleNamespace(calls=calls, context=SimpleNamespace(me=ME, chain=chain))
+    chain = SimpleNamespace(token_balance=token_balance, head=head)
+    follower = SimpleNamespace(views={view.job_id: view})
+    context = SimpleNamespace(me=ME, chain=chain, follower=follower)
+    effects: Any = SimpleNamespace(calls=calls, context=context)
     zero = Digest(bytes(32))
     wanted = SendChallenge(RoundIndex(0), SEAT, 2, b"", zero, owed=owed)
     made: Any = await wanted._call(effects, view, claim, b"")
@@ -62,6 +69,24 @@ async def test_an_accusation_bids_what_it_has(net: Network, monkeypatch: Any) ->
     bond = net.terms.provider_bond
     assert await bid(net, monkeypatch, [], 10 * bond, owed=True) == ("challenge", bond)
     assert await bid(net, monkeypatch, [], LEAST + 1, owed=True) == ("challenge", LEAST + 1)
+
+
+async def test_something_is_left_for_every_other_accusation(monkeypatch: Any) -> None:
+    """Of seats in one hand: who puts all it has on the first would have dropped the second."""
+    script = Script.ready(make_terms(f=0, min_verifiers=1), places=1)
+    script.honest_round()
+    net, (id,) = script.net, script.auditors(0)
+    body = b"".join(
+        bytes([seat]) + bytes(2) + digest("differs") for seat in sorted(net.duties(0, id))
+    )
+    script.ballot(0, id, body)
+    net.wait_until(net.settled[0].ends["audit"])
+    script.open(0, id)
+    others = len(net.duties(0, id)) - 1
+    bond = net.terms.provider_bond
+    found = await bid(net, monkeypatch, [], bond, owed=True)
+    assert others > 0 and found == ("challenge", bond - others * LEAST)
+    assert await bid(net, monkeypatch, [], LEAST, owed=True) == ("challenge", LEAST)
 
 
 async def test_beside_a_game_of_ours_the_least_is_enough(net: Network, monkeypatch: Any) -> None:

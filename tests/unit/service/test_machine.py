@@ -28,6 +28,7 @@ from atoll.service.machine import (
     ViewChanged,
     advance,
     by_view_and_facts,
+    remember,
 )
 
 
@@ -189,3 +190,21 @@ def test_what_is_too_early_is_given_again_at_the_named_time() -> None:
     assert given == []
     _, given = moved(state, HeadAdvanced(Head(203, 1502)))
     assert given == [SendWord("a")]
+
+
+def test_a_failure_of_what_nobody_wants_any_more_is_forgotten() -> None:
+    """Else it would be told as a fault for ever; while it waits it may be wanted again."""
+    state, _ = stepping(DoDig("a"))
+    state, _ = moved(state, Failed(DIG, "no spade"))
+    idle = replace(state, setup=())
+    later = HeadAdvanced(Head(101, state.holds[DIG].until_time))
+    assert set(moved(idle)[0].holds) == {DIG}
+    assert set(moved(state, later)[0].holds) == {DIG}
+    assert moved(idle, later)[0].holds == {}
+
+
+def test_what_ended_while_nothing_could_be_decided_is_remembered() -> None:
+    state, _ = stepping(DoDig("a"))
+    state = remember(state, [Finished(DIG, Dug("hole"))])
+    assert state.in_flight == {}
+    assert state.facts.of(DoDig, "a") == Dug("hole")

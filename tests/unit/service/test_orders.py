@@ -9,18 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.law.factories import make_terms
+from tests.unit.law.models import MODEL, PROGRAM
 from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 from tests.unit.service.test_power import DISCHARGING, plugged
 from tests.unit.service.test_service import Running, start, training_job
 
 from atoll.errors import ConfigError
 from atoll.files import write_beside
-from atoll.law.words import JobId, Role
+from atoll.law import events as ev
+from atoll.law.claims import Said
+from atoll.law.games.machine import Outcome
+from atoll.law.words import Address, JobId, Role, SeatIndex
 from atoll.service import occupied, power
 from atoll.service import service as service_module
+from atoll.service.commands import Facts
 from atoll.service.config import ScheduleSection, ServiceConfig, read_config
+from atoll.service.duties.game import SendCollect
+from atoll.service.duties.material import DoFetchSpec
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.machine import Ordered, State
@@ -278,3 +286,56 @@ def test_an_order_is_folded_into_the_state(net: Network) -> None:
     state, commands = step(provider(net), Ordered("drains, as ordered"))
     assert state.sits_out == "drains, as ordered"
     assert any(isinstance(c, SendLeave) for c in commands)
+
+
+# --- challenges outlast a part ---
+
+
+def challenged(net: Network, challenger: Address) -> None:
+    """The account disputes what a seat did in round 0."""
+    said = Said(net.view, net.view.settled[0], SeatIndex(1), MODEL, PROGRAM).claim(1)
+    net.emit(ev.Challenged(1, said.holder, challenger, 10**20, said, b"evidence"))
+
+
+@pytest.fixture
+def left() -> Network:
+    """A verifier has left after a round; its bond is home, and a challenge of its own runs."""
+    script = Script.ready(make_terms(program=PROGRAM.root, min_verifiers=3))
+    net = script.net
+    net.leave_pool(VERIFIERS[3])
+    script.honest_round()
+    net.wait_until(net.settled[0].ends["window"])
+    net.release(Role.VERIFIER, 4)
+    challenged(net, VERIFIERS[3])
+    return net
+
+
+def test_who_sits_out_still_plays_what_it_began(left: Network) -> None:
+    """After a restart nothing is here: the manifest, without which no move is made, comes first."""
+    bare = replace(state_of(left, VERIFIERS[3], VerifierBehaviour()), facts=Facts())
+    (fetch,) = wanted(decide_verifier(replace(bare, sits_out="is paused")), DoFetchSpec)
+    assert fetch.spec_cid == left.view.spec_cid
+    other = replace(state_of(left, WATCHER, VerifierBehaviour()), facts=Facts())
+    assert wanted(decide_verifier(replace(other, sits_out="is paused")), DoFetchSpec) == []
+
+
+async def test_a_drained_service_plays_its_challenges_to_their_end(
+    tmp_path: Path, quick: None
+) -> None:
+    net = Script.ready(make_terms(program=PROGRAM.root)).net
+    net.poke()
+    net.leave_seat(ME)
+    Script(net).honest_round()
+    net.wait_until(net.settled[0].ends["window"])
+    net.release(Role.PROVIDER, 1)
+    net.claim(Role.PROVIDER, 1, 1)
+    challenged(net, ME)
+    running = start(tmp_path, net)
+    await asked(running, "drain")
+    await running.effects.did[DoFetchSpec].wait()
+    assert running.service._is_bound()
+    net.emit(ev.Ended(1, Outcome.SENT_HOME))
+    running.index.tell_everything()
+    await running.effects.did[SendCollect].wait()
+    await running.task
+    running.journal.close()

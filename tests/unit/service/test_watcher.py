@@ -16,6 +16,7 @@ from atoll.law.ballots import FINE, Duty
 from atoll.law.claims import Said
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
+from atoll.law.upkeep import Call
 from atoll.law.words import NO_HOLDER, Address, Digest, Role, SeatIndex
 from atoll.service.commands import Facts
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
@@ -264,6 +265,48 @@ def test_who_won_has_the_game_pay(script: Script, fell: Outcome) -> None:
         state = player(script, me)
         assert bool(wanted(state, SendConclude)) == (me == winner)
         assert wanted(state, SendMove) == []
+
+
+def behind(script: Script, me: Address = WATCHER) -> None:
+    """A game of the holder's friend is played, and ours waits."""
+    begin(script, VERIFIERS[3])
+    said = claim(script, segment=2)
+    script.net.emit(ev.Challenged(2, said.holder, me, 10**20, said, b"evidence"))
+
+
+@pytest.mark.parametrize(("late", "expected"), [(-1, False), (0, True)])
+def test_a_game_that_ours_waits_behind_is_timed_out(
+    script: Script, late: int, expected: bool
+) -> None:
+    """Two who are one would else let it stand until ours is sent home."""
+    behind(script)
+    state = player(script)
+    deadline = script.net.view.games[1].deadline + state.setup.keeper.stagger_s
+    out = wanted(replace(state, head=Head(script.net.number, deadline + late)), SendTimeOut)
+    assert [each.game for each in out] == [1] * expected
+    nobodys = player(script, VERIFIERS[2])
+    assert wanted(replace(nobodys, head=Head(script.net.number, deadline)), SendTimeOut) == []
+
+
+@pytest.mark.parametrize("fell", [Outcome.HOLDER_FELL, Outcome.CHALLENGER_FELL])
+def test_a_game_that_ours_waits_behind_is_concluded(script: Script, fell: Outcome) -> None:
+    behind(script)
+    script.net.emit(OPENED)
+    script.net.emit(ev.Decided(1, fell))
+    state = player(script)
+    turns = {
+        bool(wanted(replace(state, head=Head(script.net.number, state.now + later)), SendConclude))
+        for later in range(100 * state.setup.keeper.stagger_s)
+    }
+    assert turns == {False, True}  # the winner's turn comes as well
+
+
+def test_a_challenger_without_a_part_ends_games_about_a_bond_that_is_gone(script: Script) -> None:
+    begin(script)
+    script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
+    ends = [c for c in wanted(player(script), SendUpkeep) if c.kind is Call.END_FALLEN]
+    assert [each.holder for each in ends] == [script.net.settled[0].holders[SEAT]]
+    assert wanted(player(script, VERIFIERS[2], watches=False), SendUpkeep) == []
 
 
 def test_what_a_game_left_is_collected_once(script: Script) -> None:

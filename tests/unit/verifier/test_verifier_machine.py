@@ -84,7 +84,7 @@ def test_its_word_waits_for_updates_and_not_for_ever(script: Script) -> None:
 
 
 def test_its_word_waits_for_the_model_and_not_for_ever(script: Script) -> None:
-    """A word without one owes a signature that it cannot give."""
+    """Without one it can sign nothing, and a word may be of use to nobody."""
     script.train()
     me, running = member(script), script.net.view.open
     assert running is not None

@@ -207,7 +207,7 @@ def _decide_word(state: VerifierState, owed: Owed | None) -> Decision:
     has_time = state.now < running.words_end - view.require_terms().merge_seconds // WORD_PART
     if unknown and has_time:
         return Decision("word", f"waits for {unknown.bit_count()} updates")
-    # Whoever says that it has all of them owes a signature, and signs nothing without the model.
+    # Without the model it can sign nothing: the others decide, if they can, or it says so late.
     if has_time and opening_of(state) is None:
         return Decision("word", "waits for the model")
     has = state.setup.behaviour.word_override(view, had)

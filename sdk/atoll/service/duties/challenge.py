@@ -19,6 +19,8 @@ from atoll.law.claims import MAX_WAITING, Said
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.leaves import key_hash
+from atoll.law.owes import Duty as Owes
+from atoll.law.owes import owed_by
 from atoll.law.views import JobView, SettledRound, parties
 from atoll.law.words import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.service.commands import Done, Fact, Transaction
@@ -97,7 +99,8 @@ class SendChallenge(Transaction[NotChallenged]):
             is_out = least > 0 and (balance < least or _plays(view, claim, me))
             if is_out:
                 return effects.calls.crowded_out(evidence)
-            bond = max(claim.lowest_bond, least, min(bond, balance))
+            kept = claim.lowest_bond * await _others_owed(effects, view, self)
+            bond = max(claim.lowest_bond, least, min(bond, balance - kept))
         await _allow(effects, bond)
         log.info("disputes", job=view.job_id, round=self.round, seat=self.seat, bond=bond)
         return effects.calls.challenge_claim(evidence, bond)
@@ -108,6 +111,15 @@ class SendChallenge(Transaction[NotChallenged]):
             return 0
         terms = view.require_terms()
         return terms.provider_bond if self.member == NO_HOLDER else terms.verifier_bond
+
+
+async def _others_owed(effects: Effects, view: JobView, one: SendChallenge) -> int:
+    """How many further accusations of ours are to be played: each is dropped for itself."""
+    now = (await effects.context.chain.head()).timestamp
+    view = effects.context.follower.views.get(view.job_id, view)
+    owed = owed_by(view, effects.context.me, now)
+    about = {(o.round, o.seats) for o in owed if o.duty is Owes.CHALLENGE}
+    return len(about - {(one.round, (one.seat,))})
 
 
 async def _allow(effects: Effects, bond: int) -> None:

@@ -20,11 +20,14 @@ from atoll.law.games.machine import Outcome
 from atoll.law.games.players import Question
 from atoll.law.games.words import explain
 from atoll.law.manifest import Manifest
-from atoll.law.views import GameRecord, JobView
-from atoll.law.words import Digest, RoundIndex, SeatIndex
+from atoll.law.upkeep import Call as Kind
+from atoll.law.views import GameRecord, JobView, parties
+from atoll.law.words import Digest, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Fact, Transaction
+from atoll.service.config import KeeperConfig
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.model import model_of_round
+from atoll.service.duties.upkeep import SendUpkeep, is_turn, place_in_line
 from atoll.service.machine import AnyCommand, Decision, State
 from atoll.train.earlier import EarlierRound
 from atoll.train.judged import JudgeTask, Position
@@ -162,23 +165,42 @@ class SendCollect(Transaction[BondCollected]):
 # --- decisions ---
 
 
-def decide_games(state: State[S], function: str = PLAY) -> Decision:
-    """Plays every game that we are a party of, ours or against others.
+def decide_games(
+    state: State[S], function: str = PLAY, keeper: KeeperConfig | None = None
+) -> Decision:
+    """Plays every game that we are a party of, and ends those that one of ours waits behind.
 
     Args:
         function: the worker's function that makes moves.
+        keeper: how long those wait whose game it is not.
     """
-    view = state.view
-    ours = [g for g in view.games.values() if state.me in (g.claim.holder, g.challenger)]
+    games = state.view.games.values()
+    ours = [g for g in games if state.me in (g.claim.holder, g.challenger)]
     if not ours:
         return Decision("games", "no game is about our work, or ours")
-    wanted: list[AnyCommand] = []
-    for game in ours:
-        command = _next(state, game, function)
-        if command is not None:
-            wanted.append(command)
+    waiting = {game.claim.set for game in ours if game.is_open and game.clock is None}
+    others = [g for g in games if g not in ours and g.is_open and g.claim.set in waiting]
+    wanted = [_next(state, game, function) for game in ours]
+    wanted += [
+        _end_for_both(state, game, keeper or KeeperConfig())
+        for game in others
+        if game.clock is not None
+    ]
     open_games = sum(game.is_open for game in ours)
-    return Decision("games", f"{open_games} of {len(ours)} games are open", tuple(wanted))
+    commands = tuple(command for command in wanted if command is not None)
+    return Decision("games", f"{open_games} of {len(ours)} games are open", commands)
+
+
+def _end_for_both(state: State[S], game: GameRecord, keeper: KeeperConfig) -> AnyCommand | None:
+    """Ends a game of two others, who may be one: until then no other about the bond begins.
+
+    They come first, since a call that comes second is paid for nothing.
+    """
+    if game.decided:
+        line = place_in_line(state.view, Role.VERIFIER, None)
+        return SendConclude(game.id) if is_turn(state.view, line, state.now, keeper) else None
+    is_late = 0 < game.deadline <= state.now - keeper.stagger_s
+    return SendTimeOut(game.id, len(game.moves)) if is_late else None
 
 
 def _next(state: State[S], game: GameRecord, function: str) -> AnyCommand | None:
@@ -188,13 +210,25 @@ def _next(state: State[S], game: GameRecord, function: str) -> AnyCommand | None
         holder_fell = game.decided is Outcome.HOLDER_FELL
         winner = game.challenger if holder_fell else game.claim.holder
         return SendConclude(game.id) if state.me == winner else None
-    if not game.deadline or state.view.has_fallen(game.claim):
-        return None  # whoever keeps the job going ends what is about a bond that is gone
+    if state.view.has_fallen(game.claim):
+        return _end_fallen(state, game)
+    if not game.deadline:
+        return None
     mine = state.me == (game.claim.holder if game.is_holders_turn else game.challenger)
     if not mine:
         late = state.now >= game.deadline
         return SendTimeOut(game.id, len(game.moves)) if late else None
     return _move(state, game, function) if state.now < game.deadline else None
+
+
+def _end_fallen(state: State[S], game: GameRecord) -> AnyCommand | None:
+    """What is about a bond that is gone is ended by who keeps the job going; by a challenger that
+    has no part in that, too, as its own bond is in it.
+    """
+    about = parties(game.claim)
+    if about is None or game.challenger != state.me or state.view.holder_of(state.me) is not None:
+        return None
+    return SendUpkeep(Kind.END_FALLEN, state.view.round, about[1], about[2], SeatIndex(0))
 
 
 def _move(state: State[S], game: GameRecord, function: str) -> SendMove | None:

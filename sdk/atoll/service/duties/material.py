@@ -92,7 +92,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
         return done
 
     async def _vetted(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
-        config, is_bound = effects.context.config, view.standing(effects.context.me) is not None
+        config, is_bound = effects.context.config, view.is_bound(effects.context.me)
         policy = PolicySection() if is_bound else config.policy
         role = None if is_bound else effects.role
         refused = terms_refusal(policy, view.require_terms(), role) if role is not None else ""
