@@ -255,7 +255,7 @@ class Payment:
         if not sure and (as_json or not sys.stdin.isatty()):
             raise ConfigError(
                 "there is nobody to ask whether to pay",
-                next_step="pass --yes to pay without a word",
+                next_step="pass --yes to pay without a word; `atoll job serve` serves what is paid",
             )
         return cls(wei_of(tokens), serving, sure, again, as_json)
 

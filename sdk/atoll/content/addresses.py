@@ -25,6 +25,15 @@ def is_global(host: str) -> bool:
     return address.is_global and not address.is_multicast
 
 
+def is_own(host: str) -> bool:
+    """Whether a host leads whoever asks it to itself, or names no machine."""
+    try:
+        address = ip_address(host.strip("[]"))
+    except ValueError:
+        return host in {"", "localhost"}
+    return address.is_loopback or address.is_unspecified
+
+
 class GatewayResolver(AbstractResolver):
     """Resolves names in threads of its own, of which a silent name server holds one a name.
 

@@ -33,7 +33,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txqueue import QueueConfig, TxStatus, unspent_key
 from atoll.chain.txstore import ENDED_WITHOUT_EFFECT
-from atoll.content.addresses import is_global
+from atoll.content.addresses import is_global, is_own
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
@@ -487,8 +487,11 @@ class Client:
             )
         url, allowed = listens.public_url, listens.private_peers
         host = urlsplit(url).hostname or "" if url else listens.host
-        is_near = host in {"", "localhost"} or not is_global(host)
-        if is_near and not (chain_id in DEVELOPMENT_CHAINS if allowed is None else allowed):
+        is_here = chain_id in DEVELOPMENT_CHAINS
+        may_be_near = is_here if allowed is None else allowed
+        # Who says that members are near means other machines of a network, too.
+        is_refused = not may_be_near or (is_own(host) and not is_here)
+        if is_refused and (is_own(host) or not is_global(host)):
             raise ConfigError(
                 f"nobody could fetch the data from {url or host}: members of chain {chain_id} ask "
                 "no address of one machine or of a network around it",

@@ -208,14 +208,14 @@ def advance(
     in_flight.update((c.key, c) for c in fresh)
     reasons = {decision.duty: decision.reason for decision in decisions}
     kept = {**wanted, **in_flight}
-    holds = {k: h for k, h in state.holds.items() if k in kept or not _free(state, k)}
+    holds = {k: h for k, h in state.holds.items() if k in kept or not _is_stale(state, h)}
     state = replace(state, in_flight=in_flight, reasons=reasons, holds=holds)
     return state, [*stale, *fresh]
 
 
-def remember(state: State[S], events: Iterable[Event]) -> State[S]:
-    """The state after these events, where nothing could be decided: what ended is not under way."""
-    return reduce(_fold, events, state)
+def _is_stale(state: State[S], hold: Hold) -> bool:
+    """Whether it is a failure of long ago; a decision that comes and goes forgets no newer one."""
+    return hold.failures > 0 and state.now >= hold.until_time + LONGEST_RETRY_SECONDS
 
 
 def by_view_and_facts(decide: Callable[[State[S]], T]) -> Callable[[State[S]], T]:

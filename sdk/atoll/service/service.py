@@ -47,7 +47,6 @@ from atoll.service.machine import (
     State,
     Step,
     ViewChanged,
-    remember,
 )
 from atoll.service.metrics import NO_ROUND, read_measures, write_metrics
 from atoll.service.occupied import Occupied
@@ -116,6 +115,7 @@ class Service(Generic[S]):
     _defects: dict[JobId, dict[str, str]] = field(default_factory=dict)
     _failing: dict[tuple[JobId, str], Failing] = field(default_factory=dict)
     _failed: int = 0
+    _untaken: dict[JobId, list[Event]] = field(default_factory=dict)
     _over: dict[JobId, tuple[JobView, int]] = field(default_factory=dict)
     _head: Head | None = None
     _heard_at: float = 0.0
@@ -253,10 +253,16 @@ class Service(Generic[S]):
             isinstance(c, SendJoin) for s in self._machines.values() for c in s.in_flight.values()
         )
         is_fresh = any(block > confirmed for block in self.effects.joined.values())
-        when = self.effects.context.config.auto_claim
-        states = self._machines.values()
-        is_paying = any(decide_pay(s, when).commands or decide_games(s).commands for s in states)
+        is_paying = any(map(self._is_paying, self._machines.values()))
         return bool(self._bonded()) or is_joining or is_fresh or is_paying
+
+    def _is_paying(self, state: State[S]) -> bool:
+        """Whether it collects something; where that cannot be decided, the machine says so, too."""
+        when = self.effects.context.config.auto_claim
+        try:
+            return bool(decide_pay(state, when).commands or decide_games(state).commands)
+        except Exception:
+            return True
 
     def _bonded(self) -> list[JobId]:
         """Jobs in which a bond of the account is not home: of its part, or of a challenge."""
@@ -323,13 +329,19 @@ class Service(Generic[S]):
         while True:
             for job, events in (await self._next_events()).items():
                 self._stepped_at = time.monotonic()
-                if self._step(job, *events) is None:
+                told = [*self._untaken.pop(job, []), *events]
+                if self._step(job, *told) is None:
                     continue
-                for event in events:  # what one of them breaks keeps no other from the machine
+                for event in told:  # what one of them breaks keeps no other from the machine
                     error = self._step(job, event)
                     if error is not None:
-                        self._machines[job] = remember(self._machines[job], [event])
+                        self._keep_for_later(job, event)
                         self._note_defect(job, type(event).__name__, error)
+
+    def _keep_for_later(self, job: JobId, event: Event) -> None:
+        """What comes once is told again with every step, until the machine takes it."""
+        if not isinstance(event, ViewChanged | HeadAdvanced):
+            self._untaken.setdefault(job, []).append(event)
 
     def _step(self, job: JobId, *events: Event) -> Exception | None:
         """Why the job's machine did not take them: what one job brings must not stop the others."""

@@ -34,6 +34,7 @@ def client_of(config: ClientConfig, chain_id: int = MAINNET) -> Client:
         ClientConfig(port=4001, public_url="http://localhost:4001"),
         ClientConfig(port=4001, public_url="http://[::1]:4001"),
         ClientConfig(host="8.8.8.8", private_peers=False, public_url="http://10.0.0.1", port=1),
+        ClientConfig(private_peers=True),
     ],
 )
 async def test_an_address_that_no_member_asks_is_refused_before_anything_is_sent(
@@ -50,7 +51,7 @@ async def test_an_address_that_no_member_asks_is_refused_before_anything_is_sent
     ("config", "chain_id"),
     [
         (ClientConfig(), ANVIL),
-        (ClientConfig(private_peers=True), MAINNET),
+        (ClientConfig(host="10.0.0.2", private_peers=True), MAINNET),
         (ClientConfig(host="8.8.8.8"), MAINNET),
         (ClientConfig(port=4001, public_url="https://example.org/atoll"), MAINNET),
     ],

@@ -13,6 +13,7 @@ from atoll.law.words import Digest, Role
 from atoll.service.commands import Done, Fact, Facts, Transaction, Work, key_of
 from atoll.service.effects import Effects
 from atoll.service.machine import (
+    LONGEST_RETRY_SECONDS,
     REMEMBERED,
     AnyCommand,
     Cancel,
@@ -28,7 +29,6 @@ from atoll.service.machine import (
     ViewChanged,
     advance,
     by_view_and_facts,
-    remember,
 )
 
 
@@ -192,19 +192,21 @@ def test_what_is_too_early_is_given_again_at_the_named_time() -> None:
     assert given == [SendWord("a")]
 
 
-def test_a_failure_of_what_nobody_wants_any_more_is_forgotten() -> None:
-    """Else it would be told as a fault for ever; while it waits it may be wanted again."""
+def test_a_failure_of_what_nobody_wants_any_more_is_forgotten_after_a_while() -> None:
+    """Else it would be told as a fault for ever; a decision that comes and goes forgets nothing."""
     state, _ = stepping(DoDig("a"))
     state, _ = moved(state, Failed(DIG, "no spade"))
     idle = replace(state, setup=())
-    later = HeadAdvanced(Head(101, state.holds[DIG].until_time))
-    assert set(moved(idle)[0].holds) == {DIG}
-    assert set(moved(state, later)[0].holds) == {DIG}
+    free = HeadAdvanced(Head(101, state.holds[DIG].until_time))
+    later = HeadAdvanced(Head(102, state.holds[DIG].until_time + LONGEST_RETRY_SECONDS))
+    assert set(moved(idle, free)[0].holds) == {DIG}
     assert moved(idle, later)[0].holds == {}
+    assert set(moved(state, later)[0].holds) == {DIG}
 
 
-def test_what_ended_while_nothing_could_be_decided_is_remembered() -> None:
-    state, _ = stepping(DoDig("a"))
-    state = remember(state, [Finished(DIG, Dug("hole"))])
-    assert state.in_flight == {}
-    assert state.facts.of(DoDig, "a") == Dug("hole")
+def test_what_was_sent_in_vain_is_known_for_good() -> None:
+    """By it, what is refused for ever comes after what was not asked for yet."""
+    state, _ = stepping(SendWord("a"))
+    state, _ = moved(state, Finished(WORD, None, 101))
+    later = HeadAdvanced(Head(900, 900_000))
+    assert moved(replace(state, setup=(), block=900), later)[0].holds[WORD].until_block == 101
