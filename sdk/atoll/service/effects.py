@@ -102,7 +102,7 @@ class Effects:
         """As `work`, of what a job brings along: where we have no part in it, and so owe it
         nothing, it gives way to all else.
         """
-        if view.standing(self.context.me) is not None:
+        if view.is_bound(self.context.me):
             return await self.work(function, *args)
         self._long += 1
         try:

@@ -155,15 +155,6 @@ class Journal:
             put(self._db, "measures", (*key, before + value))
         self.measured += 1
 
-    def measures(self) -> dict[int, dict[int, dict[str, float]]]:
-        """job → round → name → sum; round −1 holds what belongs to no round."""
-        result: dict[int, dict[int, dict[str, float]]] = {}
-        for job, round_, name, value in self._db.rows(
-            "SELECT job, round, name, value FROM measures ORDER BY job, round, name"
-        ):
-            result.setdefault(job, {}).setdefault(round_, {})[name] = value
-        return result
-
     def _revive(self, kind: str, body: str) -> Fact:
         try:
             return from_json(Fact.kinds[kind], body)

@@ -12,6 +12,7 @@ from atoll.errors import ConfigError
 from atoll.service.commands import OF_SERVICE
 from atoll.service.journal import AlreadySigned, Journal
 from atoll.service.lock import hold_folder
+from atoll.service.metrics import read_measures
 from atoll.service.moving import Belongs, Moved, export_journal, import_journal
 from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders
 from atoll.service.plain import JournalError
@@ -47,7 +48,8 @@ def test_a_journal_moves_whole(old: Path, file: Path, tmp_path: Path) -> None:
     assert import_journal(tmp_path / "new", WHOSE, file) == moved
     with closing(journal(tmp_path / "new")) as there:
         assert (there.signed("commit:1"), there.note("held-out/1")) == (b"one", b"\x00\xff")
-        assert there.measures() == {1: {0: {"train_seconds": 2.5}}}
+        moved_there = read_measures(tmp_path / "new" / "journal.sqlite")
+        assert moved_there == [(1, 0, "train_seconds", 2.5)]
         salt = there.secret("salt")
         with pytest.raises(AlreadySigned):
             there.sign_once("commit:2", b"another")
@@ -94,7 +96,7 @@ def test_what_went_away_and_comes_back_brings_what_happened_there(
     import_journal(old, WHOSE, file)  # the older copy takes nothing back
     with closing(journal(old)) as here:
         assert here.read(OF_SERVICE).all_of(Orders) == [NO_ORDERS]
-        assert here.measures()[1][0]["train_seconds"] == 6.5
+        assert (1, 0, "train_seconds", 6.5) in read_measures(old / "journal.sqlite")
         assert here.signed("commit:3") == b"three"
 
 

@@ -36,7 +36,7 @@ from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, S
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
-from atoll.service.machine import AnyCommand, Event, HeadAdvanced, Setup, State
+from atoll.service.machine import AnyCommand, Event, Finished, HeadAdvanced, Setup, State
 from atoll.service.metrics import Measure, read_metrics, write_metrics
 from atoll.service.outside import metrics_of
 from atoll.service.service import LOOK_BLOCKS, Service
@@ -352,6 +352,34 @@ async def test_a_job_that_did_not_step_and_steps_again_is_stuck_no_more(tmp_path
         assert (found is not None and found.name == "defect") == bool(is_stuck)
         fails = False
     await running.stop()
+
+
+async def test_what_ended_while_a_job_did_not_step_is_told_when_it_does(tmp_path: Path) -> None:
+    """Else its command would be under way for ever: it is not given again, and never ends."""
+    job = training_job()
+    running = start(tmp_path, job)
+    service = running.service
+    works, failed = service.step, asyncio.Event()
+
+    def step_or_fail(state: Any, *events: Event) -> Any:
+        ended = [event for event in events if isinstance(event, Finished)]
+        if ended and ended[0].key.startswith("DoFetchData") and not failed.is_set():
+            if len(events) == 1:
+                failed.set()
+            raise ZeroDivisionError("a defect")
+        return works(state, *events)
+
+    service.step = step_or_fail
+    while not failed.is_set():
+        job.wait(2)
+        running.index.tell_everything()
+        await running.index.read.wait()
+    while not running.effects.committed.is_set():
+        job.wait(2)
+        running.index.tell_everything()
+        await running.index.read.wait()
+    await running.stop()
+    assert sum(isinstance(c, DoFetchData) for c in running.effects.started) == 1
 
 
 @pytest.mark.parametrize("fails", [OSError(24, "Too many open files"), StorageError("disk")])

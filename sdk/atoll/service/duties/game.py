@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 PLAY = "atoll.service.judging:next_move"
+KEEPER = KeeperConfig()
 log = structlog.get_logger("atoll.game")
 
 
@@ -165,9 +166,7 @@ class SendCollect(Transaction[BondCollected]):
 # --- decisions ---
 
 
-def decide_games(
-    state: State[S], function: str = PLAY, keeper: KeeperConfig | None = None
-) -> Decision:
+def decide_games(state: State[S], function: str = PLAY, keeper: KeeperConfig = KEEPER) -> Decision:
     """Plays every game that we are a party of, and ends those that one of ours waits behind.
 
     Args:
@@ -181,11 +180,7 @@ def decide_games(
     waiting = {game.claim.set for game in ours if game.is_open and game.clock is None}
     others = [g for g in games if g not in ours and g.is_open and g.claim.set in waiting]
     wanted = [_next(state, game, function) for game in ours]
-    wanted += [
-        _end_for_both(state, game, keeper or KeeperConfig())
-        for game in others
-        if game.clock is not None
-    ]
+    wanted += [_end_for_both(state, game, keeper) for game in others if game.clock is not None]
     open_games = sum(game.is_open for game in ours)
     commands = tuple(command for command in wanted if command is not None)
     return Decision("games", f"{open_games} of {len(ours)} games are open", commands)

@@ -138,7 +138,7 @@ async def _keep_data(effects: Effects, view: JobView, manifest: Manifest) -> Non
 
 async def _let_go(effects: Effects, view: JobView) -> None:
     """Nothing is kept of a job that is refused: anybody can make as many as they pay gas for."""
-    if view.standing(effects.context.me) is not None:
+    if view.is_bound(effects.context.me):
         return
     for reason in {pin.reason for pin in await effects.kept_for(view)}:
         await effects.end(reason)
