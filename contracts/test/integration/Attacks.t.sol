@@ -32,11 +32,7 @@ contract AttacksTest is Network {
 
     /// @dev Words of a round in which some of the committee do not have some seats.
     function toWordsWith(uint256 jobId, uint256[] memory has) internal {
-        uint256 seated = rounds.state(jobId).seated;
-        commitAll(jobId, seated);
-        nextBlock();
-        revealAll(jobId, seated);
-        nextBlock();
+        toMerge(jobId);
         for (uint16 place = 0; place < has.length; place++) {
             sayWord(jobId, place, has[place]);
         }

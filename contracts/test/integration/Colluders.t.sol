@@ -168,10 +168,7 @@ contract ColludersTest is Network {
     /// that, so the lot ends without a certificate, and the next one speaks for itself.
     function test_aMajoritysLieAboutAnUpdateEndsWithItsLot() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(8), 4, 8);
-        commitAll(jobId, 15);
-        nextBlock();
-        revealAll(jobId, 15);
-        nextBlock();
+        toMerge(jobId);
         for (uint16 place = 0; place < 8; place++) {
             sayWord(jobId, place, place < 5 ? 15 : 7);
         }
@@ -230,10 +227,7 @@ contract ColludersTest is Network {
     /// Where nothing is had, no word lacks anything; a member that cannot have the model said so all the same.
     function test_aRoundOfNothingTakesNobodysBond() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(3), 4, 3);
-        commitAll(jobId, 15);
-        nextBlock();
-        revealAll(jobId, 15);
-        nextBlock();
+        toMerge(jobId);
         sayAll(jobId, 0);
         nextBlock();
         settleBy(jobId, verdictFor(jobId, 0), 3);
@@ -258,10 +252,7 @@ contract ColludersTest is Network {
     }
 
     function toTwoWords(uint256 jobId) private {
-        commitAll(jobId, 15);
-        nextBlock();
-        revealAll(jobId, 15);
-        nextBlock();
+        toMerge(jobId);
         sayWord(jobId, 0, 15);
         sayWord(jobId, 1, 15);
     }

@@ -196,7 +196,7 @@ contract FreeRidesTest is Network {
         Terms memory t = audited();
         (t.places, t.minVerifiers) = (4, 2);
         uint256 jobId = start(t, 4, 3);
-        toReveals(jobId);
+        toMerge(jobId);
         sayAll(jobId, 14);
         vm.warp(rounds.state(jobId).deadline - 1);
         settle(jobId, verdictFor(jobId, 14)); // nobody has seat 0
@@ -206,7 +206,7 @@ contract FreeRidesTest is Network {
         vm.prank(verifier(9));
         vm.expectPartialRevert(Words.NotThen.selector);
         words.lateWord(jobId, 0, heir, 1);
-        toReveals(jobId);
+        toMerge(jobId);
         sayAll(jobId, 14);
         vm.warp(rounds.state(jobId).deadline - 1);
         settle(jobId, verdictFor(jobId, 14));
@@ -224,13 +224,6 @@ contract FreeRidesTest is Network {
         words.grant(jobId, 1, 0, h);
         (uint256 pay,,) = rounds.rowsOf(jobId, 1);
         check(pay.has(0), "paid");
-    }
-
-    function toReveals(uint256 jobId) private {
-        commitAll(jobId, 15);
-        nextBlock();
-        revealAll(jobId, 15);
-        nextBlock();
     }
 
     function havingOf(uint256 jobId, uint32 round) private view returns (Having memory h) {

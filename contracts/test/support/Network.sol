@@ -291,13 +291,17 @@ abstract contract Network is Check {
 
     /// @return jobId's round in MERGE, with every word said
     function toWords(uint256 jobId) internal returns (uint32) {
-        uint256 seated = rounds.state(jobId).seated;
+        sayAll(jobId, toMerge(jobId));
+        return rounds.state(jobId).round;
+    }
+
+    /// @return seated who have all revealed, in the block before
+    function toMerge(uint256 jobId) internal returns (uint256 seated) {
+        seated = rounds.state(jobId).seated;
         commitAll(jobId, seated);
         nextBlock();
         revealAll(jobId, seated);
         nextBlock();
-        sayAll(jobId, seated);
-        return rounds.state(jobId).round;
     }
 
     function verdictFor(uint256 jobId, uint256 available) internal view returns (Verdict memory v) {
