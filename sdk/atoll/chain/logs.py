@@ -113,7 +113,10 @@ class LogReader:
         """The block of that height which the newest names, if every one between was seen."""
         found = self._newest
         while found is not None and found.ref.number > number:
-            found = self._seen.get(found.parent)
+            parent = self._seen.get(found.parent)
+            # Blocks of an endpoint that makes them up may name one another in a circle.
+            is_below = parent is not None and parent.ref.number < found.ref.number
+            found = parent if is_below else None
         return found if found is not None and found.ref.number == number else None
 
     async def _ask(self, number: int) -> Header | None:

@@ -100,3 +100,21 @@ async def test_so_many_are_kept_and_no_more(chain: OneChain, reader: LogReader) 
     await follow(chain, reader, range(100, 100 + KEPT_HEADERS + 5))
     assert names([await reader.header(5), await reader.header(4)]) == [105, 104]
     assert chain.asked == ["0x4"]
+
+
+@pytest.mark.parametrize("parents", [{4: 104}, {4: 103, 3: 104}, {3: 103}])
+async def test_blocks_that_name_one_another_in_a_circle_are_asked_for(
+    chain: OneChain, reader: LogReader, parents: dict[int, int]
+) -> None:
+    """As of an endpoint that makes them up: a walk along them would hold the process for ever."""
+    for name in range(100, 105):
+        chain.grow(name)
+    for number, parent in parents.items():
+        chain.blocks[number]["parentHash"] = f"0x{parent:064x}"
+    whole = chain.blocks
+    for length in range(1, 6):
+        chain.blocks = whole[:length]
+        await reader.newest()
+    chain.asked.clear()
+    assert names([await reader.header(2)]) == [102]
+    assert chain.asked == ["0x2"]
