@@ -1,7 +1,7 @@
 """Nodes of family 6: an update's bytes.
 
-Rule of this file: as `state_nodes`. Values are never NaN, since no state that a link is of has one,
-but where they are ranked; they may be infinite in steps of a grid.
+Rule of this file: as `state_nodes`. Values may be infinite in steps of a grid, and NaN, since a
+step that is not finite says as well what its update would leave out.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ _IN_BLOCKS: Final = ((SIGN_LEVELS, 32), (TWO_BIT_LEVELS, 32), (KEPT_LEVELS, KEPT
 
 
 def _steps_of_a_grid(rng: Rng, count: int) -> Tensor:
-    """Values in steps: of every size about a grid's, halves, −0, infinities."""
+    """Values in steps: of every size about a grid's, halves, −0, infinities, NaN."""
     x = reals(rng, count)
     near = torch.from_numpy(rng.normal(size=count).astype(np.float32))
     near *= torch.exp2(torch.from_numpy(rng.integers(-3, 9, count).astype(np.float32)))
     kind = torch.from_numpy(rng.integers(0, 4, count))
-    x = torch.where(kind == 0, near, torch.where(kind == 1, (near * 2).round() / 2, x))
-    return torch.where(x.isnan(), -0.0, x)
+    return torch.where(kind == 0, near, torch.where(kind == 1, (near * 2).round() / 2, x))
 
 
 def _exponents(rng: Rng) -> Tensor:

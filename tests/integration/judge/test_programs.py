@@ -41,11 +41,13 @@ def shown(template: Template, output: Tensor, sources: Sources) -> dict[Source, 
         Source.CONTEXT: sources.context.to_bytes(),
         Source.TABLES: sources.tables,
         Source.TOKENS: tokens.tobytes(),
+        Source.EXPONENTS: sources.exponents,
     }
     read = {kind: np.frombuffer(each, np.uint8).copy() for kind, each in data.items()}
     return {kind: torch.from_numpy(each) for kind, each in read.items()} | {
         Source.STATE: whole,
         Source.BASE: whole,
+        Source.MODEL: whole,
     }
 
 
@@ -81,7 +83,7 @@ def chosen(job: Small) -> dict[int, list[int]]:
 
 JOBS = ["dropout", "lora", "long", "masked", "muon", "relu2", "sgd", "wide"]
 # With weights so large, loss and norm are no numbers, and most tensors have none.
-OVERFLOWING = [("plain", 1e20), ("muon", 1e20)]
+OVERFLOWING = [(name, 1e20) for name in ("plain", "muon", "fed back", "largest fed back")]
 
 
 @pytest.mark.parametrize(("name", "factor"), [*((name, 1.0) for name in JOBS), *OVERFLOWING])

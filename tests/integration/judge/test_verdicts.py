@@ -89,6 +89,24 @@ def test_a_right_tape_from_a_wrong_opening_falls(judges: Table) -> None:
     assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.STATE)
 
 
+@pytest.mark.parametrize("name", ["fed back", "largest fed back"])
+def test_a_step_that_is_not_finite_has_no_state_whatever_its_codes_are(
+    judges: Table, name: str
+) -> None:
+    """A holder could have those of the contract, were an honest tape's others."""
+    first = trial(name)
+    params = {each: p * 2.0**60 for each, p in first.sources.state.params.items()}
+    state = replace(first.sources.state, params=params)
+    at = replace(first, sources=first.job.sources(state, first.sources.context.step))
+    codes, (result,) = middle(at, Op.CODES), at.places(Op.RESULT)
+    assert at.values[middle(at, Op.LEFT)].isnan().all()
+    finite = torch.zeros_like(at.values[result])
+    finite[0] = 1  # of a digest
+    lying = Party(at, {codes: torch.zeros_like(at.values[codes]), result: finite})
+    outcome, template = verdict(judges, at, lying, Party(at))
+    assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.RESULT)
+
+
 def test_another_tape_does_not_hang_on_the_opened_result(judges: Table) -> None:
     at = trial("plain")
     other = Party(with_context(at, CONTEXTS["step"][0]))

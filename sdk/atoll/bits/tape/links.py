@@ -74,6 +74,7 @@ def codes(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor
     count, levels, dithered, section, block = words
     of, steps = Levels(levels, 1, 1), inputs[1].numpy()
     values = _floats(inputs[0]).copy()
+    values[np.isnan(values)] = -np.inf  # which no update has, but a step that is not finite
     for at in range(0, count if dithered else 0, PIECE):
         own = steps[at // BLOCK : (at + PIECE) // BLOCK]
         key = _dither(inputs[2], section)
