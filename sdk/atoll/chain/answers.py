@@ -13,10 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from eth_utils.address import to_checksum_address
-
-from atoll.chain.decode import RawLog
-from atoll.law.words import Address, BlockRef, Digest
+from atoll.chain.decode import RawLog, checksummed
+from atoll.law.words import BlockRef, Digest
 
 T = TypeVar("T")
 
@@ -131,7 +129,7 @@ def raw_log(value: Any) -> RawLog:
     if len(topics) > 4:
         raise ValueError(f"{len(topics)} topics")
     return RawLog(
-        address=Address(to_checksum_address(account)),
+        address=checksummed(f"0x{account.hex()}"),
         topics=topics,
         data=data(fields["data"]),
         block_number=counter(fields["blockNumber"]),

@@ -104,14 +104,14 @@ def _field_converters(kind: Any) -> tuple[Convert, ...]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _checksummed(address: str) -> Address:
-    """A chain's history names few accounts, each many times, and a checksum is a hash."""
+def checksummed(address: str) -> Address:
+    """EIP-55's text. A chain names few accounts, each many times, and a checksum is a hash."""
     return Address(to_checksum_address(address))
 
 
 def _converter(hint: Any) -> Convert:
     if hint is Address:
-        return _checksummed
+        return checksummed
     if hasattr(hint, "__supertype__"):
         return _converter(hint.__supertype__)
     if get_origin(hint) is tuple:

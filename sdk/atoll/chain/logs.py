@@ -53,6 +53,9 @@ T = TypeVar("T")
 U = TypeVar("U")
 PARALLEL = 16
 """Questions about single blocks that are asked at once."""
+WITNESSES = 4
+"""Blocks whose receipts are asked for at once: those of a full one take memory until they are read.
+"""
 KEPT_HEADERS = 64
 """Of blocks seen as the newest: the confirmations of most chains, and the polls between."""
 LOOKS = 3
@@ -214,7 +217,7 @@ class LogReader:
             if h.ref.number not in sure and (h.ref.number in named or self.may_hold(h.bloom))
         ]
         try:
-            witnessed = await _each(doubtful, self._witnessed)
+            witnessed = await _each(doubtful, self._witnessed, WITNESSES)
         except RpcUnavailable:
             if await self._turned(headers):
                 return None
@@ -305,9 +308,11 @@ def _all_of(block: Header, receipts: list[TxReceipt]) -> list[TxReceipt]:
     return receipts
 
 
-async def _each(items: Sequence[U], ask: Callable[[U], Awaitable[T]]) -> list[T]:
+async def _each(
+    items: Sequence[U], ask: Callable[[U], Awaitable[T]], at_once: int = PARALLEL
+) -> list[T]:
     """Asks about every item, some at once; the answers in order. The first error ends the rest."""
-    gate = asyncio.Semaphore(PARALLEL)
+    gate = asyncio.Semaphore(at_once)
 
     async def one(item: U) -> T:
         async with gate:

@@ -28,6 +28,8 @@ Read = Callable[[Any], T]
 """Makes a JSON value into what was asked for, and raises anything where it is not that."""
 
 REQUEST_SECONDS = 10.0  # a second endpoint is asked long before a window of a round ends
+SLOWEST: Final = 1 << 19
+"""Bytes a second of a line that large answers come through: what has come buys as much time."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 TRIES: Final = 3
@@ -35,11 +37,17 @@ TRIES: Final = 3
 TRY_PAUSE_SECONDS = 0.1  # between tries of one question at one endpoint
 MAX_ANSWER_BYTES: Final = 1 << 20
 """More than any contract's code as hexadecimal digits; an endless answer ends here."""
-LARGE_ANSWERS: Final = frozenset(
-    {"eth_getBlockByNumber", "eth_getBlockReceipts", "eth_getLogs", "eth_getTransactionReceipt"}
-)
 MAX_LARGE_ANSWER_BYTES: Final = 1 << 25
-"""More than the receipts of a block of 60 million gas, all of it spent on logs."""
+MAX_RECEIPTS_BYTES: Final = 1 << 26
+"""More than the receipts of a block of 60 million gas, all of it spent on logs: a block that cannot
+be read holds up everybody who follows the chain, and anybody can pay for one.
+"""
+LARGE_ANSWERS: Final = {
+    "eth_getBlockByNumber": MAX_LARGE_ANSWER_BYTES,
+    "eth_getBlockReceipts": MAX_RECEIPTS_BYTES,
+    "eth_getLogs": MAX_LARGE_ANSWER_BYTES,
+    "eth_getTransactionReceipt": MAX_LARGE_ANSWER_BYTES,
+}
 QUICK_BYTES: Final = 1 << 16
 """An answer of so many is read at once; a longer one in a thread."""
 VALUE_BYTES: Final = 12
@@ -135,7 +143,7 @@ class FailoverProvider:
         self.chain_id = chain_id
         self.useless_answers = 0
         self._endpoints = [_Endpoint(url) for url in urls]
-        self._timeout = aiohttp.ClientTimeout(total=request_seconds)
+        self._request_seconds = request_seconds
         self._session: aiohttp.ClientSession | None = None
         self._ids = itertools.count(1)
         self._reads_long = asyncio.Lock()  # one at a time: they take memory
@@ -314,7 +322,7 @@ class FailoverProvider:
         if self._session is None:
             # Packed, a few bytes could become any number of them.
             self._session = aiohttp.ClientSession(
-                timeout=self._timeout,
+                timeout=aiohttp.ClientTimeout(total=None),  # see below
                 headers={"Accept-Encoding": "identity"},
                 auto_decompress=False,
             )
@@ -322,10 +330,10 @@ class FailoverProvider:
         try:
             # Sent on, the question would go to whatever host the endpoint names: this machine, too.
             asking = self._session.post(endpoint.url, json=asked, allow_redirects=False)
-            async with asking as reply:
+            async with asyncio.timeout(self._request_seconds) as patience, asking as reply:
                 if 300 <= reply.status < 400 or reply.status == 429 or reply.status >= 500:
                     raise _NoAnswer(f"HTTP {reply.status}")
-                return await _read_whole(reply.content, method)
+                return await _read_whole(reply.content, method, patience)
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             raise _NoAnswer(str(error) or type(error).__name__, silent=True) from error
         # ValueError: aiohttp documents no closed list of what a malformed answer raises.
@@ -360,8 +368,11 @@ class _PatientDecoder(json.JSONDecoder):
         self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]  # of no stub
 
 
-async def _read_whole(stream: aiohttp.StreamReader, method: str) -> bytes:
-    limit = MAX_LARGE_ANSWER_BYTES if method in LARGE_ANSWERS else MAX_ANSWER_BYTES
+async def _read_whole(
+    stream: aiohttp.StreamReader, method: str, patience: asyncio.Timeout
+) -> bytes:
+    """An answer's bytes, each of which puts the end of patience off. Raises _NoAnswer."""
+    limit = LARGE_ANSWERS.get(method, MAX_ANSWER_BYTES)
     pieces: list[bytes] = []
     size = 0
     async for piece in stream.iter_any():
@@ -369,6 +380,9 @@ async def _read_whole(stream: aiohttp.StreamReader, method: str) -> bytes:
         size += len(piece)
         if size > limit:
             raise _NoAnswer(f"it sent more than {limit} bytes")
+        until = patience.when()
+        if until is not None and not patience.expired():
+            patience.reschedule(until + len(piece) / SLOWEST)
     return b"".join(pieces)
 
 

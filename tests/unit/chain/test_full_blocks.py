@@ -1,0 +1,110 @@
+"""A block that strangers fill with logs, which anybody can pay for, is read all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+import aiohttp
+import pytest
+
+from atoll.chain import logs, rpc
+from atoll.chain.answers import Header
+from atoll.chain.decode import RawLog
+from atoll.chain.logs import LogReader
+from atoll.chain.rpc import FailoverProvider
+from atoll.law.words import BlockRef, Digest
+
+BLOCK_GAS = 60_000_000
+LOG_GAS = 375 + 2 * 2
+"""Of a log without topics and data (Yellow Paper, appendix G), and of what it takes to write it."""
+WORD = "0x" + "ff" * 32
+LOG = {
+    "address": "0x" + "ff" * 20, "topics": [], "data": "0x", "blockHash": WORD,
+    "blockNumber": "0xffffffff", "blockTimestamp": "0xffffffff", "transactionHash": WORD,
+    "transactionIndex": "0xfff", "logIndex": "0xfffff", "removed": False,
+}  # fmt: skip
+"""As Anvil and go-ethereum give it, every field as long as it gets."""
+
+
+def test_a_block_s_receipts_may_all_be_of_logs() -> None:
+    size = len(json.dumps(LOG, separators=(",", ":"))) + 1
+    assert BLOCK_GAS // LOG_GAS * size < rpc.LARGE_ANSWERS["eth_getBlockReceipts"]
+
+
+class Clock:
+    """The loop's, which a test sets forward."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._time, self.ahead = loop.time, 0.0
+
+    def __call__(self) -> float:
+        return self._time() + self.ahead
+
+
+class Line:
+    """Brings some bytes, then none for a while, then one more."""
+
+    def __init__(self, clock: Clock, first: int, pause_s: float) -> None:
+        self._clock, self._first, self._pause_s = clock, first, pause_s
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        yield bytes(self._first)
+        self._clock.ahead += self._pause_s
+        for _ in range(3):  # the loop looks at its clock
+            await asyncio.sleep(0)
+        yield b"!"
+
+
+@pytest.mark.parametrize(
+    ("first", "pause_s", "is_read"),
+    [(8 * rpc.SLOWEST, 17.0, True), (8 * rpc.SLOWEST, 19.0, False), (1, 11.0, False)],
+)
+async def test_what_has_come_of_an_answer_buys_time_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch, first: int, pause_s: float, is_read: bool
+) -> None:
+    """Else who has a slow line would never read a full block; and a drip is ended all the same."""
+    loop = asyncio.get_running_loop()
+    clock = Clock(loop)
+    monkeypatch.setattr(loop, "time", clock)
+    line = cast(aiohttp.StreamReader, Line(clock, first, pause_s))
+    found = b""
+    try:
+        async with asyncio.timeout(10.0) as patience:
+            found = await rpc._read_whole(line, "eth_getBlockReceipts", patience)
+    except TimeoutError:
+        assert not is_read
+    assert len(found) == (first + 1) * is_read
+
+
+async def test_few_full_blocks_are_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen of them would be a gigabyte."""
+    headers = [
+        Header(BlockRef(n, Digest(bytes([n] * 32)), n), Digest(bytes([n - 1] * 32)), -1, ("0x",), 0)
+        for n in range(1, 21)
+    ]
+    running, most = 0, 0
+
+    async def witnessed(_: LogReader, __: Header) -> list[RawLog]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return []
+
+    async def known(*_: Any) -> list[Header]:
+        return headers
+
+    class NoLogs:
+        async def ask_two(self, _: str, __: list[Any], read: Callable[[Any], Any]) -> list[Any]:
+            return [read([])]
+
+    monkeypatch.setattr(LogReader, "_witnessed", witnessed)
+    monkeypatch.setattr(LogReader, "_headers", known)
+    monkeypatch.setattr(LogReader, "may_hold", lambda *_: True)
+    reader = LogReader(cast(FailoverProvider, NoLogs()), [])
+    assert await reader.read(1, 20, None) == (headers, [])
+    assert most == logs.WITNESSES
