@@ -30,7 +30,7 @@ SHARE = 10
 """Of the time since training began, at most the tenth part is spent on writing."""
 CHECKPOINT = "/checkpoint"
 DISPUTED = "/disputed"
-"""The same of a round that a game is about."""
+"""The same of a round that a game is about; behind it whose work it is, as games are at once."""
 CARRIED = "/carried"
 """The last part of the reason of a round's last state, where the seat goes on with it."""
 log = structlog.get_logger("atoll.checkpoints")
@@ -82,14 +82,15 @@ def reason_of(job: int, round_: int, last_part: str = CHECKPOINT) -> str:
 
 def release(store: LocalStore, job: int, round_: int) -> None:
     """Lets go of a round's checkpoints at once: the round is revealed, given up, or final."""
-    reasons = {reason_of(job, round_), reason_of(job, round_, DISPUTED)}
+    disputed = reason_of(job, round_, DISPUTED)
     for pin in store.pins():
-        if pin.reason in reasons:
+        if pin.reason == reason_of(job, round_) or pin.reason.startswith(disputed):
             _let_go(store, pin)
 
 
 class Checkpoints:
-    """Those of one seat's work in one round; a job has those of one work at a time.
+    """Those of one seat's work in one round; a job has those of one work at a time, for each last
+    part of the pins' reasons.
 
     Args:
         store: keeps them.

@@ -34,6 +34,7 @@ from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, Slot
 from atoll.train.checkpoints import (
     CARRIED,
     CHECKPOINT,
+    DISPUTED,
     NOTHING_DONE,
     SHARE,
     Checkpoint,
@@ -236,6 +237,8 @@ def checkpoints_of(
     where = key_message(slot, task.data_seed, task.seat)
     earlier = b"".join(one.data_seed + one.global_state_cid for one in task.earlier)
     work = sha256(task.manifest.digest() + where + task.global_state_cid + earlier)
+    if last_part == DISPUTED:  # another game's are no older ones of this
+        last_part = f"{DISPUTED}/{work.hex()}"
     return Checkpoints(store, slot.job, slot.round, work, share, last_part=last_part)
 
 
