@@ -74,11 +74,12 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         Job storage j = _jobs[jobId];
         HeadWord h = j.head.peek();
         _requireWindow(h, Phase.REVEAL);
+        // Whoever commits may have named any: of what another one is in, nothing could be shown behind the settlement.
+        _requireSeed(seed, _seed(j, h.roundIn()));
         _requireHolder(j, seat);
         uint256 waiting = j.waiting;
         if (!waiting.has(seat)) revert NotWaitedFor(seat, waiting);
         _takeSegments(j, h, seat, reveal_);
-        // A commitment that was taken in this round names its seed, so another seed gives another commitment.
         bytes32 given = Hashing.commitment(_slot(jobId, h.roundIn()), seed, seat, msg.sender, j.model, reveal_);
         if (given != j.commitments[seat]) revert WrongReveal(given, j.commitments[seat]);
         waiting ^= Bits.bit(seat);

@@ -13,6 +13,7 @@ interface IRounds is IRoundsEvents {
     /// @param seed data seed of the round: what was made for another one is refused
     function commit(uint256 jobId, uint16 seat, bytes32 seed, bytes32 commitment) external;
     /// @notice Opens a commitment. The last reveal fixes the next data seed and opens the merge.
+    /// @param seed data seed of the round, which the commitment has to name, too
     function reveal(uint256 jobId, uint16 seat, bytes32 seed, Reveal calldata reveal_) external;
     /// @notice A committee member's word: the seats whose update it has. Once a lot. The first one after the block in which the
     /// merge opened fixes the audit seed, by that block's hash.

@@ -3,11 +3,13 @@ pragma solidity 0.8.37;
 
 import {Audits} from "../../src/Audits.sol";
 import {Members} from "../../src/Members.sol";
+import {Rounds} from "../../src/Rounds.sol";
 import {Words} from "../../src/Words.sol";
 import {Having} from "../../src/interfaces/IWords.sol";
 import {Evidence} from "../../src/judge/Claims.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
+import {Hashing} from "../../src/libraries/Hashing.sol";
 import {Shown} from "../../src/libraries/Reveals.sol";
 import {RoundsBase} from "../../src/rounds/RoundsBase.sol";
 import "../../src/types/Types.sol";
@@ -94,6 +96,29 @@ contract FreeRidesTest is Network {
         play(jobId);
         playWith(jobId, 1, 4);
         same(rounds.state(jobId).owing, 2, "and its own second");
+    }
+
+    // --- a commitment that is bound to another seed ---
+
+    /// Of such a reveal nothing could ever be shown: no game, no key that it owes, and its honest auditor's accusation,
+    /// which nobody could play, would be dropped.
+    function test_whatIsBoundToAnotherSeedIsNotRevealed() public allHome onlyTheGuiltyPay {
+        uint256 jobId = start(audited(), 4, 3);
+        RoundState memory s = rounds.state(jobId);
+        Reveal memory r = revealFor(jobId, 1, 8);
+        bytes32 other = keccak256("of no round");
+        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, s.round);
+        bytes32 unshowable = trainer.commitment(slot, other, 1, provider(1), s.model, r);
+        vm.prank(provider(1));
+        rounds.commit(jobId, 1, s.seed, unshowable);
+        commitAll(jobId, 13);
+        blame(provider(1));
+        vm.startPrank(provider(1));
+        vm.expectRevert(abi.encodeWithSelector(RoundsBase.WrongSeed.selector, other, s.seed));
+        rounds.reveal(jobId, 1, other, r);
+        vm.expectPartialRevert(Rounds.WrongReveal.selector);
+        rounds.reveal(jobId, 1, s.seed, r);
+        vm.stopPrank();
     }
 
     // --- disagreeing ---
