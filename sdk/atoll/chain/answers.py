@@ -69,9 +69,14 @@ def counter(value: Any) -> int:
 
 
 def text(value: Any) -> str:
-    """What it says, in 1000 characters that a file takes: JSON can name halves of such."""
+    """What it says, in a line of 1000 characters that can be printed.
+
+    Others would steer the terminal of who reads it, or be settings of their own where a line is
+    one, as for systemd; JSON can name halves of characters, too, which no file takes.
+    """
     said = value if isinstance(value, str) else reprlib.repr(value)
-    return said[:1000].encode(errors="replace").decode()
+    printable = (c if c.isprintable() else " " for c in said[:1000])
+    return " ".join("".join(printable).split())
 
 
 def data(value: Any) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any
 from eth_abi.abi import decode as abi_decode
 
 from atoll.chain.abi import registry
+from atoll.chain.answers import text
 from atoll.chain.rpc import RpcRefused
 
 ERROR_SELECTOR = bytes.fromhex("08c379a0")
@@ -29,7 +30,7 @@ class RevertReason:
 
     def __str__(self) -> str:
         if self.name == "Error":
-            return str(self.args[0])
+            return text(self.args[0])
         names = self.fields or ("",) * len(self.args)
         shown = (
             f"{name}={_show(value)}" if name else _show(value)
@@ -77,4 +78,4 @@ def _revert_data(data: Any) -> bytes | None:
 
 
 def _show(value: Any) -> str:
-    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+    return f"0x{value.hex()}" if isinstance(value, bytes) else text(str(value))

@@ -6,8 +6,10 @@ Rule of this file: pure. What is known is put in; the worst of it comes out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from atoll.chain import answers
 
 SILENT_SECONDS: Final = 60.0
 LEAST_ROOM: Final = 1 << 30
@@ -91,7 +93,13 @@ class Condition:
 
 
 def blocking(known: Known) -> Condition | None:
-    """The one condition that has to change first; None where it works."""
+    """The one condition that has to change first, in a line; None where it works."""
+    found = _first(known)
+    # Some of the words are strangers'.
+    return None if found is None else replace(found, text=answers.text(found.text))
+
+
+def _first(known: Known) -> Condition | None:
     if known.silent_seconds is None or known.silent_seconds > SILENT_SECONDS:
         since = known.silent_seconds
         told = "has not answered yet" if since is None else f"has not answered for {since:.0f} s"

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from atoll.chain import answers
 from atoll.chain.follower import News
 from atoll.errors import AtollError, ConfigError, NotFound
 from atoll.law.views import JobView
@@ -446,7 +447,7 @@ class Service(Generic[S]):
         self._failed += 1
         self._failing[(job, command.key)] = Failing(
             kind=type(error).__name__,
-            text=" ".join(str(error).split()),
+            text=answers.text(str(error)),
             next_step=getattr(error, "next_step", None) or "",
             times=before.times + 1 if before else 1,
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 import structlog
 
 from atoll.bits.layout import max_params_bytes
+from atoll.chain.answers import text
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
@@ -119,7 +120,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             if role is not None and policy.most_of_window is not None:
                 refused = await _too_slow(effects, view, policy, role, manifest)
         except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
-            return Done(JobRefused(str(error)))
+            return Done(JobRefused(text(str(error))))
         return Done(JobRefused(refused) if refused else SpecReady(data))
 
 
@@ -188,7 +189,7 @@ class DoFetchData(Work[DataReady | JobRefused]):
             await effects.vet(view, f"{TASKS}:check_data", self.manifest, effects.store_dir)
             initial = await _check_program(effects, view, manifest)
         except (ProtocolError, MalformedDag, TooLarge, ManifestError) as error:
-            return Done(JobRefused(str(error)))
+            return Done(JobRefused(text(str(error))))
         return Done(DataReady(data.cid, initial))
 
 
