@@ -167,20 +167,20 @@ class LogReader:
             return found.ref.hash
 
         question = ("eth_getBlockByNumber", [hex(number), False])
-        said = await self._provider.ask_all(*question, optional(hash_of))
-        # Null is of one that has not got so far.
-        votes = Counter(each for each in said.values() if each is not None).most_common(1)
-        count = votes[0][1] if votes else 0
-        if count < least:
+        said = await self._provider.ask_all(
+            *question, optional(hash_of), lambda names: _most_named(names)[1] >= least
+        )
+        named_most, count = _most_named(said.values())
+        if named_most is None or count < least:
             raise RpcUnavailable(
                 f"{count} of {len(self._provider.urls)} RPC endpoints name the same block "
                 f"{number}, and rpc_agreement is {least}",
                 next_step="look which one differs or is silent: `atoll doctor --config …`",
             )
         for url, named in said.items():
-            if named not in (None, votes[0][0]):
+            if named not in (None, named_most):
                 self._provider.distrust(url, f"it names another block {number} than most")
-        return votes[0][0]
+        return named_most
 
     async def read(
         self, first: int, last: int, parent: Digest | None
@@ -306,6 +306,12 @@ def _all_of(block: Header, receipts: list[TxReceipt]) -> list[TxReceipt]:
     if block.bloom & ~made:
         raise ValueError("receipts without some of the block's logs")
     return receipts
+
+
+def _most_named(names: Iterable[Digest | None]) -> tuple[Digest | None, int]:
+    """The hash that most of them are, and how many; null is of one that has not got so far."""
+    votes = Counter(each for each in names if each is not None).most_common(1)
+    return votes[0] if votes else (None, 0)
 
 
 async def _each(

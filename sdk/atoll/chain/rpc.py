@@ -13,7 +13,7 @@ import asyncio
 import itertools
 import json
 import json.scanner
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -184,8 +184,18 @@ class FailoverProvider:
                     return [answer, second[0]]
         return [answer]
 
-    async def ask_all(self, method: str, params: Sequence[Any], read: Read[T]) -> dict[str, T]:
+    async def ask_all(
+        self,
+        method: str,
+        params: Sequence[Any],
+        read: Read[T],
+        is_enough: Callable[[Collection[T]], bool] = lambda _: False,
+    ) -> dict[str, T]:
         """What each endpoint of this chain answers, by URL; of those that answer usefully at once.
+
+        Args:
+            is_enough: whether these answers are. Then nobody is asked who failed lately: one that
+                is silent would be waited for each time.
 
         Raises:
             RpcRefused: as `ask`.
@@ -198,10 +208,13 @@ class FailoverProvider:
                 self._note(endpoint, error)
                 return None
 
-        asked = self._usable()
-        found = await asyncio.gather(*map(one, asked))
-        told = zip(asked, found, strict=True)
-        return {each.url: answer[0] for each, answer in told if answer is not None}
+        now, said = asyncio.get_running_loop().time(), dict[str, T]()
+        for is_paused in (False, True):
+            asked = [each for each in self._usable() if (each.paused_until > now) == is_paused]
+            if not is_enough(said.values()):
+                found = zip(asked, await asyncio.gather(*map(one, asked)), strict=True)
+                said |= {each.url: answer[0] for each, answer in found if answer is not None}
+        return said
 
     def distrust(self, url: str, why: str) -> None:
         """Asks others first for a while: what this endpoint says is not what most say."""
