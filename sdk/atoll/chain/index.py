@@ -8,9 +8,12 @@ that does not decode is kept, counted and passed over, and the index goes on beh
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain as joined
 from pathlib import Path
 
 import structlog
@@ -77,13 +80,20 @@ class History:
         self._db, self._indexed = db, indexed
 
     def __iter__(self) -> Iterator[Indexed]:
+        return joined.from_iterable(self.pages())
+
+    def pages(self) -> Iterator[Iterator[Indexed]]:
+        """The same, of so many logs at once, whether they are events or not."""
         last = (-1, -1)
         while rows := self._db.rows(NEXT_LOGS, (*last, PAGE)):
-            for address, topics, data, index, tx, number, hash_, timestamp in rows:
-                words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
-                raw = RawLog(Address(address), words, data, number, hash_, index, tx)
-                yield from self._indexed(raw, BlockRef(number, Digest(hash_), timestamp))
-                last = (number, index)
+            yield joined.from_iterable(map(self._of_row, rows))
+            last = (rows[-1]["number"], rows[-1]["log_index"])
+
+    def _of_row(self, row: sqlite3.Row) -> list[Indexed]:
+        address, topics, data, index, tx, number, hash_, timestamp = row
+        words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
+        raw = RawLog(Address(address), words, data, number, hash_, index, tx)
+        return self._indexed(raw, BlockRef(number, Digest(hash_), timestamp))
 
 
 class EventIndex:
@@ -120,6 +130,7 @@ class EventIndex:
         self._from_block = chain.deployment.block if from_block is None else from_block
         self._head: BlockRef | None = None
         self._untold: list[Change] = []
+        self._has_recalled = False
         self._range = MAX_RANGE
         self._undecodable: set[tuple[bytes, int]] = set()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +138,6 @@ class EventIndex:
         self._db = Database(path, SCHEMA, synchronous="NORMAL")
         self._claim(path)
         self._prune()
-        self._untold += self.history()
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -162,12 +172,22 @@ class EventIndex:
         Raises:
             RpcUnavailable: no endpoint answers; call again.
         """
+        if not self._has_recalled:
+            await self._recall()
         head = await self._chain.head()
         if head != self._head and await self._catch_up(head):
             self._head = head
             self._untold.append(Advanced(head, self.confirmed))
         changes, self._untold = self._untold, []
         return changes
+
+    async def _recall(self) -> None:
+        """Everything on disk is untold; others get their turn while it is read and decoded."""
+        found = list[Change]()
+        for page in self.history().pages():
+            found += page
+            await asyncio.sleep(0)
+        self._untold, self._has_recalled = found, True
 
     async def _catch_up(self, head: BlockRef) -> bool:
         """Reads up to the last confirmed block; False where the endpoint lags, or the chain moved.
