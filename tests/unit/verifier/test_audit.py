@@ -1,0 +1,218 @@
+"""What an auditor seals, opens and accuses of: late, after a lost disk, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from eth_abi.abi import decode
+from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.script import VERIFIERS, WATCHER, Script
+from tests.unit.service.held import state_of
+
+from atoll.chain.abi import registry
+from atoll.chain.calls import Calls
+from atoll.chain.deployment import REQUIRED, Deployment
+from atoll.law.ballots import Body, Duty
+from atoll.law.views import JobView, SettledRound
+from atoll.law.words import Address, Digest, HolderId, RoundIndex, SeatIndex
+from atoll.service.commands import Facts
+from atoll.service.duties.challenge import SendChallenge
+from atoll.service.duties.membership import SendJoin, SendLeave
+from atoll.service.duties.replay import DoReplay, SeatReplayed
+from atoll.service.duties.updates import DoGetUpdate
+from atoll.service.machine import Ordered, State
+from atoll_verifier import service
+from atoll_verifier.behaviour import VerifierBehaviour
+from atoll_verifier.duties.audit import BallotSealed, SealBallot, SendBallot, SendOpen
+from atoll_verifier.machine import decide, step
+
+CALLS = Calls(Deployment(31337, 0, dict.fromkeys(REQUIRED, WATCHER)))
+
+
+def wanted(state: State[Any], kind: type[Any]) -> list[Any]:
+    return [c for d in decide(state) for c in d.commands if isinstance(c, kind)]
+
+
+def audited(script: Script, round: int) -> tuple[Address, HolderId, SettledRound, list[SeatIndex]]:
+    """Somebody with duties in a settled round, and their seats."""
+    id = HolderId(script.auditors(round)[0])
+    seats = [SeatIndex(seat) for seat in sorted(script.net.duties(round, id))]
+    view = script.net.view
+    return view.verifiers[id].account, id, view.settled[round], seats
+
+
+def of(script: Script, me: Address, behaviour: VerifierBehaviour | None = None) -> State[Any]:
+    return state_of(script.net, me, behaviour or VerifierBehaviour())
+
+
+def at(state: State[Any], now: int) -> State[Any]:
+    return replace(state, head=replace(state.head, time=now))
+
+
+def seen(state: State[Any], past: SettledRound, seat: SeatIndex, **more: Any) -> State[Any]:
+    """The seat is replayed, and differs in its first segment."""
+    key = f"DoReplay:{past.round}:{seat}:{past.reveals[seat].commitment.hex()}"
+    fact = replace(SeatReplayed(Duty(seat, 0, digest("own")), (), 1.0), **more)
+    return replace(state, facts=state.facts.plus(key, fact))
+
+
+def test_late_in_audit_what_is_replayed_by_then_is_sealed() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    me, id, past, seats = audited(script, script.honest_round())
+    nothing, one = of(script, me), seen(of(script, me), past, seats[0])
+    assert len(seats) == 2
+    late = past.clock.audit_end - (past.clock.audit_end - past.clock.settled_at) // 6
+    assert wanted(at(one, late - 1), SealBallot) == []
+    assert [c.seat for c in wanted(at(one, late - 1), DoReplay)] == seats[1:]
+    (seal,) = wanted(at(one, late), SealBallot)
+    assert [duty.seat for duty in Body.from_bytes(seal.body).duties] == seats[:1]
+    assert wanted(at(nothing, late), SealBallot) == []
+    assert [c.seat for c in wanted(at(nothing, late), DoReplay)] == seats
+    # Once it is sent, only a whole replay can give what was sealed again.
+    script.net.ballot(0, id, digest("sealed on a disk that is lost"))
+    opening = seen(at(of(script, me), past.clock.audit_end), past, seats[0])
+    assert wanted(opening, SealBallot) == []
+    assert [c.seat for c in wanted(opening, DoReplay)] == seats[1:]
+
+
+class Mute(VerifierBehaviour):
+    def sent_ballot(self, past: SettledRound, ballot: Digest) -> Digest | None:
+        return None
+
+    def skips_opening(self, view: JobView) -> bool:
+        return True
+
+
+def test_a_behaviour_may_keep_its_ballot_to_itself() -> None:
+    script = Script.ready()
+    me, id, past, seats = audited(script, script.honest_round())
+    (seal,) = wanted(seen(of(script, me), past, seats[0]), SealBallot)
+    sealed = BallotSealed(seal.body, digest("salt"))
+
+    def holding(behaviour: VerifierBehaviour) -> State[Any]:
+        state = of(script, me, behaviour)
+        return replace(state, facts=state.facts.plus(seal.key, sealed))
+
+    (ballot,) = wanted(holding(VerifierBehaviour()), SendBallot)
+    assert wanted(holding(Mute()), SendBallot) == wanted(holding(Mute()), SealBallot) == []
+    script.net.ballot(0, id, ballot.ballot)
+    script.net.wait_until(past.clock.audit_end)
+    assert len(wanted(holding(VerifierBehaviour()), SendOpen)) == 1
+    assert wanted(holding(Mute()), SendOpen) == []
+
+
+def test_what_is_sealed_is_what_the_contracts_are_sent() -> None:
+    script = Script.ready()
+    _, id, past, seats = audited(script, script.honest_round())
+    view, job = script.net.view, script.net.job
+    ballot = SendBallot(past.round, digest("ballot")).call(CALLS, view)
+    function = registry().function("ballot")
+    assert ballot.data[:4] == function.selector
+    assert decode(function.inputs, ballot.data[4:]) == (job, 0, digest("ballot"))
+    sealed = BallotSealed(Body((Duty(seats[0], 0, digest("own")),)).to_bytes(), digest("salt"))
+    send = SendOpen(past.round, id, sealed)
+    opened, function = send.call(CALLS, view), registry().function("open", "Audits")
+    assert opened.data[:4] == function.selector
+    *where, _, body, salt = decode(function.inputs, opened.data[4:])
+    assert (where, body, salt) == ([job, 0, id], sealed.body, sealed.salt)
+    # Which ballot is opened is told by its salt; what it says is in the journal.
+    assert send.key == replace(send, sealed=replace(sealed, body=b"other")).key
+    assert send.key != replace(send, sealed=replace(sealed, salt=digest("other"))).key
+
+
+def test_a_differs_that_comes_from_an_earlier_round_is_played_about_that_one() -> None:
+    script = Script.ready()
+    script.honest_round()
+    me, id, past, seats = audited(script, script.honest_round())
+    script.ballot(1, id, script.body(1, id, {seats[0]: 0}))
+    script.net.wait_until(past.clock.audit_end)
+    script.open(1, id)
+    for earlier, said in ((None, (1, 0, None)), ((RoundIndex(0), 4), (0, 4, 1))):
+        state = seen(of(script, me), past, seats[0], earlier=earlier)
+        (challenge,) = wanted(state, SendChallenge)
+        assert (challenge.round, challenge.at, challenge.via) == said
+        assert (challenge.seat, challenge.owed) == (seats[0], True)
+    (challenge,) = wanted(
+        of(script, me), SendChallenge
+    )  # by what it opened, where all else is lost
+    assert (challenge.round, challenge.at, challenge.via) == (1, 0, None)
+    held = state.facts._by_key.items()
+    bare = Facts({key: fact for key, fact in held if not key.startswith("DoFetchData")})
+    assert wanted(replace(state, facts=bare), SendChallenge) == []
+
+
+class Shy(VerifierBehaviour):
+    def may_accuse(self, view: JobView) -> bool:
+        return False
+
+
+def test_who_may_not_accuse_challenges_no_false_words_either() -> None:
+    script = Script.ready()
+    me, id, past, seats = audited(script, script.honest_round())
+    script.ballot(0, id)
+    script.net.wait_until(past.clock.audit_end)
+    script.open(0, id)
+    script.net.wait_until(past.clock.open_end)
+    script.show_keys(0, [seats[0]])
+    for behaviour, challenges in ((VerifierBehaviour(), 1), (Shy(), 0)):
+        state = seen(of(script, me, behaviour), past, seats[0], words=(digest("own"),))
+        assert len(wanted(state, SendChallenge)) == challenges
+        assert wanted(at(state, past.clock.window_end), SendChallenge) == []
+
+
+# --- the machine and its service ---
+
+
+class Offline(VerifierBehaviour):
+    def is_offline(self, view: JobView) -> bool:
+        return True
+
+
+def test_who_is_offline_leaves_the_rounds_work_and_still_comes_and_goes() -> None:
+    script = Script.ready()
+    me, _, _, seats = audited(script, script.honest_round())
+    assert [c.seat for c in wanted(of(script, me), DoReplay)] == seats
+    offline = of(script, me, Offline())
+    assert wanted(offline, DoReplay) == []
+    assert len(wanted(replace(offline, sits_out="drains, as ordered"), SendLeave)) == 1
+    assert len(wanted(of(script, VERIFIERS[4], Offline()), SendJoin)) == 1
+
+
+def test_updates_are_fetched_by_who_has_a_place_and_by_nobody_else() -> None:
+    script = Script.ready()
+    script.train()
+    held = wanted(of(script, VERIFIERS[0]), DoGetUpdate)
+    assert {command.update.seat for command in held} == {0, 1, 2, 3}
+    assert wanted(of(script, VERIFIERS[7]), DoGetUpdate) == []
+
+
+def test_an_order_is_folded_into_the_state_and_acted_on() -> None:
+    state, commands = step(of(Script.ready(), VERIFIERS[0]), Ordered("drains, as ordered"))
+    assert state.sits_out == "drains, as ordered"
+    assert any(isinstance(command, SendLeave) for command in commands)
+
+
+def test_of_a_job_that_is_not_known_yet_nothing_is_wanted() -> None:
+    state = of(Script.ready(), VERIFIERS[0])
+    unknown = replace(state, view=JobView.of(state.view.domain, state.view.job_id))
+    assert [decision.commands for decision in decide(unknown)] == [()]
+
+
+async def test_the_service_runs_an_honest_verifier_unless_it_is_told_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran = list[tuple[Any, ...]]()
+
+    async def run_role(*what: Any) -> None:
+        ran.append(what)
+
+    monkeypatch.setattr(service, "run_role", run_role)
+    config: Any = object()
+    shy = Shy()
+    await service.serve(config)
+    await service.serve(config, shy)
+    (honest, told) = ran
+    assert type(honest[2]) is VerifierBehaviour
+    assert told == ("verifier", config, shy, step)
