@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -109,50 +110,69 @@ def continue_job(
 ) -> None:
     """Submit a job like an earlier one of this home, from the newest model of that one.
 
-    Model and job file are written to a folder first, and the file is submitted as by `submit`.
+    Model and job file are written to a folder first, and the file is submitted as by `submit`. Run
+    again, it submits the file that is there, as it is: the same job, with the model of then.
     """
     place = folder or Path(f"continued-{job}")
     payment = Payment.of(max_spend, Serving(detach), sure=yes, as_json=json)
-    file = asyncio.run(_write_following(network, job, rounds, place, settings))
-    say(f"{file} has the job")
+    file = place / "job.toml"
+    if _is_continued(file, job, _changes(rounds, settings)):
+        say(f"{file} is there, and submitted as it is; another --folder has the newest model")
+    else:
+        asyncio.run(_write_following(network, job, rounds, place, settings))
+        say(f"{file} has the job")
     _submit(network, file, payment)
 
 
 async def _write_following(
     network: Network, job: int, rounds: int, folder: Path, settings: list[str] | None
-) -> Path:
-    """The file of a job that goes on from another's model, beside that model.
-
-    Raises:
-        ConfigError: that folder has files of somebody's, a job file among them, perhaps.
-    """
-    from atoll.job.document import parse_setting
-
+) -> None:
+    """Writes the file of a job that goes on from another's model, beside that model."""
     file = folder / "job.toml"
-    _check_continued(file)
     async with network.open() as client:
         spec = await client.attach(job).continued(folder, rounds)
-    changed = spec.but(dict(map(parse_setting, settings or [])))
+    changed = spec.but(_changes(rounds, settings))
     try:
         file.write_text(_job_text(changed, f"{CONTINUED} {job}"), encoding="utf-8")
     except OSError as error:
         raise StorageError(f"cannot write {file}: {error}") from error
-    return file
 
 
-def _check_continued(file: Path) -> None:
-    """That a job file, if there is one, is an earlier one of `continue`. Raises ConfigError."""
+def _changes(rounds: int, settings: list[str] | None) -> dict[str, Any]:
+    """What the command line of `continue` says of the new job, by key path."""
+    from atoll.job.document import parse_setting
+
+    return {"rounds": rounds} | dict(map(parse_setting, settings or []))
+
+
+def _is_continued(file: Path, job: int, changes: dict[str, Any]) -> bool:
+    """Whether `continue` of that job wrote the file before, and it says what is asked for.
+
+    Raises:
+        ConfigError: there is another file, or it says otherwise.
+    """
+    from atoll.job.spec import JobSpec
+
     try:
-        is_ours = file.read_text(encoding="utf-8").startswith(f"# A job, {CONTINUED} ")
+        head, _, _ = file.read_text(encoding="utf-8").partition(".")
     except FileNotFoundError:
-        return
+        return False
     except ValueError:
-        is_ours = False
-    if not is_ours:
-        raise ConfigError(
-            f"{file} is there already, and no file of `atoll job continue`",
-            next_step="name another --folder",
-        )
+        head = ""
+    if head != f"# A job, {CONTINUED} {job}":
+        raise _in_the_way(file, f"is no file of `atoll job continue {job}`")
+    there = JobSpec.read(file)
+    if there.but(changes) != there:
+        raise _in_the_way(file, "says otherwise than --rounds and --set")
+    return True
+
+
+def _in_the_way(file: Path, what: str) -> ConfigError:
+    submit = shlex.join(["atoll", "job", "submit", str(file)])
+    return ConfigError(
+        f"{file} is there already, and {what}",
+        next_step=f"name another --folder, or submit what it says: {submit} --max-spend N",
+    )
 
 
 def _job_text(spec: JobSpec, origin: str) -> str:
