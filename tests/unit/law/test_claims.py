@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 from dataclasses import astuple, replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import make_manifest, make_terms
+from eth_abi.abi import decode
+from tests.unit.law.factories import JOB, make_manifest, make_terms
 from tests.unit.law.identities import address, digest
 from tests.unit.law.models import MODEL, PROGRAM, with_epochs
 from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.errors import ProtocolError
+from atoll.law import claims as law_claims
 from atoll.law import events as ev
 from atoll.law.claims import NOBODYS_WORD, Said, shown
 from atoll.law.epochs import earlier_rounds
@@ -105,7 +108,7 @@ def test_a_word_of_zero_is_claimed_as_one_that_nobody_opens() -> None:
     told = replace(said.told, reveal=replace(said.told.reveal, leaves=bytes(leaves)))
     past = replace(said.past, reveals={**said.past.reveals, SEAT: told})
     words = script.secrets[0, SEAT][1]
-    assert replace(said, past=past).claim(3).work_word == NOBODYS_WORD
+    assert replace(said, past=past).claim(3).work_word == NOBODYS_WORD == bytes(31) + b"\1"
     assert replace(said, past=past).claim(4).work_word == words[4]
 
 
@@ -141,6 +144,16 @@ def test_nothing_is_claimed_with_what_is_anothers() -> None:
         Said.of(script.net.view, (RoundIndex(0), SeatIndex(9)), MODEL, PROGRAM)
 
 
+def test_nothing_is_claimed_that_its_holder_could_not_open() -> None:
+    huge = replace(PROGRAM, header=replace(PROGRAM.header, micro_batches=1 << 20))
+    with pytest.raises(ProtocolError, match="too large for anybody to open"):
+        Said.of(played().net.view, (RoundIndex(0), SEAT), MODEL, huge)
+
+
+def test_a_round_draws_from_the_beginning_of_its_generator() -> None:
+    assert MODEL.opening.rng_digest == sha256(b"atoll.rng.v1" + bytes(8)).digest()
+
+
 def challenge(script: Script, claim: Claim, game: int = 1) -> None:
     net = script.net
     net.emit(ev.Challenged(game, claim.holder, address("outsider"), 10**18, claim, b"evidence"))
@@ -166,6 +179,12 @@ def test_games_of_other_jobs_are_not_this_ones() -> None:
     foreign = bond_set(JobId(script.net.job + 1), Role.PROVIDER, HolderId(3))
     challenge(script, replace(claim, set=foreign))
     challenge(script, replace(claim, set=digest("no name of a bond")))
+    for event in (
+        ev.StepsOpened(1, (), b""),
+        ev.Decided(1, Outcome.HOLDER_FELL),
+        ev.Ended(1, Outcome.HOLDER_FELL),
+    ):
+        script.net.emit(event)
     assert script.net.view.games == {}
 
 
@@ -209,9 +228,11 @@ def test_a_claim_via_a_later_round_has_that_ones_place_and_window() -> None:
     with pytest.raises(ProtocolError, match="not settled"):
         gone_on(script, 0, via=RoundIndex(2)).claim(3)
     script.honest_round()
-    for round, later in ((0, 2), (1, 0)):
+    for round, later in ((0, 2), (1, 0), (1, 2)):
         with pytest.raises(ProtocolError, match="no later one of its epoch"):
             gone_on(script, round, via=RoundIndex(later)).claim(3)
+    script.honest_round()
+    assert window_of(gone_on(script, 2, via=RoundIndex(3)).claim(3)) == 3
 
 
 def test_a_fine_of_a_later_round_is_one_of_all_that_its_state_comes_from() -> None:
@@ -225,6 +246,65 @@ def test_a_fine_of_a_later_round_is_one_of_all_that_its_state_comes_from() -> No
     assert (claim.round, claim.opening, claim.closing) == (0, seats.opening, seats.closing)
     assert claim.work_word == ZERO_DIGEST
     assert said.evidence(3)
+
+
+def evidence_of(said: Said, segment: int) -> tuple[Any, ...]:
+    (found,) = decode([law_claims._EVIDENCE], said.evidence(segment))
+    return tuple(found)
+
+
+def test_evidence_via_a_later_round_has_what_a_fine_of_that_round_needs() -> None:
+    """The later round's key and body, and every round in between; a seat's own needs neither."""
+    script = played()
+    script.audit(1)
+    member = HolderId(next(id for id in script.auditors(1) if SEAT in script.net.duties(1, id)))
+    fine = gone_on(script, 0, via=RoundIndex(1), member=member)
+    second = script.net.view.settled[1]
+    key, body = script.secrets[1, SEAT][0], second.bodies[member].to_bytes()
+    found = evidence_of(fine, 3)
+    assert (found[0][:3], found[1:3]) == ((JOB, 0, SEAT), (False, 3))
+    assert (found[3:6], found[10]) == ((key, member, body), 1)
+    assert [onwards[:3] for onwards in found[12]] == [(JOB, 1, SEAT)]
+    seats = evidence_of(replace(fine, member=NO_HOLDER), 3)
+    assert (seats[3:6], seats[10], seats[12]) == ((ZERO_DIGEST, NO_HOLDER, b""), 1, ())
+
+
+def test_the_round_before_is_shown_where_a_segment_opens_with_its_last_state() -> None:
+    script = played()
+    nothing = (
+        0,
+        0,
+        0,
+        0,
+        (*[ZERO_DIGEST] * 5, *[0] * 5),
+        ZERO_DIGEST,
+        (),
+        (*[ZERO_DIGEST] * 3, b"", b""),
+    )
+    assert evidence_of(gone_on(script, 1), 0)[11][:3] == (JOB, 0, SEAT)
+    assert evidence_of(gone_on(script, 1), 1)[11] == nothing
+    said = gone_on(script, 1)
+    came = {id: replace(h, start=RoundIndex(1)) for id, h in said.view.providers.items()}
+    newcomers = replace(said, view=replace(said.view, providers=came))
+    assert evidence_of(newcomers, 0)[11] == nothing  # another one had the seat
+    assert evidence_of(gone_on(script, 0), 0)[11] == nothing
+
+
+@pytest.mark.parametrize("whose", [None, HolderId(99)])
+def test_who_did_not_do_the_round_before_shows_that_it_did_not(whose: HolderId | None) -> None:
+    """By the facts alone, where nobody revealed the seat's, or by another's reveal of it."""
+    script = played()
+    said = gone_on(script)
+    before, *later = said.view.settled
+    told = before.reveals[SEAT]
+    others = {seat: other for seat, other in before.reveals.items() if seat != SEAT}
+    if whose is not None:
+        others[SEAT] = replace(told, holder=whose)
+    view = replace(said.view, settled=(replace(before, reveals=others), *later))
+    found = evidence_of(replace(said, view=view), 0)[11]
+    nobodys = (*[ZERO_DIGEST] * 3, b"", b"")
+    assert found[:4] == (JOB, 0, SEAT, told.holder)
+    assert found[4:] == (astuple(before.facts), ZERO_DIGEST, (), nobodys)
 
 
 def test_a_fine_says_nothing_of_a_round_that_its_own_does_not_come_from() -> None:
