@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.unit.law.factories import make_terms
 
-from atoll.law.clocks import AuditClock, absolute_end, last_audits, last_moment, words_end
+from atoll.law.clocks import (
+    AuditClock,
+    absolute_end,
+    last_audits,
+    last_moment,
+    seed_due,
+    words_end,
+)
 
 TERMS = make_terms(
     expiry=1_000_000,
@@ -50,3 +57,10 @@ def test_the_ends_of_a_lot_and_of_a_job() -> None:
     assert last_moment(TERMS) == 1_000_000 + 1_000 + 200 + 40 + 40
     behind = 1_001_280 + 16 * 7 + 11 + 13 + 17
     assert absolute_end(TERMS, 5) == behind + 6 * 5
+
+
+@pytest.mark.parametrize(("merge_seconds", "patience"), [(40, 20), (41, 20), (60, 30), (900, 30)])
+def test_a_seed_is_asked_for_while_the_chain_remembers_its_block(
+    merge_seconds: int, patience: int
+) -> None:
+    assert seed_due(make_terms(merge_seconds=merge_seconds), 1_000) == 1_000 + patience

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,6 +18,7 @@ from tests.games import (
     LargeParty,
     Party,
     Shape,
+    Toy,
     flipped,
     played,
 )
@@ -32,6 +34,7 @@ from atoll.law.games.claims import (
     PostLeaf,
     PostLink,
     PostTape,
+    ProgramPart,
     Prove,
     Reveal,
 )
@@ -41,6 +44,7 @@ from atoll.law.games.players import NothingDiffers, _part, answered, attack, def
 from atoll.law.games.trees import CHUNK, PIECE, ROW_LEVELS
 from atoll.law.games.words import explain
 from atoll.law.hashing import keccak256
+from atoll.law.merkle import merkle_root
 from atoll.law.program import Fragment, Input, Part, Source
 from atoll.law.words import ZERO_DIGEST
 
@@ -265,6 +269,25 @@ def test_a_step_that_is_not_finite_is_not_opened(word: str) -> None:
 
 
 @pytest.mark.parametrize("step", [0, 1])
+def test_each_step_s_own_work_is_looked_at(step: int) -> None:
+    game, party, claim = opened()
+    size = len(party.works) // 2
+    works = bytearray(party.works)
+    works[step * size : step * size + 8] = bytes.fromhex("7ff0000000000000")
+    game = replace(game, claim=replace(claim, work_word=keccak256(bytes(works))))
+    with pytest.raises(IllegalMove, match=f"step {step} is not finite"):
+        game.play(OpenSteps(party.header, tuple(party.states), bytes(works)), True, 1, TOY)
+
+
+def test_segments_without_a_step_are_not_opened() -> None:
+    data = replace(JOB.header, segment=0).to_bytes()
+    claim = JOB.claim(program=merkle_root([keccak256(data)]), segment=0)
+    move = OpenSteps(ProgramPart(data, 0, 1, ()), (), b"")
+    with pytest.raises(IllegalMove, match="no such segment"):
+        Game.begin(claim, 0).play(move, True, 1, TOY)
+
+
+@pytest.mark.parametrize("step", [0, 1])
 def test_a_step_without_a_state_after_it_is_not_opened(step: int) -> None:
     """Nobody knows roots whose digest is zero, so that the step behind it could not be proved."""
     game, party, claim = opened()
@@ -292,10 +315,75 @@ def test_each_opening_is_needed_and_no_more() -> None:
     game = before[-1][2]
     assert isinstance(prove, Prove)
     proof = prove.proof
-    for openings in (proof.openings[:-1], (*proof.openings, proof.openings[0])):
-        with pytest.raises(IllegalMove):
+    whole = proof.openings
+    for openings, why in (
+        (whole[:-1], "is missing"),
+        ((*whole, whole[0]), "openings where"),
+        (whole * 5, "too much is opened"),
+    ):
+        with pytest.raises(IllegalMove, match=why):
             game.play(Prove(replace(proof, openings=openings)), False, 1020, TOY)
     assert game.play(prove, False, 1020, TOY).outcome == Outcome.HOLDER_FELL
+
+
+@pytest.mark.parametrize("node", range(7))
+def test_what_is_opened_of_any_source_is_what_the_claim_is_about(node: int) -> None:
+    holder, challenger = wrong_at(node, 0)
+    *before, (_, prove, _) = played(holder, challenger, holder.claim)
+    game = before[-1][2]
+    assert isinstance(prove, Prove)
+    (opening,) = prove.proof.openings
+    odd = [("data", other) for _, other in variants(opening.data)]
+    odd += [("siblings", opening.siblings[1:])] if opening.siblings else []
+    odd += [("data", opening.data[:-1])] if opening.data else []
+    assert odd or node == 1  # moments that nobody has moved yet are opened by nothing
+    for name, other in odd:
+        wrong = replace(prove.proof, openings=(replace(opening, **{name: other}),))
+        with pytest.raises(IllegalMove):
+            game.play(Prove(wrong), False, 1020, TOY)
+    assert game.play(prove, False, 1020, TOY).outcome == Outcome.HOLDER_FELL
+
+
+class Asking(Toy):
+    """Operations that need this, and nothing else."""
+
+    def __init__(self, *needs: Need) -> None:
+        self.needs = needs
+
+    def need(self, op: int, attributes: bytes, element: int, opened: Sequence[bytes]) -> Need:
+        return self.needs[len(opened)] if len(opened) < len(self.needs) else Need(0, 0, 0)
+
+
+def test_an_operation_reads_its_own_inputs_and_no_more_than_there_is_of_them() -> None:
+    holder, challenger = wrong_at(9, 20)
+    *before, (_, prove, _) = played(holder, challenger, holder.claim)
+    game, size = before[-1][2], 4 * JOB.shape.weights
+    for need, why in ((Need(2, 0, 4), "is missing"), (Need(0, size - 3, 4), f"of {size}")):
+        with pytest.raises(IllegalMove, match=why):
+            game.play(prove, False, 1020, Asking(need))
+
+
+def test_a_challenger_opens_no_more_than_a_proof_may_have() -> None:
+    holder, challenger = wrong_at(9, 20)
+    game = played(holder, challenger, holder.claim)[-2][2]
+    for count in (MAX_OPENINGS, MAX_OPENINGS + 1):
+        moves = attack(game, challenger)
+        if count == MAX_OPENINGS:
+            move = answered(moves, Asking(*[Need(0, 0, 4)] * count))
+            assert isinstance(move, Prove) and len(move.proof.openings) == count
+        else:
+            with pytest.raises(ValueError, match="asks for more than 8 openings"):
+                answered(moves, Asking(*[Need(0, 0, 4)] * count))
+
+
+def test_a_job_without_links_has_none_that_is_wrong() -> None:
+    data = replace(JOB.header, link_nodes=0).to_bytes()
+    claim = JOB.claim(is_link=True, program=merkle_root([keccak256(data)]))
+    party = Party(JOB, claim)
+    own = SimpleNamespace(header=ProgramPart(data, 0, 1, ()), tape=party.tape)
+    game = Game.begin(claim, 0)
+    over = game.play(defend(game, cast("Any", own)), True, 1, TOY)
+    assert (over.phase, over.outcome) == (Phase.DECIDED, Outcome.CHALLENGER_FELL)
 
 
 # --- clocks ---
@@ -326,6 +414,30 @@ def test_a_moves_own_minutes_are_not_charged() -> None:
     game, move = boundary_moves()
     assert game.play(move, True, 60, TOY).clock.holder == 3600
     assert game.play(move, True, 61, TOY).clock.holder == 3599
+
+
+def test_who_moves_is_charged_and_nobody_gains_by_haste() -> None:
+    holder, challenger = wrong_at(9, 0)
+    game = Game.begin(holder.claim, 0).play(
+        defend(Game.begin(holder.claim, 0), holder), True, 1, TOY
+    )
+    assert (game.clock.since, game.clock.holder, game.clock.challenger) == (1, 3600, 1800)
+    pick = answered(attack(game, challenger), TOY)
+    clocks = [game.play(pick, False, 1 + seconds, TOY).clock for seconds in (59, 60, 67)]
+    assert [clock.challenger for clock in clocks] == [1800, 1800, 1793]
+    assert [clock.holder for clock in clocks] == [3600, 3600, 3600]
+
+
+def test_a_game_begins_with_nothing_shown() -> None:
+    for claim, phase in (
+        (JOB.claim(), Phase.OPEN_STEPS),
+        (JOB.claim(is_link=True), Phase.POST_LINK),
+    ):
+        game = Game.begin(claim, 5)
+        assert (game.claim, game.phase, game.clock.since) == (claim, phase, 5)
+        known = {f.name: getattr(game, f.name) for f in fields(game)}
+        shown = {n for n, v in known.items() if (any(v) if isinstance(v, bytes) else v)}
+        assert shown == {"claim", "clock", "phase"}
 
 
 def test_nobody_is_to_move_after_the_end() -> None:
@@ -502,3 +614,5 @@ def test_every_move_is_told_in_a_line() -> None:
     assert told[PostLeaf].endswith("bytes in dispute")
     assert told[Prove].endswith("the contract computes it")
     assert len(told) == len(set(told.values())) == 9
+    with pytest.raises(ValueError, match="is no move"):
+        explain(JOB.claim(), cast("Move", None))

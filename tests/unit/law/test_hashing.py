@@ -107,5 +107,11 @@ def test_locks_and_faults_are_of_one_holder() -> None:
     assert len(faults) == 8 * len(Miss)
 
 
+def test_a_slot_is_its_chain_contract_job_and_round() -> None:
+    domain = SLOT.domain
+    numbers = (domain.chain_id, int(domain.rounds, 16), SLOT.job, SLOT.round)
+    assert hashing.slot_hash(SLOT) == hashed(*numbers)
+
+
 def test_update_roots_bind_the_size() -> None:
     assert hashing.update_root(1, ZERO_DIGEST) != hashing.update_root(2, ZERO_DIGEST)

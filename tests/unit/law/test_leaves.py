@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from eth_hash.auto import keccak
 from tests.unit.law.factories import SLOT
+from tests.unit.law.network import tagged
 
 from atoll.law.leaves import (
     LEAF_BYTES,
@@ -18,6 +19,7 @@ from atoll.law.leaves import (
     key_message,
     key_of,
     masked,
+    salt_message,
     work_word,
 )
 from atoll.law.words import Digest, RoundIndex, SeatIndex
@@ -58,6 +60,12 @@ def test_a_key_is_of_its_round_and_seat_and_of_no_more_of_a_signature() -> None:
     assert len(others | {message}) == 4
     assert key_of(b"r" * 32 + b"s" * 32 + b"\x1b") == keccak(b"r" * 32 + b"s" * 32)
     assert key_hash(KEY) == keccak(KEY)
+
+
+def test_keys_and_salts_are_of_messages_that_name_seed_and_seat() -> None:
+    seed, seat = Digest(b"s" * 32), SeatIndex(258)
+    for name, message in (("atoll.key.v1", key_message), ("atoll.salt.v1", salt_message)):
+        assert message(SLOT, seed, seat) == tagged(name, SLOT.round, seed, seat)
 
 
 def test_a_mask_is_of_its_key_and_segment_and_comes_off() -> None:

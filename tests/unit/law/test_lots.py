@@ -12,6 +12,7 @@ from atoll.law.lots import (
     draw_committee,
     draw_duties,
     draw_seats,
+    following_lot,
     next_lot,
 )
 from atoll.law.words import Bitmap, SeatIndex, bits, to_bitmap
@@ -38,6 +39,7 @@ def test_a_share_rounded_up_but_half_of_the_ready_at_most(
     share: int, ready: int, count: int
 ) -> None:
     assert audited_share(8, share, ready) == count
+    assert audited_share(0, share, ready) == 1
 
 
 def test_a_seats_ordinal_is_its_rank_by_ticket_and_where_all_are_drawn_by_number() -> None:
@@ -57,7 +59,7 @@ def test_who_was_left_out_is_drawn_beside_the_share_and_stands_behind_it() -> No
 
 def test_drawn_seats_go_round_the_pool_in_the_order_of_its_tickets() -> None:
     order = in_draw(POOL, 256)
-    for ordinal in range(2 * len(order)):
+    for ordinal in (0, 1, 38, 39, 40, 79):
         first, second = (order[(ordinal + k) % len(order)] for k in (0, 1))
         assert auditors_of(SEED, ordinal, POOL) == (first,)
         assert auditors_of(SEED, ordinal, POOL, is_last=True) == (first, second)
@@ -78,5 +80,6 @@ def test_a_committee_are_the_smallest_tickets_in_the_order_of_places() -> None:
 
 
 def test_a_lots_seed_is_of_the_one_before() -> None:
+    assert following_lot(SEED) == ticket(SEED, 0)
     assert next_lot(SEED, 1) == ticket(SEED, 1)
     assert next_lot(next_lot(SEED, 1), 2) == ticket(ticket(SEED, 1), 2)

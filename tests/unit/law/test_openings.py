@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.law.identities import digest
 
-from atoll.law.games.trees import WrongOpening, fold, parts
+from atoll.law.games.trees import WrongOpening, fold, parts, words_tree
 from atoll.law.hashing import keccak256
 from atoll.law.merkle import LEAF, merkle_root
 
@@ -62,3 +62,13 @@ def test_parts_are_whole_but_for_the_last_of_all() -> None:
     for shown, first in ((b"", 0), (data[:150], 0), (data[100:] + b"\x00", 1), (data[:249], 0)):
         with pytest.raises(WrongOpening, match="of 250"):
             parts(shown, first, 250, 100)
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, 1), (31, 1), (32, 1), (33, 2), (64, 2), (65, 3)])
+def test_the_last_word_of_a_leaf_is_filled_up_with_zeros(size: int, count: int) -> None:
+    leaf = bytes(range(1, size + 1))
+    tree = words_tree(leaf)
+    assert tree.count == count
+    words = [tree.leaf(i) for i in range(count)]
+    assert {len(word) for word in words} == {32}
+    assert b"".join(words) == leaf + bytes(32 * count - size)

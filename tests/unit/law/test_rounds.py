@@ -10,15 +10,27 @@ from tests.unit.law.identities import digest
 from tests.unit.law.network import Refused, bitmap
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
+from atoll.law import events as ev
 from atoll.law import pay
 from atoll.law.ballots import Body
 from atoll.law.ballots import Duty as BallotDuty
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
 from atoll.law.owes import WHENEVER, Duty, committee_accounts, owed_by
+from atoll.law.rounds import apply
 from atoll.law.upkeep import Call, upkeep
 from atoll.law.views import GameRecord, bond_set, pay_place
-from atoll.law.words import NO_ROUND, HolderId, JobStatus, Miss, Phase, PlaceIndex, Role, SeatIndex
+from atoll.law.words import (
+    NO_ROUND,
+    HolderId,
+    JobStatus,
+    Miss,
+    Phase,
+    PlaceIndex,
+    Role,
+    RoundIndex,
+    SeatIndex,
+)
 
 
 def owed(script: Script, account: str) -> list[tuple[Duty, int]]:
@@ -285,6 +297,24 @@ def test_a_ballot_sealed_too_late_takes_the_first_away() -> None:
     assert auditor not in net.view.settled[round].ballots
     with pytest.raises(Refused):
         script.open(round, auditor)
+
+
+def test_what_is_said_of_no_seat_or_place_of_the_speaker_changes_nothing() -> None:
+    script = Script.ready()
+    net, job = script.net, script.net.job
+    key, ballot, far = digest("key"), digest("ballot"), RoundIndex(9)
+    early = apply(net.view, ev.KeyShown(job, PROVIDERS[0], RoundIndex(0), key), net.block)
+    assert early == replace(net.view, block=net.block)  # no round is open
+    past, running = RoundIndex(script.honest_round()), net.view.round
+    net.wait(1)
+    for event in (
+        ev.Balloted(job, WATCHER, past, ballot),
+        ev.Balloted(job, VERIFIERS[0], far, ballot),
+        ev.KeyShown(job, WATCHER, past, key),
+        ev.KeyShown(job, WATCHER, running, key),
+        ev.KeyShown(job, PROVIDERS[0], far, key),
+    ):
+        assert apply(net.view, event, net.block) == replace(net.view, block=net.block)
 
 
 def test_wrong_words_cost_the_fee_and_half_of_it_is_the_contesters() -> None:

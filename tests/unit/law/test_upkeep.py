@@ -179,7 +179,7 @@ def test_an_auditor_without_ballot_is_absent_and_one_that_left_a_seat_out() -> N
 def test_a_drawn_seat_without_key_is_struck_and_falls_from_half_on() -> None:
     script = settled()
     net = script.net
-    seat = min(net.settled[0].drawn)
+    seat = max(net.settled[0].drawn)
     net.wait_until(net.settled[0].ends["keys"] - 1)
     script.show_keys(0, net.settled[0].drawn - {seat})
     assert due(script, Call.STRIKE) == []
