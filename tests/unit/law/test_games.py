@@ -379,8 +379,8 @@ def test_a_challenger_opens_no_more_than_a_proof_may_have() -> None:
 def test_a_job_without_links_has_none_that_is_wrong() -> None:
     data = replace(JOB.header, link_nodes=0).to_bytes()
     claim = JOB.claim(is_link=True, program=merkle_root([keccak256(data)]))
-    party = Party(JOB, claim)
-    own = SimpleNamespace(header=ProgramPart(data, 0, 1, ()), tape=party.tape)
+    tapes = {0: Party(JOB, claim).tape(0)}  # of a link there is one
+    own = SimpleNamespace(header=ProgramPart(data, 0, 1, ()), tape=tapes.__getitem__)
     game = Game.begin(claim, 0)
     over = game.play(defend(game, cast("Any", own)), True, 1, TOY)
     assert (over.phase, over.outcome) == (Phase.DECIDED, Outcome.CHALLENGER_FELL)
