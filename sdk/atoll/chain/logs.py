@@ -42,6 +42,7 @@ from atoll.chain.answers import (
     optional,
     raw_logs,
 )
+from atoll.chain.behind import Growth, pass_over_who_is_behind
 from atoll.chain.decode import RawLog, event_topics
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable
@@ -95,6 +96,7 @@ class LogReader:
         self.left_out = 0
         self._newest: Header | None = None
         self._newest_at = 0.0
+        self._growth = Growth()
         self._seen: dict[Digest, Header] = {}
 
     async def header(self, number: int) -> Header | None:
@@ -140,16 +142,26 @@ class LogReader:
         )
 
     async def newest(self, within: float = 0.0) -> Header:
-        """The newest block, as it was at most `within` seconds ago. Raises RpcUnavailable."""
+        """The newest block, as it was at most `within` seconds ago. Raises RpcUnavailable.
+
+        Of an endpoint that stands still while another goes on, it is the other's.
+        """
         if self._newest is not None and time.monotonic() - self._newest_at < within:
             return self._newest
         asked_at = time.monotonic()
-        found = await self._provider.ask("eth_getBlockByNumber", ["latest", False], header)
+        found = await self._latest()
+        if self._growth.is_doubtful(found.ref, asked_at):
+            if await pass_over_who_is_behind(self._provider, found.ref):
+                found = await self._latest()
+            self._growth.note(found.ref, asked_at)
         self._newest, self._newest_at = found, asked_at
         self._seen[found.ref.hash] = found
         if len(self._seen) > KEPT_HEADERS:
             del self._seen[next(iter(self._seen))]
         return found
+
+    async def _latest(self) -> Header:
+        return await self._provider.ask("eth_getBlockByNumber", ["latest", False], header)
 
     async def agreed(self, number: int, least: int) -> Digest:
         """The hash that at least so many endpoints give the block of that height.

@@ -15,6 +15,8 @@ from atoll.chain.rpc import FailoverProvider
 class OneChain:
     """Answers for blocks from a list, and notes which were asked for."""
 
+    urls = ("http://one.example.org",)
+
     def __init__(self) -> None:
         self.blocks: list[dict[str, Any]] = []
         self.asked: list[str] = []

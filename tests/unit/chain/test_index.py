@@ -26,6 +26,8 @@ CONFIRMATIONS = 2
 class Node:
     """Blocks, of which a test names how many are known at each question."""
 
+    urls = ("http://one.example.org",)
+
     def __init__(self, blocks: int) -> None:
         self.hashes = [f"0x{number:064x}" for number in range(1, blocks + 1)]
         self.logs: list[dict[str, Any]] = []

@@ -1,0 +1,75 @@
+"""Which endpoints stand still while others go on, as a node does that has lost its peers.
+
+Such a one answers usefully, and would be asked first for ever. Rule of this file: an endpoint is
+passed over for one that has its newest block, too, and a later one: never for what one says of
+itself, which may be anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import structlog
+
+from atoll.chain.answers import header, optional
+from atoll.chain.rpc import FailoverProvider
+from atoll.chain.urls import redact
+from atoll.law.words import BlockRef
+
+log = structlog.get_logger("atoll.chain.behind")
+
+STANDS_STILL_SECONDS: Final = 30.0
+"""Without a block; where others have none either, they are asked again after as long."""
+FAR_BLOCKS: Final = 5
+"""So many blocks two honest endpoints may be apart."""
+
+
+class Growth:
+    """Remembers how far the newest block had got, and when; seconds are the caller's clock's."""
+
+    def __init__(self) -> None:
+        self._highest, self._since = -1, 0.0
+
+    def is_doubtful(self, newest: BlockRef, now: float) -> bool:
+        """Whether it is time to look if others are further."""
+        if newest.number > self._highest:
+            self.note(newest, now)
+        stands_still = now - self._since >= STANDS_STILL_SECONDS
+        return stands_still or newest.number + FAR_BLOCKS < self._highest
+
+    def note(self, newest: BlockRef, now: float) -> None:
+        """Counts from this block on."""
+        self._highest, self._since = newest.number, now
+
+
+async def pass_over_who_is_behind(provider: FailoverProvider, newest: BlockRef) -> bool:
+    """Has those asked last for a while who end about there, if another one goes on from there.
+
+    Args:
+        newest: the newest block of whoever was asked.
+
+    Returns:
+        whether one does.
+    """
+
+    async def blocks(number: int) -> dict[str, BlockRef | None]:
+        def read(value: Any) -> BlockRef:
+            found = header(value).ref
+            if found.number != number:
+                raise ValueError(f"block {found.number} for block {number}")
+            return found
+
+        question = ("eth_getBlockByNumber", [hex(number), False])
+        return await provider.ask_all(*question, optional(read), bool)
+
+    if len(provider.urls) < 2:
+        return False
+    later = await blocks(newest.number + FAR_BLOCKS)
+    same = await blocks(newest.number)
+    if not any(block is not None and same.get(url) == newest for url, block in later.items()):
+        return False
+    for url, block in later.items():
+        if block is None:
+            log.warning("an endpoint stands still", url=redact(url), block=newest.number)
+            provider.distrust(url, f"it stands still at block {newest.number}, and others go on")
+    return True
