@@ -92,7 +92,8 @@ class Follower:
         only: the jobs to follow; None follows every job.
 
     Attributes:
-        silence: why the last patient poll brought nothing; empty where it was answered.
+        silence: why the last patient poll brought nothing, and `helps` what helps; empty where it
+            was answered.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Follower:
         self._confirmed = -1
         self._untold: list[Change] = []
         self._ahead: dict[JobId, JobView] = {}
-        self.silence = ""
+        self.silence = self.helps = ""
 
     def ahead(self, job: JobId) -> JobView | None:
         """The job as the newest block tells it; None where the last confirmed one tells the same.
@@ -180,10 +181,13 @@ class Follower:
         try:
             found = await self.poll()
         except RpcUnavailable as error:
-            self.silence = str(error)
-            log.warning("the chain does not answer", cause=self.silence)
+            if self.silence != str(error):  # told once of what comes again with every look
+                log.warning("the chain does not answer", cause=str(error), next=error.next_step)
+            self.silence, self.helps = str(error), error.next_step or ""
             return News()
-        self.silence = ""
+        if self.silence:
+            log.info("the chain answers again")
+        self.silence = self.helps = ""
         return found
 
     def follow(self, job: JobId) -> tuple[Folded, ...]:

@@ -138,7 +138,8 @@ class LogReader:
                 return found
         raise RpcUnavailable(
             f"the RPC endpoint says that it has no block {number}, and has later ones",
-            next_step="use another RPC endpoint: this one answers from nodes that disagree",
+            next_step="use another RPC endpoint: this one has dropped old blocks, or answers from "
+            "nodes that disagree",
         )
 
     async def newest(self, within: float = 0.0) -> Header:

@@ -36,8 +36,8 @@ class Known:
     """What a service knows of itself.
 
     Attributes:
-        silent_seconds: since the chain last answered; None before its first answer.
-        silence: why it does not; empty where nobody knows.
+        silent_seconds: since the chain's last new block; None before the first.
+        silence: why the chain does not answer, and `helps` what helps; empty where it does.
         room: bytes that are free where it writes.
         jobs: that it follows and that have not ended.
         strange: those of them in which the account has no place.
@@ -54,6 +54,7 @@ class Known:
 
     silent_seconds: float | None = None
     silence: str = ""
+    helps: str = ""
     room: int = 1 << 60
     jobs: int = 1
     strange: frozenset[int] = frozenset()
@@ -101,15 +102,22 @@ def blocking(known: Known) -> Condition | None:
 
 def _first(known: Known) -> Condition | None:
     if known.silent_seconds is None or known.silent_seconds > SILENT_SECONDS:
-        since = known.silent_seconds
-        told = "has not answered yet" if since is None else f"has not answered for {since:.0f} s"
-        why = f": {known.silence}" if known.silence else ""
-        step = "check rpc_urls: `atoll doctor --config …`"
-        return Condition("chain", f"the chain {told}{why}", step)
+        return _silent(known)
     if known.twin:
         step = "stop the other service; to move one, `atoll journal export` there and import here"
         return Condition("twin", known.twin, step)
     return _here(known) or _grave(known) or _rest(known)
+
+
+def _silent(known: Known) -> Condition:
+    """Nothing new comes of the chain."""
+    since, step = known.silent_seconds, "check rpc_urls: `atoll doctor --config …`"
+    if since is None or known.silence:
+        told = "has not answered yet" if since is None else f"has not answered for {since:.0f} s"
+        why = f": {known.silence}" if known.silence else ""
+        return Condition("chain", f"the chain {told}{why}", known.helps or step)
+    text = f"the chain answers, and has had no new block for {since:.0f} s"
+    return Condition("chain", text, f"look whether the node keeps up; {step}")
 
 
 def _here(known: Known) -> Condition | None:

@@ -469,6 +469,7 @@ class Service(Generic[S]):
             Known(
                 silent_seconds=silent,
                 silence=context.follower.silence,
+                helps=context.follower.helps,
                 room=shutil.disk_usage(context.config.data_dir).free,
                 jobs=len(open_jobs),
                 strange=frozenset(strange),
