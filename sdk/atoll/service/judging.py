@@ -25,7 +25,8 @@ from atoll.train.probe import pin_torch
 from atoll.train.round import read_global_state
 
 MakeRun: TypeAlias = Callable[[JudgeTask, LocalStore], OwnRun]
-MOST_RUNS: Final = 4
+MOST_RUNS: Final = 16
+"""Memory bounds them; so many games, of as many liars, may take turns."""
 _runs: dict[tuple[JudgeTask, str, MakeRun], OwnRun] = {}
 """The one that moved last is the last."""
 

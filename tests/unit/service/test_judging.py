@@ -55,6 +55,14 @@ def test_games_at_once_have_a_run_each(seats_run: Callable[..., list[int]]) -> N
     assert seats_run(0, 1, 0, 1, 2, 1, 0) == [0, 1, 2]
 
 
+def test_games_about_many_liars_of_one_round_have_a_run_each(
+    seats_run: Callable[..., list[int]],
+) -> None:
+    """Made again at every move, each would run a tape at every move, and its clock has one."""
+    liars = range(12)
+    assert seats_run(*liars, *liars, *liars) == list(liars)
+
+
 def test_of_too_many_the_one_that_moved_longest_ago_goes(
     seats_run: Callable[..., list[int]],
 ) -> None:
