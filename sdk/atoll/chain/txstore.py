@@ -322,7 +322,8 @@ def read_intents(path: Path) -> list[Intent]:
             database.row_factory = sqlite3.Row
             return [_intent(row) for row in database.execute("SELECT * FROM intents ORDER BY id")]
     except (sqlite3.Error, KeyError, ValueError) as error:
-        raise StorageError(f"cannot read {path}: {error}", next_step="atoll doctor") from error
+        step = "`atoll doctor --config …`"
+        raise StorageError(f"cannot read {path}: {error}", next_step=step) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,8 @@ def _ours(known: Known) -> Mapping[tuple[int, str], Failing]:
 def _rest(known: Known) -> Condition | None:
     if known.waiting:
         text = f"{len(known.waiting)} transactions wait; the first: {known.waiting[0]}"
-        return Condition("fees", text, "raise fees.max_fee_gwei, or wait: `atoll tx list`")
+        step = "raise fees.max_fee_gwei, or wait: `atoll tx list --config …`"
+        return Condition("fees", text, step)
     repeated = [one for one in _ours(known).values() if one.times >= REPEATED]
     if repeated:
         worst = max(repeated, key=lambda one: one.times)

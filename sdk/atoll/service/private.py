@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -34,11 +35,11 @@ def exposed(path: Path) -> Exposed | None:
     wanted = "700" if is_folder else "600"
     if found.st_uid not in {os.geteuid(), 0}:
         text = f"{path} belongs to user {found.st_uid}, and this is user {os.geteuid()}"
-        return Exposed(path, text, f"chown {os.geteuid()} {path}")
+        return Exposed(path, text, shlex.join(["chown", str(os.geteuid()), str(path)]))
     mode = stat.S_IMODE(found.st_mode)
     if mode & OTHERS:
         text = f"{path} has mode {mode:04o}: others can use it"
-        return Exposed(path, text, f"chmod {wanted} {path}")
+        return Exposed(path, text, shlex.join(["chmod", wanted, str(path)]))
     return None
 
 

@@ -24,6 +24,7 @@ from atoll.service.session import QUEUE_FILE
 
 Change = Literal["bump", "cancel"]
 CHANGES: Final[tuple[Change, ...]] = ("bump", "cancel")
+LIST: Final = "`atoll tx list --config …` has every one"
 UNDER_WAY: Final = frozenset({TxState.QUEUED, TxState.SENT})
 
 
@@ -86,12 +87,12 @@ def _key_of(data_dir: Path, number: int) -> str:
         if row["id"] == number:
             break
     else:
-        raise ConfigError(f"no transaction has the number {number}", next_step="atoll tx list")
+        raise ConfigError(f"no transaction has the number {number}", next_step=LIST)
     if row["state"] not in UNDER_WAY:
         # Its key may stand for a later one, which nobody meant.
         raise ChainError(
             f"no transaction is under way as {number}: it is {row['state']}",
-            next_step="atoll tx list",
+            next_step=LIST,
         )
     return str(row["key"])
 

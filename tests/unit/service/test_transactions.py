@@ -11,7 +11,7 @@ from tests.unit.law.factories import address
 
 from atoll.chain.calls import Call
 from atoll.chain.txstore import TxState, TxStore
-from atoll.errors import ChainError
+from atoll.errors import ChainError, ConfigError
 from atoll.service import transactions
 from atoll.service.lock import hold_folder
 from atoll.service.session import QUEUE_FILE
@@ -35,8 +35,12 @@ async def test_an_ended_transaction_is_not_taken_for_the_next_of_its_key(
     monkeypatch.setattr(transactions, "ask", ask)
     config = cast(Any, type("", (), {"data_dir": tmp_path}))
     with hold_folder(tmp_path):
-        with pytest.raises(ChainError, match="under way as 1: it is failed"):
+        with pytest.raises(ChainError, match="under way as 1: it is failed") as ended:
             await change_transaction(config, 1, "cancel")
+        with pytest.raises(ConfigError, match="has the number 7") as unknown:
+            await change_transaction(config, 7, "cancel")
+        for error in (ended.value, unknown.value):
+            assert "atoll tx list --config" in str(error.next_step)
         assert asked == []
         await change_transaction(config, 2, "cancel")
     assert asked == ["tx-cancel 1:Deposit"]
