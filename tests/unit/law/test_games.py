@@ -41,7 +41,7 @@ from atoll.law.games.claims import (
 from atoll.law.games.judge import MAX_OPENINGS, Need
 from atoll.law.games.machine import Game, IllegalMove, Outcome, Phase
 from atoll.law.games.players import NothingDiffers, _part, answered, attack, defend
-from atoll.law.games.trees import CHUNK, PIECE, ROW_LEVELS
+from atoll.law.games.trees import CHUNK, PIECE
 from atoll.law.games.words import explain
 from atoll.law.hashing import keccak256
 from atoll.law.merkle import merkle_root
@@ -151,9 +151,7 @@ def test_a_link_cannot_be_posted_from_roots_of_another_state() -> None:
         game.play(lying, True, 1, TOY)
 
 
-def test_numbers_are_the_contracts() -> None:
-    names = ["NONE", "HOLDER_FELL", "CHALLENGER_FELL", "SENT_HOME"]
-    assert [(each.name, each.value) for each in Outcome] == list(zip(names, range(4), strict=True))
+def test_a_claims_times_are_its_own() -> None:
     assert (JOB.claim().holder_seconds, JOB.claim().challenger_seconds) == (3600, 1800)
 
 
@@ -533,10 +531,6 @@ def test_parts_are_the_step_a_link_a_fragment_and_a_step_that_takes_each_in() ->
     assert [header.link_part(round) for round in range(4)] == [1, 2, 3, 1]
     assert [header.step_part(round, 1) for round in range(5)] == [Part.STEP, 4, 5, 6, 4]
     assert header.step_part(3, 0) == header.step_part(3, 2) == Part.STEP
-
-
-def test_a_proof_has_eight_openings_at_most_and_a_row_six_levels() -> None:
-    assert (MAX_OPENINGS, ROW_LEVELS) == (8, 6)
 
 
 def moves_by_kind(

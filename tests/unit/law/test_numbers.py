@@ -11,6 +11,7 @@ from tests.unit.law.factories import DOMAIN, JOB, make_manifest
 
 from atoll.law import (
     ballots,
+    certificates,
     checks,
     claims,
     clocks,
@@ -23,7 +24,7 @@ from atoll.law import (
     terms,
     views,
 )
-from atoll.law.games import trees
+from atoll.law.games import judge, trees
 from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, BlockRef, JobStatus, Phase
 
@@ -44,7 +45,17 @@ SHARED = {
     "Rounds.sol": {"LONGEST_GAMES": clocks.GAMES_BEHIND},
     "Audits.sol": {"DUTY_BYTES": ballots.DUTY_BYTES},
     "Jobs.sol": {"COMMITTEE": lots.COMMITTEE},
+    "rounds/RoundsMembership.sol": {"SIGNING_PART": clocks.SIGNING_PART},
+    "EcdsaPolicy.sol": {
+        "MAP_BYTES": certificates.MAP_BYTES,
+        "SIGNATURE_BYTES": certificates.SIGNATURE_BYTES,
+    },
     "judge/GameQueue.sol": {"MAX_WAITING": claims.MAX_WAITING},
+    "judge/Claims.sol": {"BOND_SHARE": claims.BOND_SHARE},
+    "judge/Openings.sol": {"PIECE": trees.PIECE, "CHUNK": trees.CHUNK},
+    "judge/Judge.sol": {"MAX_OPENINGS": judge.MAX_OPENINGS},
+    "judge/Game.sol": {"ROW_LEVELS": trees.ROW_LEVELS},
+    "judge/ProgramReader.sol": {"MOST_SHOWN": terms.MAX_SHOWN},
 }
 
 
@@ -59,7 +70,7 @@ def test_the_numbers_that_only_the_text_states() -> None:
     """As SPEC has them: changing one changes who is paid or what is merged."""
     assert (checks.NORM_CAP, checks.COPY_SHARE) == (3, 64)
     assert Fraction(3, 4) == checks.ALIGNMENT
-    assert (checks.RIGHT_ANGLE, pay.MOST_CLAIMED, trees.CHUNK) == (1 << 64, 3_000, 4_096)
+    assert (checks.RIGHT_ANGLE, pay.MOST_CLAIMED) == (1 << 64, 3_000)
     assert merge_inputs.PARTIAL == (3, 4)
     assert (misses.MOST, terms.MIN_BOND, terms.LONGEST_SECONDS) == (8, 80, 5_184_000)
     assert (terms.MAX_PLACES, ballots.FINE, lots.LAST_AUDITORS) == (256, 0xFFFF, 2)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from atoll.law.games import machine
+from atoll.law.program import Source
 from atoll.law.words import (
     Facts,
     JobStatus,
@@ -22,13 +24,14 @@ from atoll.law.words import (
     to_bitmap,
 )
 
-SOURCE = Path(__file__).parents[3] / "contracts" / "src" / "types" / "Types.sol"
-TYPES = re.sub(r"//.*", "", SOURCE.read_text())
+CONTRACTS = Path(__file__).parents[3] / "contracts" / "src"
+TYPES = "types/Types.sol"
 
 
-def body(kind: str, name: str) -> str:
-    found = re.search(rf"{kind} {name} \{{(.*?)\}}", TYPES, re.DOTALL)
-    assert found is not None, f"{kind} {name} is not in Types.sol"
+def body(kind: str, name: str, file: str = TYPES) -> str:
+    source = re.sub(r"//.*", "", (CONTRACTS / file).read_text("utf-8"))
+    found = re.search(rf"{kind} {name} \{{(.*?)\}}", source, re.DOTALL)
+    assert found is not None, f"{kind} {name} is not in {file}"
     return found.group(1)
 
 
@@ -37,9 +40,16 @@ def camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in tail)
 
 
-@pytest.mark.parametrize("enum", [Role, JobStatus, Phase, Miss])
-def test_an_enum_has_the_contracts_values(enum: type[IntEnum]) -> None:
-    names = [name.strip() for name in body("enum", enum.__name__).split(",")]
+@pytest.mark.parametrize(
+    ("enum", "file"),
+    [
+        *((enum, TYPES) for enum in (Role, JobStatus, Phase, Miss)),
+        *((enum, "judge/GameQueue.sol") for enum in (machine.Phase, machine.Outcome)),
+        (Source, "judge/ProgramReader.sol"),
+    ],
+)
+def test_an_enum_has_the_contracts_values(enum: type[IntEnum], file: str) -> None:
+    names = [name.strip() for name in body("enum", enum.__name__, file).split(",")]
     assert {name: i for i, name in enumerate(names)} == {m.name: m.value for m in enum}
 
 
