@@ -563,7 +563,23 @@ def test_every_refusal_of_a_move_says_what_is_wrong_with_it() -> None:
         any_work.play(replace(move, works=holder.works[:-1]), True, 1001, TOY)
     is_refused(PickNode, "child 64", child=64)
     is_refused(PickNode, "child -1", child=-1)
+    template = kinds[PickNode][2].template
+    links = JOB.part(1 + JOB.template_of(Part.LINK, 0))
+    is_refused(PickNode, "the header is no template", template=JOB.part(0))
+    is_refused(PickNode, "not of the program", template=replace(template, index=template.index + 1))
+    is_refused(PickNode, "of another part", template=links)
+    is_refused(PickNode, "not that of node 9", template=JOB.part(template.index - 1))
+    game, by_holder, move = kinds[PickNode]
+    with pytest.raises(IllegalMove, match="that is a node of the tape"):
+        game.play(Pick(move.child, move.digest, move.path), by_holder, 1001, TOY)
+    is_refused(PostTape, "the row is of another tape", row=kinds[PostTape][2].row[::-1])
+    is_refused(Reveal, "not of the node in dispute", row=kinds[Reveal][2].row[::-1])
+    is_refused(PostLeaf, "a leaf of another length", leaf=kinds[PostLeaf][2].leaf[:-1])
+    is_refused(PostLeaf, "another leaf", leaf=bytes(len(kinds[PostLeaf][2].leaf)))
     proof = kinds[Prove][2].proof
+    is_refused(Prove, "another header", proof=replace(proof, header=b""))
+    is_refused(Prove, "another template", proof=replace(proof, template=links.data))
+    is_refused(Prove, "not a word of the leaf", proof=replace(proof, word=ZERO_DIGEST))
     is_refused(Prove, "not in the leaf", proof=replace(proof, element=PIECE // 4))
     is_refused(Prove, "not in the leaf", proof=replace(proof, element=-1))
     # Once a node is found, no other one is picked.
