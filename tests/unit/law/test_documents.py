@@ -7,10 +7,10 @@ from typing import Any
 import dag_cbor
 import pytest
 from multiformats import CID
-from tests.unit.law.factories import make_manifest
+from tests.unit.law.factories import cid, digest, make_manifest
 
 from atoll.errors import ManifestError
-from atoll.law.canonical import decode, encode
+from atoll.law.canonical import dag_cbor_cid, decode, encode, is_cid
 from atoll.law.manifest import Manifest
 from atoll.law.merkle import merkle_proof
 
@@ -106,3 +106,26 @@ def test_the_smallest_numbers_are_in_their_heads() -> None:
     for number, data in ((0, b"\x00"), (23, b"\x17"), (24, b"\x18\x18"), (255, b"\x18\xff")):
         assert encode({"n": number}) == b"\xa1\x61n" + data
         assert decode(b"\xa1\x61n" + data, 64) == {"n": number}
+
+
+def test_a_cid_is_a_version_a_codec_a_hash_and_its_digest() -> None:
+    name, content = digest("content"), cid("content")
+    assert dag_cbor_cid(name) == b"\x01\x71\x12\x20" + name
+    for codec in (0x55, 0x70, 0x71):
+        assert is_cid(bytes([1, codec]) + content[2:])
+    for odd in (
+        content[:-1],
+        content + b"\0",
+        b"\x02" + content[1:],
+        *(bytes([1, codec]) + content[2:] for codec in (0x54, 0x56, 0x6F, 0x72)),
+        content[:2] + b"\x13\x20" + content[4:],
+        content[:2] + b"\x12\x21" + content[4:],
+    ):
+        assert not is_cid(odd)
+
+
+def test_a_document_may_be_as_long_as_is_allowed_and_no_longer() -> None:
+    data = encode([1, 2, 3])
+    assert decode(data, len(data)) == [1, 2, 3]
+    with pytest.raises(ValueError, match="at most 3 are allowed"):
+        decode(data, len(data) - 1)
