@@ -174,12 +174,18 @@ class EventIndex:
         """
         if not self._has_recalled:
             await self._recall()
-        head = await self._chain.head()
+        head = await self._newest()
         if head != self._head and await self._catch_up(head):
             self._head = head
             self._untold.append(Advanced(head, self.confirmed))
         changes, self._untold = self._untold, []
         return changes
+
+    async def _newest(self) -> BlockRef:
+        """The chain's clock, too: no endpoint alone may say that a window is over."""
+        if self._agreement > 1:
+            return (await self._chain.events.newest_of(self._agreement)).ref
+        return await self._chain.head()
 
     async def _recall(self) -> None:
         """Everything on disk is untold; others get their turn while it is read and decoded."""

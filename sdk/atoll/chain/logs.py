@@ -46,7 +46,7 @@ from atoll.chain.behind import Growth, pass_over_who_is_behind
 from atoll.chain.decode import RawLog, event_topics
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable
-from atoll.law.words import Address, Digest
+from atoll.law.words import Address, BlockRef, Digest
 
 log = structlog.get_logger("atoll.chain.logs")
 
@@ -155,14 +155,44 @@ class LogReader:
             if await pass_over_who_is_behind(self._provider, found.ref):
                 found = await self._latest()
             self._growth.note(found.ref, asked_at)
-        self._newest, self._newest_at = found, asked_at
-        self._seen[found.ref.hash] = found
+        self._remember(found, asked_at)
+        return found
+
+    def _remember(self, newest: Header, asked_at: float) -> None:
+        self._newest, self._newest_at = newest, asked_at
+        self._seen[newest.ref.hash] = newest
         if len(self._seen) > KEPT_HEADERS:
             del self._seen[next(iter(self._seen))]
-        return found
 
     async def _latest(self) -> Header:
         return await self._provider.ask("eth_getBlockByNumber", ["latest", False], header)
+
+    async def newest_of(self, least: int) -> Header:
+        """The newest block whose height and time so many endpoints have reached, its own included.
+
+        So an endpoint alone can set no clock forward.
+
+        Raises:
+            RpcUnavailable: fewer answer.
+        """
+        question, asked_at = ("eth_getBlockByNumber", ["latest", False]), time.monotonic()
+        said = await self._provider.ask_all(*question, header, lambda told: len(told) >= least)
+
+        def is_reached(block: BlockRef) -> bool:
+            numbers = sum(one.ref.number >= block.number for one in said.values())
+            times = sum(one.ref.timestamp >= block.timestamp for one in said.values())
+            return min(numbers, times) >= least
+
+        reached = [one for one in said.values() if is_reached(one.ref)]
+        if not reached:
+            raise RpcUnavailable(
+                f"{len(said)} of {len(self._provider.urls)} RPC endpoints answer alike, and "
+                f"rpc_agreement is {least}",
+                next_step="look which one differs or is silent: `atoll doctor --config …`",
+            )
+        found = max(reached, key=lambda one: one.ref.number)
+        self._remember(found, asked_at)
+        return found
 
     async def agreed(self, number: int, least: int) -> Digest:
         """The hash that at least so many endpoints give the block of that height.

@@ -1,0 +1,90 @@
+"""Where endpoints have to agree, none alone sets the chain's clock or its height forward."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from tests.unit.chain.test_endpoints import served
+
+from atoll.chain.contracts import AtollChain
+from atoll.chain.deployment import Deployment
+from atoll.chain.index import Advanced, EventIndex
+from atoll.chain.logs import LogReader
+from atoll.errors import RpcUnavailable
+from atoll.law.words import Address
+
+DEPLOYMENT = Deployment(1, 0, {"Rounds": Address("0x" + "11" * 20)})
+FAR = 1 << 40
+Newest = tuple[int, int]
+"""Height and time that an endpoint says its newest block has; others have ten times their height.
+"""
+
+
+async def answer(newest: Newest, request: web.Request) -> web.Response:
+    asked = await request.json()
+    if asked["method"] == "eth_chainId":
+        return web.json_response({"result": "0x1"})
+    if asked["method"] == "eth_getLogs":
+        return web.json_response({"result": []})
+    number, time = newest
+    if asked["params"][0] != "latest":
+        number = int(asked["params"][0], 16)
+        time = 10 * number
+        if number > 20:
+            return web.json_response({"result": None})
+    found = {
+        "number": hex(number), "hash": f"0x{number + 1:064x}", "parentHash": f"0x{number:064x}",
+        "timestamp": hex(time), "logsBloom": f"0x{0:0512x}", "transactions": [],
+    }  # fmt: skip
+    return web.json_response({"result": found})
+
+
+@asynccontextmanager
+async def chain_of(*newest: Newest) -> AsyncIterator[AtollChain]:
+    async with AsyncExitStack() as stack:
+        servers = (served(partial(answer, one)) for one in newest)
+        urls = [await stack.enter_async_context(server) for server in servers]
+        chain = AtollChain(urls, DEPLOYMENT)
+        stack.push_async_callback(chain.close)
+        yield chain
+
+
+LIES = [(20, FAR), (FAR, FAR), (FAR, 200), (FAR, 195), (3, FAR), (19, 200)]
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("place", range(3))
+async def test_the_newest_block_is_one_that_so_many_have_reached(lie: Newest, place: int) -> None:
+    told: Sequence[Newest] = [(20, 200), (19, 190)]
+    async with chain_of(*told[:place], lie, *told[place:]) as chain:
+        found = (await chain.events.newest_of(2)).ref
+    assert (19, 190) <= (found.number, found.timestamp) <= (20, 200)
+
+
+async def test_two_that_differ_altogether_have_none() -> None:
+    async with chain_of((20, 200), (FAR, 1)) as chain:
+        with pytest.raises(RpcUnavailable, match="rpc_agreement is 2"):
+            await chain.events.newest_of(2)
+
+
+@pytest.mark.parametrize("lie", [(20, FAR), (FAR, FAR)])
+async def test_the_clock_of_a_service_is_not_the_preferred_endpoint_s_alone(
+    lie: Newest, tmp_path: Path
+) -> None:
+    async with chain_of(lie, (20, 200), (20, 200)) as chain:
+        index = EventIndex(chain, confirmations=2, path=tmp_path / "index", agreement=2)
+        *_, last = await index.poll()
+        index.close()
+    assert isinstance(last, Advanced)
+    assert (last.block.number, last.block.timestamp, last.confirmed) == (20, 200, 18)
+
+
+async def test_who_asks_one_alone_believes_it(tmp_path: Path) -> None:
+    async with chain_of((20, FAR), (20, 200)) as chain:
+        reader = LogReader(chain.provider, [])
+        assert (await reader.newest()).ref.timestamp == FAR
