@@ -216,6 +216,27 @@ class FailoverProvider:
                 said |= {each.url: answer[0] for each, answer in found if answer is not None}
         return said
 
+    async def tell_all(
+        self, method: str, params: Sequence[Any], read: Read[object]
+    ) -> list[RpcRefused]:
+        """Says something to every endpoint of this chain; how those refused that did.
+
+        Who failed lately is left out where there is another one.
+        """
+
+        async def one(endpoint: _Endpoint) -> list[RpcRefused]:
+            try:
+                await self._ask_one(endpoint, method, params, read)
+            except RpcRefused as refused:
+                return [refused]
+            except _NoAnswer as error:
+                self._note(endpoint, error)
+            return []
+
+        now = asyncio.get_running_loop().time()
+        told = [each for each in self._usable() if each.paused_until <= now] or self._usable()
+        return [refused for found in await asyncio.gather(*map(one, told)) for refused in found]
+
     def distrust(self, url: str, why: str) -> None:
         """Asks others first for a while: what this endpoint says is not what most say."""
         for endpoint in self._endpoints:

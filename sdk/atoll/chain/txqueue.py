@@ -594,13 +594,24 @@ class TxQueue:
         await self._show(signed)
 
     async def _show(self, signed: SignedTransaction) -> None:
-        """Broadcasts. A refusal changes nothing: what is signed stays until the chain decides."""
+        """Broadcasts. A refusal changes nothing: what is signed stays until the chain decides.
+
+        What no block took since is shown to every endpoint: the one that took it may pass it on to
+        nobody.
+        """
+        is_new = signed.tx_hash not in self._shown_at
         now = self._shown_at[signed.tx_hash] = self._clock()
         self._first_shown.setdefault(signed.tx_hash, now)
+        shown = ("eth_sendRawTransaction", [f"0x{signed.raw.hex()}"], tx_hash)
+        refusals: list[RpcRefused] = []
         try:
-            raw = f"0x{signed.raw.hex()}"
-            await self._chain.provider.ask("eth_sendRawTransaction", [raw], tx_hash)
-        except RpcRefused as refused:
+            if is_new:
+                await self._chain.provider.ask(*shown)
+            else:
+                refusals = await self._chain.provider.tell_all(*shown)
+        except RpcRefused as error:
+            refusals = [error]
+        for refused in refusals:
             if "known" not in refused.text.lower() and "imported" not in refused.text.lower():
                 log.warning("a node refused a transaction", tx=signed.tx_hash, cause=refused.text)
 
