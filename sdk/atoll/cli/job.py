@@ -8,13 +8,12 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atoll.cli.accounts import moment
 from atoll.cli.jobfile import InitFolder, Settings, Text, chosen_job
 from atoll.cli.network import (
     DEFAULT_HOME,
@@ -24,6 +23,7 @@ from atoll.cli.network import (
 )
 from atoll.cli.output import Json, emit, say, table
 from atoll.cli.progress import Preparing
+from atoll.cli.snapshot import after_the_end, plain, snapshot_text
 from atoll.errors import AtollError, ChainError, ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -347,7 +347,7 @@ def list_jobs(
             return [await _row(handle) for handle in client.jobs()]
 
     rows = asyncio.run(work())
-    emit(rows, table(rows), as_json=json)
+    emit(rows, table([_in_tokens(row) for row in rows]), as_json=json)
 
 
 @app.command()
@@ -367,9 +367,9 @@ def status(
             snapshot = await handle.status()
             curve = await (handle.evaluate() if evaluate else handle.figures())
             rounds, now = await handle.rounds(), client.follower.now
-        data = _plain(snapshot) | {"curve": [item.to_plain() for item in curve]}
+        data = plain(snapshot) | {"curve": [item.to_plain() for item in curve]}
         data["history"] = [item.to_plain() for item in rounds]
-        lines = [_snapshot_text(snapshot), *(item.text() for item in curve)]
+        lines = [snapshot_text(snapshot), *(item.text() for item in curve)]
         lines += ["", table([item.row(now) for item in rounds])] if rounds else []
         emit(data, "\n".join(lines), as_json=json)
 
@@ -392,6 +392,7 @@ def watch(
             await handle.status()  # a job that is not there would be waited for
             async for item in handle.follow():
                 emit(_told(item), _text_of(item), as_json=json)
+            say(after_the_end(await handle.status()))
 
     asyncio.run(work())
 
@@ -412,7 +413,10 @@ def logs(
             return await client.attach(job).logs(seat)
 
     told = asyncio.run(work())
-    text = "\n".join(f"{update.block.number:>8}  {update.text}" for update in told)
+    text = "\n".join(
+        f"{update.block.number:>8}  {moment(update.block.timestamp)}  {update.text}"
+        for update in told
+    )
     emit([_update(update) for update in told], text, as_json=json)
 
 
@@ -519,14 +523,20 @@ def checkpoint(
 ) -> None:
     """Fetch the model after a settled round, while the job goes on."""
     from atoll.job.card import Labels
+    from atoll.job.handle import check_folder
 
-    async def work() -> None:
+    check_folder(folder)
+
+    async def work() -> int:
         async with network.open() as client:
-            labels = Labels(license_, base_model)
-            await client.attach(job).checkpoint(folder, round_, labels, merged=merged)
+            handle, labels = client.attach(job), Labels(license_, base_model)
+            found = await handle.settled_round(round_)
+            await handle.checkpoint(folder, found, labels, merged=merged)
+            return found
 
-    asyncio.run(work())
-    emit({"job": job, "folder": str(folder), "round": round_}, str(folder), as_json=json)
+    found = asyncio.run(work())
+    say(f"the model after round {found}")
+    emit({"job": job, "folder": str(folder), "round": found}, str(folder), as_json=json)
 
 
 @app.command()
@@ -550,13 +560,15 @@ def sample(
     except ImportError as error:
         raise missing_extra("sampling") from error
 
-    async def work() -> str:
+    async def work() -> tuple[int, str]:
         sampling = Sampling(length=tokens, temperature=temperature, seed=seed)
         async with network.open() as client:
-            return await client.attach(job).sample(prompt, sampling, round_)
+            handle = client.attach(job)
+            found = await handle.settled_round(round_)
+            return found, await handle.sample(prompt, sampling, found)
 
-    text = asyncio.run(work())
-    emit({"job": job, "round": round_, "text": text}, text, as_json=json)
+    found, text = asyncio.run(work())
+    emit({"job": job, "round": found, "text": text}, text, as_json=json)
 
 
 @app.command()
@@ -594,7 +606,7 @@ def cancel(
         return await handle.status()
 
     snapshot = _signed(network, work)
-    emit(_plain(snapshot), _snapshot_text(snapshot), as_json=json)
+    emit(plain(snapshot), snapshot_text(snapshot), as_json=json)
 
 
 @app.command()
@@ -620,12 +632,8 @@ def refund(
     text = f"{tokens(wei)} tokens came back so far"
     if left:
         text += f"; {tokens(left)} are still there for pay: what nobody claims is yours"
-        text += f" from {_moment(due)} on"
+        text += f" from {moment(due)} on"
     emit(data, text, as_json=json)
-
-
-def _moment(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _signed(network: Network, work: Any) -> Any:
@@ -676,8 +684,9 @@ def _nothing_of(item: JobUpdate | RoundFigures) -> None:
 
 def _serve_job(network: Network, job: int, port: int, serving: Serving, tell: Tell) -> None:
     """Serves this home's blocks and tells what happens, until the job ends, or nobody needs us."""
-    if asyncio.run(_serve_and_watch(network, job, port, serving, tell)):
-        say(f"job {job} has ended")
+    ended = asyncio.run(_serve_and_watch(network, job, port, serving, tell))
+    if ended is not None:
+        say(after_the_end(ended))
     else:
         say(f"the verifiers hold the data of job {job}. {_again(job)}")
 
@@ -702,8 +711,8 @@ def _again(job: int) -> str:
 
 async def _serve_and_watch(
     network: Network, job: int, port: int, serving: Serving, tell: Tell
-) -> bool:
-    """Whether the job has ended; else it was handed over."""
+) -> JobSnapshot | None:
+    """Where the job stands once it has ended; None where it was handed over."""
     from atoll.job.archive import archiving, until_claimed
     from atoll.job.evaluation import evaluating
     from atoll.job.figures import RoundFigures
@@ -725,7 +734,8 @@ async def _serve_and_watch(
             if not handed_over and await _is_handed_over(handle):
                 handed_over = True
                 if serving.detach:
-                    return (await handle.status()).has_ended
+                    snapshot = await handle.status()
+                    return snapshot if snapshot.has_ended else None
                 say("the verifiers hold the data: this may be stopped, and the job goes on")
         if await ran_out(handle):
             async with network.open(must_sign=True) as signing:
@@ -734,7 +744,7 @@ async def _serve_and_watch(
         if serving.quota:
             say(f"job {job} has ended; its rounds are served until nothing can be claimed any more")
             await until_claimed(handle)
-    return True
+        return await handle.status()
 
 
 async def _cancel(network: Network, job: int) -> None:
@@ -777,23 +787,13 @@ async def _row(handle: JobHandle) -> dict[str, object]:
     }
 
 
-def _plain(snapshot: JobSnapshot) -> dict[str, Any]:
-    return {name: _value(name, value) for name, value in asdict(snapshot).items()}
+def _in_tokens(row: dict[str, object]) -> dict[str, object]:
+    """A row of the list as a person reads amounts."""
+    from atoll.job.narrate import tokens
 
-
-def _value(name: str, value: Any) -> Any:
-    if isinstance(value, IntEnum):
-        return value.name.lower()
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, dict):
-        return {key: _value(key, item) for key, item in value.items()}
-    return str(value) if name.endswith("_wei") else value
-
-
-def _snapshot_text(snapshot: JobSnapshot) -> str:
-    lines = [f"{name:<15} {value}" for name, value in _plain(snapshot).items() if name != "block"]
-    return "\n".join(lines)
+    amounts = {name: row[f"{name}_wei"] for name in ("funded", "paid")}
+    rest = {name: value for name, value in row.items() if not name.endswith("_wei")}
+    return rest | {f"{name} (tokens)": tokens(int(str(wei))) for name, wei in amounts.items()}
 
 
 def _told(item: JobUpdate | RoundFigures) -> dict[str, Any]:
@@ -811,4 +811,6 @@ def _text_of(item: JobUpdate | RoundFigures) -> str:
 
 
 def _update(update: JobUpdate) -> dict[str, Any]:
-    return {"kind": update.kind, "text": update.text, "block": update.block.number}
+    block = update.block
+    told = {"kind": update.kind, "text": update.text}
+    return told | {"block": block.number, "time": block.timestamp}

@@ -353,8 +353,21 @@ class JobHandle:
         await asyncio.to_thread(_export, self.client.store, origin, model, folder, form)
         return folder
 
-    async def sample(self, prompt: str, sampling: Sampling, round: int | None = None) -> str:
+    async def settled_round(self, round: int | None = None) -> int:
+        """That round, or the last settled one if None: there is a model after it.
+
+        Raises:
+            ConfigError: it is not settled, or none is.
+        """
+        return _rounds_merged(await self.view(), round) - 1
+
+    async def sample(
+        self, prompt: str, sampling: Sampling | None = None, round: int | None = None
+    ) -> str:
         """Text from the model after a settled round (the last, if None), after a prompt.
+
+        Args:
+            sampling: how (`atoll.train.generate.Sampling`); None as that is by itself.
 
         Raises as `checkpoint`, and ConfigError where the prompt has no tokens.
         """
@@ -583,16 +596,16 @@ def _sample(
     manifest: Manifest,
     model: Certified,
     prompt: str,
-    sampling: Sampling,
+    sampling: Sampling | None,
 ) -> str:
     state = _open_model(store, manifest, model)
     from atoll.train.adapters import full_weights  # noqa: PLC0415
-    from atoll.train.generate import generate  # noqa: PLC0415
+    from atoll.train.generate import Sampling, generate  # noqa: PLC0415
     from atoll.train.tokenizer import open_tokenizer  # noqa: PLC0415
 
     tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
     weights = full_weights(state.params, manifest, store)
-    return generate(weights, manifest.model, tokenizer, prompt, sampling)
+    return generate(weights, manifest.model, tokenizer, prompt, sampling or Sampling())
 
 
 def _open_model(store: LocalStore, manifest: Manifest, model: Certified) -> GlobalState:

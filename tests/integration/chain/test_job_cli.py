@@ -135,6 +135,10 @@ def test_a_job_is_followed_paid_and_taken_home(submitted: Submitted) -> None:
     told_lines = [json.loads(line) for line in run("watch", 1, "--json").splitlines()]
     assert told_lines[0]["kind"] == "JobCreated"
     assert {"Settled", "Opened", "KeyShown", "Evaluated"} <= {item["kind"] for item in told_lines}
+    times = [item["time"] for item in told_lines if item["kind"] != "Evaluated"]
+    assert times == sorted(times) and times[0] > 0
+    assert told("checkpoint", 1, submitted.folder / "first")["round"] == 0
+    assert "model CID" in run("status", 1) and " tokens" in run("status", 1)
     assert told("result", 1, submitted.folder / "model")["folder"].endswith("model")
     assert (submitted.folder / "model" / "model.safetensors").is_file()
     check_page(submitted)
@@ -197,6 +201,7 @@ def check_audited(submitted: Submitted) -> None:
     text = run("status", 1)
     assert "audit" in text and "left out" in text
     assert [row["rounds"] for row in told("list")] == ["1/1"]
+    assert "funded (tokens)" in run("list") and "_wei" not in run("list")
     kinds = [update["kind"] for update in told("logs", 1, "--seat", 0)]
     assert "Revealed" in kinds and "Enrolled" not in kinds
 

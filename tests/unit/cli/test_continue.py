@@ -31,9 +31,13 @@ class Earlier:
 
     async def continued(self, folder: Path, rounds: int) -> JobSpec:
         self.models += 1
-        folder.mkdir(exist_ok=True)
-        named = {"rounds": rounds, "model": None, "init.folder": str(folder.absolute())}
-        return preset("demo").but(named | {"name": f"model-{self.models}"})
+        return continued(f"model-{self.models}", folder, rounds)
+
+
+def continued(name: str, folder: Path, rounds: int) -> JobSpec:
+    folder.mkdir(exist_ok=True)
+    named = {"name": name, "rounds": rounds, "init.folder": str(folder.absolute())}
+    return preset("demo").but(named | {"model": None})
 
 
 @pytest.fixture

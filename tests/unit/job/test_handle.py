@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from tests.unit.job.trained import TrainedJob
 from tests.unit.law.script import Script
 from typer.testing import CliRunner
 
@@ -54,6 +55,18 @@ async def test_the_log_of_a_job_or_a_seat_that_is_not_there_is_an_error() -> Non
         await handle_of(99, follower).logs()
     with pytest.raises(ConfigError, match="has no seat 300"):
         await handle_of(1, follower).logs(300)
+
+
+async def test_the_round_whose_model_there_is_can_be_asked_for(tmp_path: Path) -> None:
+    job = TrainedJob.begin(tmp_path, rounds=2)
+    handle = handle_of(1, Follower(**{"1": job.script.net.view}))
+    with pytest.raises(ConfigError, match="no model of a round yet: 0 rounds"):
+        await handle.settled_round()
+    job.round()
+    handle = handle_of(1, Follower(**{"1": job.script.net.view}))
+    assert (await handle.settled_round(), await handle.settled_round(0)) == (0, 0)
+    with pytest.raises(ConfigError, match="no model of round 1 yet: 1 rounds"):
+        await handle.settled_round(1)
 
 
 @pytest.mark.parametrize("status", [JobStatus.DONE, JobStatus.EXPIRED])

@@ -1,0 +1,72 @@
+"""Where a job stands: numbers for programs, and what a person reads of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from atoll.job.narrate import JobSnapshot
+
+
+def plain(snapshot: JobSnapshot) -> dict[str, Any]:
+    """As JSON has it: wei as text, times in unix seconds, digests in hex, CIDs as everywhere."""
+    from atoll.content.cid import Cid
+
+    found = {name: _plain(name, value) for name, value in asdict(snapshot).items()}
+    cid = snapshot.model_cid
+    return found | {"model_cid": None if cid is None else str(Cid.from_bytes(cid))}
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {key: _plain(key, item) for key, item in value.items()}
+    return str(value) if name.endswith("_wei") else value
+
+
+def snapshot_text(snapshot: JobSnapshot) -> str:
+    """Lines for a person; of a job that has ended with what is to be done about it."""
+    from atoll.cli.accounts import moment
+    from atoll.job.narrate import tokens
+
+    data = plain(snapshot)
+    out = snapshot.paid_wei + snapshot.burnt_wei + snapshot.refunded_wei
+    until = f", until {moment(snapshot.deadline)} at the latest" if snapshot.deadline else ""
+    lines = {
+        "job": snapshot.job,
+        "status": data["status"],
+        "phase": f"{data['phase']}{until}",
+        "rounds": f"{snapshot.settled_rounds} of {snapshot.rounds} settled, "
+        f"{snapshot.final_rounds} final",
+        "members": f"{snapshot.providers} providers; {snapshot.verifiers} verifiers, "
+        f"{snapshot.ready} of them ready",
+        "funded": f"{tokens(snapshot.funded_wei)} tokens",
+        "paid": f"{tokens(snapshot.paid_wei)} tokens",
+        "burnt": f"{tokens(snapshot.burnt_wei)} tokens",
+        "refunded": f"{tokens(snapshot.refunded_wei)} tokens",
+        "left": f"{tokens(snapshot.funded_wei - out)} tokens",
+        "model": data["model_digest"] or "none is certified",
+    }
+    if data["model_cid"] is not None:
+        lines["model CID"] = data["model_cid"]
+    if snapshot.has_ended:
+        lines["next"] = _next(snapshot)
+    return "\n".join(f"{name:<10} {value}" for name, value in lines.items())
+
+
+def after_the_end(snapshot: JobSnapshot) -> str:
+    """That a job has ended, and what its submitter does then."""
+    return f"job {snapshot.job} has ended: {_next(snapshot)}"
+
+
+def _next(snapshot: JobSnapshot) -> str:
+    back = f"`atoll job refund {snapshot.job}` takes back what nobody earned"
+    if not snapshot.settled_rounds:
+        return back
+    when = "" if snapshot.is_final else ", once its last round is final"
+    return f"`atoll job result {snapshot.job} DIR` fetches the model{when}; {back}"

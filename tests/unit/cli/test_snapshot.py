@@ -1,0 +1,54 @@
+"""Where a job stands, as a person reads it: units, times, and what comes next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.unit.job.trained import TrainedJob
+
+from atoll.cli.snapshot import after_the_end, plain, snapshot_text
+from atoll.content.cid import Cid
+from atoll.job.narrate import JobSnapshot
+from atoll.law.words import TOKEN, JobStatus
+
+
+def snapshot_of(folder: Path) -> JobSnapshot:
+    job = TrainedJob.begin(folder, rounds=2)
+    job.round()
+    return JobSnapshot.of(job.script.net.view)
+
+
+def test_amounts_are_tokens_and_times_are_dates(tmp_path: Path) -> None:
+    money = {"funded_wei": 3 * TOKEN // 2, "paid_wei": TOKEN, "burnt_wei": 0, "refunded_wei": 0}
+    snapshot = replace(snapshot_of(tmp_path), deadline=1_700_000_000, **money)
+    lines = dict(line.split(maxsplit=1) for line in snapshot_text(snapshot).splitlines())
+    assert (lines["funded"], lines["paid"], lines["left"]) == (
+        "1.5 tokens",
+        "1 tokens",
+        "0.5 tokens",
+    )
+    assert lines["phase"].endswith("until 2023-11-14 22:13:20 UTC at the latest")
+    assert lines["rounds"] == "1 of 2 settled, 0 final"
+    assert "next" not in lines
+
+
+def test_programs_have_wei_seconds_and_a_cid_that_can_be_fetched(tmp_path: Path) -> None:
+    snapshot = replace(snapshot_of(tmp_path), deadline=7, funded_wei=5)
+    data = plain(snapshot)
+    assert snapshot.model_cid is not None
+    assert Cid.parse(data["model_cid"]).to_bytes() == snapshot.model_cid
+    assert (data["deadline"], data["funded_wei"], data["status"]) == (7, "5", "active")
+    assert plain(replace(snapshot, model_cid=None))["model_cid"] is None
+
+
+def test_who_has_a_job_that_has_ended_is_told_what_comes_next(tmp_path: Path) -> None:
+    ended = replace(snapshot_of(tmp_path), status=JobStatus.CANCELLED)
+    job = ended.job
+    assert f"`atoll job result {job} DIR` fetches the model, once its last" in after_the_end(ended)
+    assert f"`atoll job refund {job}`" in snapshot_text(ended)
+    final = replace(ended, final_rounds=1)
+    assert f"`atoll job result {job} DIR` fetches the model;" in after_the_end(final)
+    nothing = replace(ended, settled_rounds=0)
+    assert "job result" not in after_the_end(nothing)
+    assert f"`atoll job refund {job}`" in after_the_end(nothing)
