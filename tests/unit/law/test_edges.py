@@ -19,7 +19,7 @@ from atoll.law.hashing import dither_key, keccak256
 from atoll.law.manifest import CodecSpec, LoraSpec, Manifest
 from atoll.law.rounds import apply
 from atoll.law.terms import check_terms
-from atoll.law.words import Digest, HolderId, Role, RoundIndex, Terms, Wei
+from atoll.law.words import Digest, HolderId, Miss, Role, RoundIndex, Terms, Wei
 
 ONE_SEAT = {"seats": 1, "min_providers": 1, "f": 0}
 MANY = {"seats": terms.MAX_SEATS, "min_providers": 1, "f": 0}
@@ -155,6 +155,45 @@ def test_what_was_claimed_and_burnt_adds_up() -> None:
         view = apply(view, event, view.block)
     assert (view.paid[account], view.burnt) == (12, script.net.view.burnt + 5)
     assert view.providers[HolderId(1)].claimed_to == 2
+
+
+def test_credits_and_what_is_funded_and_burnt_add_up() -> None:
+    script = Script.ready(make_terms(rounds=2))
+    view, account = script.net.view, script.account(0)
+    job, funded = view.job_id, view.funded
+    for event in (
+        ev.Credited(job, account, 5),
+        ev.Credited(job, account, 7),
+        ev.CreditClaimed(job, account, 4),
+        ev.CreditClaimed(job, account, 6),
+        ev.JobFunded(job, account, 3),
+        ev.JobFunded(job, account, 8),
+        ev.Burnt(job, RoundIndex(1), 20),
+        ev.Burnt(job, RoundIndex(2), 30),
+    ):
+        view = apply(view, event, view.block)
+    assert (view.credits[account], view.paid[account]) == (2, 10)
+    assert (view.funded, view.burnt, view.burnt_to) == (funded + 11, 50, 2)
+
+
+def test_a_bond_has_nothing_below_zero_and_a_fall_takes_from_the_first_round_on() -> None:
+    """What a bond lacks was taken of the stake behind it."""
+    script = Script.ready()
+    view, account, bond = script.net.view, script.account(0), script.net.terms.provider_bond
+    where = (view.job_id, account, Role.PROVIDER, HolderId(1), RoundIndex(0), Miss.SEAT)
+    fell = (view.job_id, account, account, Role.PROVIDER, HolderId(1))
+    for cut, left in ((1, bond - 1), (bond - 2, 2), (bond, 0)):
+        found = apply(view, ev.Missed(*where, cut), view.block)
+        assert found.providers[HolderId(1)].bond == left
+    for slashed, left in ((bond - 1, 1), (bond, 0), (bond + 1, 0)):
+        first = apply(view, ev.Fell(*fell, RoundIndex(7), slashed), view.block)
+        held = first.providers[HolderId(1)]
+        assert (held.bond, held.lost_from, held.has_fallen) == (left, 7, True)
+        for later, lost_from in ((5, 5), (9, 7)):
+            again = apply(first, ev.Fell(*fell, RoundIndex(later), 0), view.block)
+            assert again.providers[HolderId(1)].lost_from == lost_from
+    released = apply(view, ev.Released(*fell[:2], Role.PROVIDER, HolderId(1)), view.block)
+    assert released.providers[HolderId(1)].bond == 0
 
 
 def test_what_was_refunded_adds_up() -> None:
