@@ -46,21 +46,20 @@ from atoll.law.hashing import sha256 as sha256_digest
 from atoll.law.leaves import StateRoots, float_bytes
 from atoll.law.manifest import Manifest
 from atoll.law.program import Input, Part, Source, Template
-from atoll.law.words import ZERO_DIGEST, Address, Digest, Domain, JobId, Slot
+from atoll.law.words import ZERO_DIGEST, Digest, JobId, Slot
 from atoll.train.base import read_weights
 from atoll.train.checkpoints import DISPUTED
 from atoll.train.course import open_course
 from atoll.train.data import NODE_BYTES, TokenFile
 from atoll.train.judged import JudgeTask
 from atoll.train.round import (
+    NO_DOMAIN,
     TrainTask,
     checkpoints_of,
     read_global_state,
     state_after,
 )
 
-_NO_DOMAIN: Final = Domain(0, Address("0x" + "00" * 20))
-"""A state follows from seeds and models; where they are from does not matter to it."""
 _SHARD_LEVELS: Final = height(SHARD_BYTES // PIECE)
 OpenCourse: TypeAlias = Callable[..., Course]
 """With the arguments of `open_course`."""
@@ -114,11 +113,11 @@ class OwnRun:
         """What the claim begins with; of a link the last state."""
         task = self._task
         # What came before is as it has to be.
-        slot = Slot(_NO_DOMAIN, JobId(0), task.round)  # what the seat itself keeps is left alone
+        slot = Slot(NO_DOMAIN, JobId(0), task.round)  # what the seat itself keeps is left alone
         before = TrainTask(
             self._manifest, slot, task.seat, task.data_seed, task.model, earlier=task.earlier
         )
-        ours = replace(before, slot=Slot(_NO_DOMAIN, task.job, task.round))
+        ours = replace(before, slot=Slot(NO_DOMAIN, task.job, task.round))
         kept = checkpoints_of(ours, self._store, last_part=DISPUTED)
         return state_after(before, task.segment + task.is_link, self._store, kept)
 

@@ -28,6 +28,7 @@ from atoll.train.round import (
     TrainTask,
     checkpoints_of,
     course_of,
+    hand_over,
     model_of,
     open_with,
     read_global_state,
@@ -134,6 +135,8 @@ def _confirmed(
     if (again.earlier, again.differs_at, again.own) != (found.earlier, found.differs_at, found.own):
         at = f"segment {found.differs_at} of seat {task.seat} in round {round}"
         raise fault(f"two replays differ about {at}")
+    if found.earlier is None:
+        hand_over(task, found.differs_at, store, checkpoints)
     return replace(found, seconds=found.seconds + again.seconds)
 
 

@@ -30,7 +30,7 @@ from atoll.errors import StorageError
 from atoll.law.hashing import sha256
 from atoll.law.leaves import Leaves, key_message
 from atoll.law.manifest import Manifest
-from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, Slot
+from atoll.law.words import ZERO_DIGEST, Address, Digest, Domain, SeatIndex, Slot
 from atoll.train.checkpoints import (
     CARRIED,
     CHECKPOINT,
@@ -44,6 +44,8 @@ from atoll.train.course import open_course
 from atoll.train.earlier import EarlierRound
 
 log = structlog.get_logger("atoll.train")
+NO_DOMAIN: Final = Domain(0, Address("0x" + "00" * 20))
+"""A state follows from seeds and models; where they are from does not matter to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,18 @@ def opening_of(task: TrainTask, store: LocalStore) -> SeatState:
     return open_with(task, store, states)
 
 
+def hand_over(task: TrainTask, segment: int, store: LocalStore, kept: Checkpoints) -> None:
+    """Leaves the last state kept before a segment that differs for the game about it.
+
+    Its clock has room for one replay of the round, and there may be as many games as liars.
+    """
+    size = 4 * seat_layout(task.manifest).elements
+    for found in kept.before(segment + 1)[:1]:
+        with suppress(StorageError, MalformedState):
+            state = read_seat_state(task.manifest, found.state, store)
+            checkpoints_of(task, store, last_part=DISPUTED).write(found, state.pieces(), size)
+
+
 def state_after(task: TrainTask, segments: int, store: LocalStore, kept: Checkpoints) -> SeatState:
     """The state after so many of a task's segments, run again for a game about the next one.
 
@@ -234,6 +248,8 @@ def checkpoints_of(
         share, last_part: see `Checkpoints`.
     """
     slot = task.slot
+    if last_part == DISPUTED:  # of whoever replays, or plays a game, which does not tell
+        slot = replace(slot, domain=NO_DOMAIN)
     where = key_message(slot, task.data_seed, task.seat)
     earlier = b"".join(one.data_seed + one.global_state_cid for one in task.earlier)
     work = sha256(task.manifest.digest() + where + task.global_state_cid + earlier)

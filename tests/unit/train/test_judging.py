@@ -144,6 +144,27 @@ def test_whoever_starts_again_goes_on_from_what_it_reached(
     assert not any(DISPUTED in p.reason for p in judged.store.pins())
 
 
+def test_a_game_goes_on_from_what_the_replay_reached(
+    judged: Job, cheated: TrainedRound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of each of many games has no room for the round again."""
+    task, runs = replace(task_of(judged), job=judged.task.slot.job), list[int]()
+    release(judged.store, task.job, task.round)
+    assert judged.replay(cheated).differs_at == SEGMENT
+
+    def counted(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        runs.append(segment)
+        return run_alone(states, segment, course)
+
+    monkeypatch.setattr(rounds, "run_alone", counted)
+    own = OwnRun(task, judged.store)
+    assert runs == []
+    release(judged.store, task.job, task.round)
+    assert OwnRun(task, judged.store).states == own.states
+    assert runs == list(range(SEGMENT))
+    release(judged.store, task.job, task.round)
+
+
 def test_against_an_honest_holder_nothing_differs(judged: Job, honest: TrainedRound) -> None:
     task, claim = task_of(judged), claim_of(judged, honest)
     own = OwnRun(task, judged.store)
