@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.second_client.rounds import COMMITTEE, share_of
+from tests.second_client.rounds import COMMITTEE, drawn_seats
 from tests.second_client.words import abi, keccak
 
 TERMS = (
@@ -51,15 +51,14 @@ def budget(terms: Terms) -> int:
     return int(terms["rounds"] * a_round + 2 * seats * duty + committee)
 
 
-def may_earn(terms: Terms, facts: Mapping[str, int], done: int, last: bool) -> int:
+def most_duties(terms: Terms, facts: Mapping[str, int], audit_seed: bytes, last: bool) -> int:
+    """Of all auditors, a seat's without any segment among them."""
+    auditors = 2 if last and facts["ready"].bit_count() > 1 else 1
+    return auditors * len(drawn_seats(audit_seed, facts, terms, last))
+
+
+def may_earn(terms: Terms, facts: Mapping[str, int], done: int, duties: int) -> int:
     """What a settled round may cost at most; `done` are its revealed segments."""
-    revealed, ready = facts["revealed"].bit_count(), facts["ready"].bit_count()
-    if last:
-        duties = 2 * revealed
-    elif terms["f"] == 0:
-        duties = revealed
-    else:
-        duties = share_of(revealed, terms["share_bps"], ready) + facts["leftOut"].bit_count()
     fees = facts["committee"].bit_count() * terms["sign_fee"] + duties * terms["duty_fee"]
     return int(done * segment_pay(terms) + fees)
 

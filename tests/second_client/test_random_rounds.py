@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from eth_hash.auto import keccak
@@ -179,6 +179,11 @@ def drawn(roll: Roll) -> Iterator[Pair]:
     mine = rounds.drawn_seats(seed, told, {"f": 1, "share_bps": share}, last=False)
     yield mine, dict(places)
     last = roll.random() < 0.5
+    terms = replace(make_terms(), f=1, share_bps=share)
+    words_of_it, nobody = [seed] * 5, Bitmap(0)
+    facts_of_it = Facts(*words_of_it, revealed, revealed, left_out, pool, nobody)
+    counted = pay.most_duties(terms, facts_of_it, is_last=last)
+    yield money.most_duties(asdict(terms), told, seed, last=last), counted
     for ordinal in list(mine.values())[:2]:
         theirs = lots.auditors_of(seed, ordinal, pool, is_last=last)
         yield rounds.auditors_of(seed, ordinal, pool, last=last), list(theirs)

@@ -52,6 +52,30 @@ library Draws {
         }
     }
 
+    /// @param count of the revealed seats that the seed draws
+    /// @return others of those that were left out, which it does not draw
+    function beside(bytes32 auditSeed, uint256 revealed, uint256 leftOut, uint256 count)
+        internal
+        pure
+        returns (uint256 others)
+    {
+        unchecked {
+            uint256 length = 0;
+            bytes32[] memory tickets = new bytes32[](revealed.popcount());
+            for (uint256 seat = 0; revealed >> seat != 0; seat++) {
+                if (revealed.has(seat)) tickets[length++] = ticket(auditSeed, seat);
+            }
+            for (; leftOut != 0; leftOut &= leftOut - 1) {
+                bytes32 own = ticket(auditSeed, leftOut.lowest());
+                uint256 before = 0;
+                for (uint256 i = 0; i < length && before < count; i++) {
+                    if (tickets[i] < own) before++;
+                }
+                if (before == count) others++;
+            }
+        }
+    }
+
     /// @return before how many places of the pool have a smaller ticket
     function rankOfPlace(bytes32 auditSeed, uint256 ready, uint256 place) internal pure returns (uint256 before) {
         bytes32 own = ticket(auditSeed, NO_SEAT, place);

@@ -242,12 +242,12 @@ contract RoundsSettlement is RoundsBase {
             if (windows > MAX_AUDITS) windows = MAX_AUDITS;
         }
         j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(windows), bytes26(Hashing.facts(f)));
-        uint256 drawn =
-            isLast || s.f == 0 ? revealed : Draws.sampled(revealed, ready, s.shareBps) + f.leftOut.popcount();
+        uint256 drawn = isLast || s.f == 0 ? revealed : Draws.sampled(revealed, ready, s.shareBps);
+        if (f.leftOut != 0) drawn += Draws.beside(f.auditSeed, f.revealed, f.leftOut, drawn);
         Earned memory e = j.earned;
         e.segments += uint64(_segmentsOf(j, s, h.round, f.revealed));
         e.signatures += uint64(f.committee.popcount());
-        e.duties += uint64(isLast ? 2 * drawn : drawn);
+        e.duties += uint64(isLast && ready > 1 ? 2 * drawn : drawn);
         j.earned = e;
     }
 

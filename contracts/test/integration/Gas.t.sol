@@ -159,9 +159,9 @@ contract GasTest is Network {
         sayAll(jobId, type(uint256).max >> 2);
         nextBlock();
         Verdict memory v = verdictFor(jobId, rounds.state(jobId).seated >> 1);
-        v.merged = 0;
+        (v.merged, v.leftOut) = (0, Bits.firstBits(85)); // as many as f
         settle(jobId, v);
-        dearest("settlement of 255 partial seats");
+        dearest("settlement of 255 partial seats, of which 85 are left out");
         vm.warp(rounds.timesOf(jobId, 0).windowEnd);
         jobs.burn(jobId, 1);
         dearest("burn of a round");

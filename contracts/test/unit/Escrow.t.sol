@@ -8,6 +8,7 @@ import {Due, Escrow, IJobs} from "../../src/interfaces/IJobs.sol";
 import {Pull} from "../../src/libraries/Pull.sol";
 import {TermsCheck} from "../../src/libraries/TermsCheck.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
+import {Draws} from "../../src/libraries/Draws.sol";
 import "../../src/types/Types.sol";
 import {BlacklistToken, FeeToken} from "../support/HostileTokens.sol";
 import {Network} from "../support/Network.sol";
@@ -53,6 +54,40 @@ contract EscrowTest is Network {
         jobs.claim(jobId, Role.VERIFIER, 1, 2);
         same(jobs.escrowOf(other).balance, jobs.escrowOf(other).funded, "another job's tokens are its own");
         identity(jobId);
+    }
+
+    /// Of four seats two are drawn; who is left out is audited, too.
+    function test_P02_whoIsDrawnAndLeftOutIsOneDuty() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 9;
+        uint256 jobId = start(t, 4, 3);
+        uint256 before = jobs.refundable(jobId);
+        for (uint256 rank = 0; rank < 4; rank++) {
+            toWords(jobId);
+            knowSeed(jobId);
+            RoundState memory s = rounds.state(jobId);
+            uint16 seat = 0;
+            while (Draws.rankOfSeat(s.auditSeed, s.seated, seat) != rank) seat++;
+            Verdict memory v = verdictFor(jobId, 15 ^ Bits.bit(seat));
+            v.leftOut = Bits.bit(seat);
+            settle(jobId, v);
+            uint256 duties = rank < 2 ? 2 : 3;
+            same(drawn(jobId, s.round).popcount(), duties, "duties");
+            before += (3 - duties) * 10 ether; // of the three that a round may cost
+            same(jobs.refundable(jobId), before, "no fee beside theirs is set aside");
+        }
+    }
+
+    /// Where one verifier is all there is, nobody has a second auditor.
+    function test_P02_oneVerifierAloneIsOneAuditorInTheLastRound() public allHome {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.places, t.minVerifiers) = (1, 1, 1);
+        uint256 jobId = start(t, 4, 1);
+        uint32 round = play(jobId);
+        hasStatus(jobId, JobStatus.DONE);
+        same(dutiesOf(jobId, round, 0), 15, "all of them are its own");
+        uint256 earned = 4 * 8 * segmentPay() + 1 ether + 4 * 10 ether;
+        same(jobs.refundable(jobId), jobs.escrowOf(jobId).funded - earned, "once");
     }
 
     function test_P02_aJobThatNeverOpensGoesHome() public allHome {

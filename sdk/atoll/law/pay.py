@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from atoll.law.lots import COMMITTEE, LAST_AUDITORS, audited_share
+from atoll.law.lots import COMMITTEE, LAST_AUDITORS, audited_share, draw_seats
 from atoll.law.misses import first_cut
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.views import Holder, JobView, SettledRound
-from atoll.law.words import Params, Role, RoundIndex, SeatIndex, Terms, Wei, bits
+from atoll.law.words import Facts, Params, Role, RoundIndex, SeatIndex, Terms, Wei, bits
 
 MOST_CLAIMED: Final = 3_000
 """Rounds that one transaction claims or burns: each is 4,900 gas at most, of 2^24 (EIP-7825)."""
@@ -116,15 +116,19 @@ def budget(terms: Terms) -> Wei:
 
 def may_earn(terms: Terms, past: SettledRound, *, is_last: bool) -> Wei:
     """What a settled round may cost the escrow, whatever becomes of its audit."""
-    facts = past.facts
     segments = sum(told.segments for told in past.reveals.values())
-    revealed, ready = facts.revealed.bit_count(), facts.ready.bit_count()
-    duties = 2 * revealed if is_last else revealed
-    if terms.f and not is_last:
-        drawn = audited_share(revealed, terms.share_bps, ready)
-        duties = drawn + facts.left_out.bit_count()
-    fees = facts.committee.bit_count() * terms.sign_fee + duties * terms.duty_fee
+    duties = most_duties(terms, past.facts, is_last=is_last)
+    fees = past.facts.committee.bit_count() * terms.sign_fee + duties * terms.duty_fee
     return Wei(segments * terms.segment_pay + fees)
+
+
+def most_duties(terms: Terms, facts: Facts, *, is_last: bool) -> int:
+    """Of all auditors together; a seat without any segment, which none has to do again, is in."""
+    revealed, ready = facts.revealed.bit_count(), facts.ready.bit_count()
+    if is_last:
+        return min(LAST_AUDITORS, ready) * revealed
+    count = audited_share(revealed, terms.share_bps, ready) if terms.f else revealed
+    return len(draw_seats(facts.audit_seed, facts.revealed, facts.left_out, count))
 
 
 def refundable(view: JobView) -> Wei:

@@ -12,7 +12,7 @@ from atoll.law import events as ev
 from atoll.law import pay
 from atoll.law.misses import Record, cut, first_cut
 from atoll.law.rounds import apply
-from atoll.law.words import RoundIndex, SeatIndex, Wei
+from atoll.law.words import Bitmap, RoundIndex, SeatIndex, Wei, bits
 
 R = RoundIndex
 
@@ -46,9 +46,12 @@ def test_what_a_round_may_cost_counts_everybody_who_may_be_paid() -> None:
     assert pay.may_earn(terms, last, is_last=True) == seats + fees + 8 * terms.duty_fee
     everybody = replace(terms, f=0)
     assert pay.may_earn(everybody, first, is_last=False) == seats + fees + 4 * terms.duty_fee
-    facts = replace(first.facts, left_out=first.facts.revealed & -first.facts.revealed)
-    left = replace(first, facts=facts)
-    assert pay.may_earn(terms, left, is_last=False) == seats + fees + 3 * terms.duty_fee
+    for seat in bits(first.facts.revealed):
+        left = replace(first, facts=replace(first.facts, left_out=Bitmap(1 << seat)))
+        duties = 2 if first.drawn >> seat & 1 else 3
+        assert pay.may_earn(terms, left, is_last=False) == seats + fees + duties * terms.duty_fee
+    alone = replace(last, facts=replace(last.facts, ready=Bitmap(1)))
+    assert pay.may_earn(terms, alone, is_last=True) == seats + fees + 4 * terms.duty_fee
 
 
 def test_what_is_refunded_is_what_nobody_can_earn() -> None:
