@@ -12,6 +12,8 @@ from typing import Any, Final
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 _THREADS: Final = 32  # each waits for a name server and does nothing else
+_KNOWN: Final = 4096
+"""Names whose addresses are remembered, those that were found last."""
 
 
 def is_global(host: str) -> bool:
@@ -37,6 +39,9 @@ def is_own(host: str) -> bool:
 class GatewayResolver(AbstractResolver):
     """Resolves names in threads of its own, of which a silent name server holds one a name.
 
+    A name that was found before has the addresses that it had then where no name server answers:
+    strangers whose names hold every thread make no gateway unknown that was known.
+
     Args:
         patience_s: how long a name is waited for.
         private_addresses: whether those of this machine and of networks around it are given, too.
@@ -47,6 +52,7 @@ class GatewayResolver(AbstractResolver):
         self._private_addresses = private_addresses
         self._pool = ThreadPoolExecutor(_THREADS, "atoll-names")
         self._asked: dict[tuple[str, int, int], asyncio.Future[list[Any]]] = {}
+        self._known: dict[tuple[str, int, int], list[Any]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -57,7 +63,12 @@ class GatewayResolver(AbstractResolver):
                 # It goes on when nobody waits any more: asked again, it takes no second thread.
                 found = await asyncio.shield(self._lookup(host, port, family))
         except TimeoutError as error:
-            raise socket.gaierror(socket.EAI_AGAIN, "no name server answered in time") from error
+            found = self._known.get((host, port, family), [])
+            if not found:
+                text = "no name server answered in time"
+                raise socket.gaierror(socket.EAI_AGAIN, text) from error
+        else:
+            self._remember((host, port, family), found)
         results = [
             ResolveResult(
                 hostname=host, host=address[0], port=port, family=kind, proto=proto,
@@ -79,6 +90,12 @@ class GatewayResolver(AbstractResolver):
             self._asked[key] = asyncio.get_running_loop().run_in_executor(self._pool, ask)
             self._asked[key].add_done_callback(lambda _: self._asked.pop(key))
         return self._asked[key]
+
+    def _remember(self, key: tuple[str, int, int], found: list[Any]) -> None:
+        self._known.pop(key, None)
+        self._known[key] = found
+        if len(self._known) > _KNOWN:
+            del self._known[next(iter(self._known))]
 
     async def close(self) -> None:
         """Waits for no name server."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from atoll.content import Cid, FetchConfig, Fetcher, LocalStore
+from atoll.content import Cid, FetchConfig, Fetcher, LocalStore, addresses
 from atoll.content.addresses import GatewayResolver
 from atoll.errors import NotFound
 
@@ -69,6 +69,27 @@ async def test_a_name_is_waited_for_so_long_and_asked_for_once_at_a_time(
         with pytest.raises(NotFound, match="no name server answered"):
             await fetcher.fetch(Cid.of(b"not here"), 100)
     assert servers.asked == ["gateway.silent"]
+
+
+async def test_a_gateway_that_was_known_stays_so_while_silent_names_hold_every_thread(
+    servers: NameServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "_THREADS", 1)
+    monkeypatch.setattr(addresses, "_KNOWN", 2)
+    resolver = GatewayResolver(600.0, private_addresses=True)
+    for name in ("first.here", "gateway.here", "last.here"):
+        await resolver.resolve(name, 80)
+    monkeypatch.setattr(resolver, "_patience_s", 0.01)
+    for name in ("stranger.silent", "first.here"):  # of which nothing is remembered
+        with pytest.raises(OSError, match="no name server answered"):
+            await resolver.resolve(name, 80)
+    for name in ("gateway.here", "last.here"):
+        (found,) = await resolver.resolve(name, 80)
+        assert found["host"] == "127.0.0.1"
+    monkeypatch.setattr(resolver, "_private_addresses", False)
+    with pytest.raises(OSError, match="no address of the Internet"):
+        await resolver.resolve("gateway.here", 80)
+    await resolver.close()
 
 
 async def test_names_have_the_addresses_that_may_be_asked(servers: NameServers) -> None:
