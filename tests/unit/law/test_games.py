@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,13 +54,14 @@ JOB = Job(Shape(weights=300, micro_batches=2, segment=2, row=40, filler=3))
 LAST = JOB.header.step_nodes - 1
 
 
-def wrong_at(node: int, place: int, step: int = 1) -> tuple[Party, Party]:
+@cache
+def wrong_at(node: int, place: int, step: int = 1, job: Job = JOB) -> tuple[Party, Party]:
     """A holder whose claim is wrong, first at this byte of this node, and who is right."""
-    base = JOB.claim()
-    tampers = {LAST: flipped(-1), node: flipped(place)}
-    holder = Party(JOB, base, {step: tampers})
+    base = job.claim()
+    tampers = {job.header.step_nodes - 1: flipped(-1), node: flipped(place)}
+    holder = Party(job, base, {step: tampers})
     claim = holder.claimed
-    return Party(JOB, claim, {step: tampers}), Party(JOB, claim)
+    return Party(job, claim, {step: tampers}), Party(job, claim)
 
 
 def positions() -> list[tuple[int, int]]:
@@ -277,6 +279,15 @@ def test_each_step_s_own_work_is_looked_at(step: int) -> None:
         game.play(OpenSteps(party.header, tuple(party.states), bytes(works)), True, 1, TOY)
 
 
+def test_every_loss_is_looked_at_by_itself() -> None:
+    """Bytes of two neighbours may look like what is not finite."""
+    game, party, claim = opened()
+    works = (bytes(8) + bytes.fromhex("3f80007f80000000")) * 2
+    game = replace(game, claim=replace(claim, work_word=keccak256(works)))
+    move = OpenSteps(party.header, tuple(party.states), works)
+    assert game.play(move, True, 1, TOY).phase is Phase.PICK_STEP
+
+
 def test_segments_without_a_step_are_not_opened() -> None:
     data = replace(JOB.header, segment=0).to_bytes()
     claim = JOB.claim(program=merkle_root([keccak256(data)]), segment=0)
@@ -342,6 +353,24 @@ def test_what_is_opened_of_any_source_is_what_the_claim_is_about(node: int) -> N
     assert game.play(prove, False, 1020, TOY).outcome == Outcome.HOLDER_FELL
 
 
+def test_a_chunk_is_opened_behind_the_first_of_its_tensor() -> None:
+    wide = Job(Shape(weights=1100, micro_batches=1, segment=1, row=550, filler=0))
+    holder, challenger = wrong_at(0, 4 * 1050, 0, wide)
+    last = played(holder, challenger, holder.claim)[-1][2]
+    assert (last.node, last.index, last.outcome) == (0, 4, Outcome.HOLDER_FELL)
+
+
+@pytest.mark.parametrize("zero_moments", [True, False])
+def test_moments_are_those_of_the_opening_state(zero_moments: bool) -> None:
+    """Zeros where nobody has moved them yet, and nowhere else."""
+    job = Job(replace(JOB.shape, zero_moments=zero_moments))
+    holder, challenger = wrong_at(1, 8, job=job)
+    assert played(holder, challenger, holder.claim)[-1][2].outcome == Outcome.HOLDER_FELL
+    right = Party(job, challenger.claimed)
+    moves = played(right, Party(job, right.claim, holder.tampers), right.claim)
+    assert moves[-1][2].outcome == Outcome.CHALLENGER_FELL
+
+
 class Asking(Toy):
     """Operations that need this, and nothing else."""
 
@@ -365,13 +394,14 @@ def test_a_challenger_opens_no_more_than_a_proof_may_have() -> None:
     holder, challenger = wrong_at(9, 20)
     game = played(holder, challenger, holder.claim)[-2][2]
     for count in (MAX_OPENINGS, MAX_OPENINGS + 1):
-        moves = attack(game, challenger)
+        moves, operations = attack(game, challenger), Asking(*[Need(0, 0, 4)] * count)
         if count == MAX_OPENINGS:
-            move = answered(moves, Asking(*[Need(0, 0, 4)] * count))
+            move = answered(moves, operations)
             assert isinstance(move, Prove) and len(move.proof.openings) == count
+            assert game.play(move, False, 1020, operations).phase == Phase.DECIDED
         else:
             with pytest.raises(ValueError, match="asks for more than 8 openings"):
-                answered(moves, Asking(*[Need(0, 0, 4)] * count))
+                answered(moves, operations)
 
 
 def test_a_job_without_links_has_none_that_is_wrong() -> None:
@@ -495,15 +525,18 @@ def variants(value: object) -> Iterator[tuple[str, object]]:
                 yield f"[]{where}", make((*value[:index], other, *value[index + 1 :]))
 
 
-def whole_games() -> Iterator[tuple[Party | LargeParty, Party | LargeParty, Claim]]:
+@cache
+def whole_games() -> tuple[tuple[Party | LargeParty, Party | LargeParty, Claim], ...]:
     holder, challenger = wrong_at(9, 20)
-    yield holder, challenger, holder.claim
     base = JOB.claim(is_link=True)
     tampers = {0: {2: flipped(5), JOB.header.link_nodes - 1: flipped(-1)}}
     claim = Party(JOB, base, tampers).claimed
-    yield Party(JOB, claim, tampers), Party(JOB, claim), claim
     large = LargeParty((LARGE_NODES - 2, (1 << 19) - 1))
-    yield large, LargeParty(), large.claim()
+    return (
+        (holder, challenger, holder.claim),
+        (Party(JOB, claim, tampers), Party(JOB, claim), claim),
+        (large, LargeParty(), large.claim()),
+    )
 
 
 def test_nothing_in_a_move_can_be_otherwise() -> None:

@@ -20,6 +20,7 @@ from atoll.law import (
     manifest,
     merge_inputs,
     misses,
+    owes,
     pay,
     terms,
     views,
@@ -78,6 +79,15 @@ def test_the_numbers_that_only_the_text_states() -> None:
     assert (manifest.INNER_LIMIT, manifest.ELEMENTS_LIMIT) == (133_144, 2_147_483_647)
     assert (manifest.MAX_STEPS, manifest.MAX_ROTARY) == (1_048_576, 16_777_216)
     assert (manifest.MDA_SUBSETS, manifest.MAX_SEGMENTS) == (200_000, 64)
+
+
+def test_a_step_shows_a_digest_a_norm_and_its_losses() -> None:
+    assert terms.shown_bytes(1, 1) == 32 + 8 + 4
+    assert terms.shown_bytes(3, 2) == 3 * (32 + 8 + 2 * 4)
+
+
+def test_what_has_no_end_yet_ends_with_the_chains_clock() -> None:
+    assert owes.WHENEVER == 2**64 - 1
 
 
 def test_a_view_begins_with_nothing() -> None:

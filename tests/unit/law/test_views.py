@@ -141,6 +141,11 @@ def test_an_accusation_names_segment_and_link_but_of_an_earlier_round_its_beginn
 # --- the clock ---
 
 
+def test_the_last_round_is_the_one_that_the_terms_end_with() -> None:
+    view = Script.ready(make_terms(rounds=4)).net.view
+    assert [round for round in range(7) if view.is_last(round)] == [3]
+
+
 def dues(view: JobView, *moments: int) -> list[bool]:
     return [view.is_poke_due(now) for now in moments]
 

@@ -19,6 +19,7 @@ from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Address, Digest, HolderId, RoundIndex, SeatIndex
 from atoll.service.commands import Facts
 from atoll.service.duties.challenge import SendChallenge
+from atoll.service.duties.material import DoFetchSpec
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.updates import DoGetUpdate
@@ -186,6 +187,12 @@ def test_updates_are_fetched_by_who_has_a_place_and_by_nobody_else() -> None:
     held = wanted(of(script, VERIFIERS[0]), DoGetUpdate)
     assert {command.update.seat for command in held} == {0, 1, 2, 3}
     assert wanted(of(script, VERIFIERS[7]), DoGetUpdate) == []
+
+
+def test_a_stranger_reads_a_jobs_manifest_unless_it_sits_out() -> None:
+    stranger = replace(of(Script.ready(), VERIFIERS[7]), facts=Facts())
+    assert len(wanted(stranger, DoFetchSpec)) == 1
+    assert wanted(replace(stranger, sits_out="is paused, as ordered"), DoFetchSpec) == []
 
 
 def test_an_order_is_folded_into_the_state_and_acted_on() -> None:
