@@ -805,9 +805,9 @@ def _told(item: JobUpdate | RoundFigures) -> dict[str, Any]:
 
 
 def _text_of(item: JobUpdate | RoundFigures) -> str:
-    from atoll.job.figures import RoundFigures
+    from atoll.job.handle import sentence
 
-    return item.text() if isinstance(item, RoundFigures) else item.text
+    return sentence(item)
 
 
 def _update(update: JobUpdate) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from atoll.job.document import to_toml
 from atoll.job.draft import Draft, Found, write_draft
 from atoll.job.figures import Figures
 from atoll.job.following import JobFollower, job_created
-from atoll.job.groups import parse_tokens
+from atoll.job.groups import parse_tokens, tokens_text
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import tokens
 from atoll.job.plan import Floors
@@ -531,8 +531,9 @@ class Client:
         if estimate.budget > max_spend:
             raise ConfigError(
                 f"the job may cost {tokens(estimate.budget)} tokens, "
-                f"more than the {tokens(max_spend)} allowed",
-                next_step="raise max_spend, or ask for fewer rounds, seats or steps",
+                f"more than the {tokens_text(max_spend)} allowed",
+                next_step="raise max_spend (text is tokens, an integer is wei), or ask for fewer "
+                "rounds, seats or steps",
             )
         if estimate.balance < estimate.budget:
             raise InsufficientFunds(
@@ -632,7 +633,12 @@ class Client:
 
 
 def wei_of(amount: int | str) -> int:
-    """Wei of an amount: an integer is wei, text is tokens. Raises ConfigError."""
+    """Wei of an amount: an integer is wei, text is tokens. Raises ConfigError, of a float too."""
+    if isinstance(amount, bool) or not isinstance(amount, int | str):
+        raise ConfigError(
+            f"{amount!r} is no amount: an integer is wei, text is tokens",
+            next_step=f'write tokens as text: "{amount}"',
+        )
     try:
         wei = parse_tokens(amount) if isinstance(amount, str) else amount
     except ValueError as error:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
@@ -54,7 +55,14 @@ FIGURES_SECONDS = 3.0
 """Between two looks at what was computed here."""
 LAST_FIGURES_SECONDS = 60.0
 """How long the last model's loss is waited for once a job is over."""
+Tell: TypeAlias = Callable[[str], None]
+"""Takes a sentence about what happens."""
 log = structlog.get_logger("atoll.job.handle")
+
+
+def untold(text: str) -> None:
+    """A `Tell` of who does not want to know."""
+    del text
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,18 +234,19 @@ class JobHandle:
         ready = view.ready_places(view.round).bit_count()
         return view.status.is_closed or ready >= view.require_terms().min_verifiers
 
-    async def wait(self) -> JobSnapshot:
+    async def wait(self, tell: Tell = untold) -> JobSnapshot:
         """Until the job has ended and its last round is FINAL; where it stands then.
 
         A job of ours that is out of patience is cancelled, where the client signs.
+
+        Args:
+            tell: given what happens and how good the models are, a sentence each: `print`.
         """
-        if not (self.client.can_sign and patience_of(self).rounds):
-            async for _ in self.watch():
-                continue
-            return await self.status()
-        async with evaluating(self):
+        may_end = self.client.can_sign and patience_of(self).rounds > 0
+        async with evaluating(self) if may_end else nullcontext():
             async for item in self.follow():
-                if isinstance(item, RoundFigures) and await is_out_of_patience(self):
+                tell(sentence(item))
+                if may_end and isinstance(item, RoundFigures) and await is_out_of_patience(self):
                     await self.cancel()
         return await self.status()
 
@@ -440,6 +449,11 @@ class JobHandle:
         Anyone may claim for anyone; the money goes to whoever earned it.
         """
         return await pay_out(self, account or self.client.address)
+
+
+def sentence(item: JobUpdate | RoundFigures) -> str:
+    """What `JobHandle.follow` told, in words."""
+    return item.text() if isinstance(item, RoundFigures) else item.text
 
 
 def check_seat(view: JobView, seat: int) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from atoll.errors import ConfigError
 from atoll.job.client import Client, ClientConfig, wei_of
-from atoll.job.handle import check_folder
+from atoll.job.handle import Tell, check_folder, untold
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
 
@@ -18,9 +18,9 @@ def train_model(
     *,
     budget: int | str,
     job: JobSpec | str = "nano",
-    changes: Mapping[str, Any] | None = None,
     folder: str | Path = "model",
     config: ClientConfig | None = None,
+    tell: Tell = untold,
 ) -> Path:
     """Has a model trained on text, and waits for it; the folder with the model.
 
@@ -31,23 +31,41 @@ def train_model(
         data: files and folders.
         budget: never exceeded; wei, or tokens as text. The price follows from it where the job
             writes none, as "demo" does.
-        job: a spec, or a preset's name.
-        changes: of the job, by key path: `{"rounds": 2}`.
+        job: a spec, as of `preset("nano").but({"rounds": 2})`, or a preset's name.
         folder: where the model goes, as for `JobHandle.result`.
+        tell: as for `JobHandle.wait`; `print` shows how far it is.
 
     Raises:
+        ConfigError: an event loop runs here, as in a notebook.
         AtollError: as `Client.submit` and `JobHandle.result`.
     """
+    _need_no_loop()
     check_folder(Path(folder))
     paths = [data] if isinstance(data, str | Path) else data
     spec = preset(job) if isinstance(job, str) else job
     mine = {"data.paths": [str(path) for path in paths], "money.budget": wei_of(budget)}
-    return asyncio.run(_train(spec.but(mine | dict(changes or {})), folder, config))
+    return asyncio.run(_train(spec.but(mine), folder, config, tell))
 
 
-async def _train(spec: JobSpec, folder: str | Path, config: ClientConfig | None) -> Path:
+def _need_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigError(
+        "train_model waits in an event loop of its own, and one runs here, as in a notebook",
+        next_step="use atoll.Client, with `await` (docs/submitter.md), or "
+        "`await asyncio.to_thread(atoll.train_model, ...)`",
+    )
+
+
+async def _train(
+    spec: JobSpec, folder: str | Path, config: ClientConfig | None, tell: Tell
+) -> Path:
     assert spec.money.budget is not None  # `train` has set it
     async with Client.from_env(config) as client:
+        tell("prepares the text")
         job = await client.submit(spec, max_spend=spec.money.budget)
-        await job.wait()
+        tell(f"job {job.id} is paid; the data is served at {client.session.url}")
+        await job.wait(tell)
         return await job.result(folder)

@@ -264,7 +264,10 @@ async def check_model(bench: Bench, job: atoll.JobHandle, members: OneRound) -> 
         await job.checkpoint(folder / "later", 1)
     assert await job.checkpoint(folder / "first", 0) == folder / "first"
     members.audit((await job.view()).settled[0], manifest)
-    snapshot = await job.wait()
+    told: list[str] = []
+    snapshot = await job.wait(told.append)
+    assert told[0] == (await job.logs())[0].text
+    assert any(text.startswith("held-out loss before training") for text in told)
     assert (snapshot.status, snapshot.final_rounds, snapshot.is_final) == (JobStatus.DONE, 1, True)
     assert await job.result(folder / "model") == folder / "model"
     written = {path.name for path in (folder / "model").iterdir()}

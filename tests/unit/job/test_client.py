@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +14,8 @@ from eth_account import Account
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.keys import create_key
 from atoll.errors import ConfigError
-from atoll.job.client import HOME, MAX_WATCHERS, Client, ClientConfig
-from atoll.law.words import Address
+from atoll.job.client import HOME, MAX_WATCHERS, Client, ClientConfig, wei_of
+from atoll.law.words import TOKEN, Address
 from atoll.service.lock import FolderHeld, hold_folder
 
 MAINNET, ANVIL = 1, 31337
@@ -133,3 +134,13 @@ async def test_a_home_in_use_ends_with_its_own_exit_code_and_no_advice_that_pays
             await client.__aenter__()
     assert refused.value.exit_code == 6
     assert "home" not in (refused.value.next_step or "")
+
+
+@pytest.mark.parametrize("amount", [2.5, 25.0, True, None, Decimal("25")])
+def test_an_amount_of_neither_wei_nor_text_is_refused(amount: Any) -> None:
+    with pytest.raises(ConfigError, match="an integer is wei, text is tokens"):
+        wei_of(amount)
+
+
+def test_an_integer_is_wei_and_text_is_tokens() -> None:
+    assert (wei_of(25), wei_of("25"), wei_of("0.5")) == (25, 25 * TOKEN, TOKEN // 2)
