@@ -56,7 +56,6 @@ def adapted(plain: Plain, **changes: Any) -> None:
 
 
 AT_THE_BOUND: dict[str, Callable[[Plain], object]] = {
-    "llama3 of one position": put("model", "rope_scaling", value=LLAMA3 | {"positions": 1}),
     "vocabulary": lambda plain: (
         plain["data"].update(dtype="uint32"),
         plain["model"].update(vocab=1 << 20),
