@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from eth_abi.abi import decode
-from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.factories import digest, make_manifest, make_terms
 from tests.unit.law.script import VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
@@ -16,10 +16,10 @@ from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.law.ballots import Body, Duty
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Address, Digest, HolderId, RoundIndex, SeatIndex
+from atoll.law.words import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
 from atoll.service.commands import Facts
 from atoll.service.duties.challenge import SendChallenge
-from atoll.service.duties.material import DoFetchSpec
+from atoll.service.duties.material import DoFetchSpec, SpecReady
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.updates import DoGetUpdate
@@ -142,6 +142,26 @@ def test_a_differs_that_comes_from_an_earlier_round_is_played_about_that_one() -
     held = state.facts._by_key.items()
     bare = Facts({key: fact for key, fact in held if not key.startswith("DoFetchData")})
     assert wanted(replace(state, facts=bare), SendChallenge) == []
+
+
+def test_which_round_of_an_epoch_is_false_is_found_again_where_the_journal_is_lost() -> None:
+    script = Script.ready()
+    script.honest_round()
+    me, id, past, seats = audited(script, script.honest_round())
+    script.ballot(1, id, script.body(1, id, {seats[0]: 0}))
+    script.net.wait_until(past.clock.audit_end)
+    script.open(1, id)
+    state = of(script, me)
+    assert wanted(state, DoReplay) == []
+    carrying = make_manifest({"epoch": 2, "codec.feedback": "0.9"})
+    spec = DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(carrying.to_bytes())
+    state = replace(state, facts=state.facts.plus(*spec))
+    (replay,) = wanted(state, DoReplay)
+    assert wanted(state, SendChallenge) == []
+    assert (replay.slot.round, replay.seat) == (1, seats[0])
+    assert [earlier.round for earlier in replay.earlier] == [0]
+    (challenge,) = wanted(seen(state, past, seats[0], earlier=(RoundIndex(0), 4)), SendChallenge)
+    assert (challenge.round, challenge.at, challenge.via) == (0, 4, 1)
 
 
 class Shy(VerifierBehaviour):

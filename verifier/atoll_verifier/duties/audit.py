@@ -181,6 +181,12 @@ def _challenge(
         return []
     challenge = SendChallenge(past.round, seat, owed.at, spec, data.initial, owed=True)
     found = replayed(state, past, seat)
+    if found is None and owed.at == 0:
+        # Another journal had it. Which round of the epoch is false is in no ballot, and whoever
+        # challenges a true one falls.
+        again = replaying(state.view, past, seat, spec, state.setup.behaviour.replay_function)
+        if again.earlier:
+            return [again]
     if found is not None and found.earlier is not None:
         round, at = found.earlier
         challenge = replace(challenge, round=round, at=at, via=past.round)
