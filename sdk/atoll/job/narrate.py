@@ -329,7 +329,7 @@ def _leaked(event: ev.Leaked, name: Names) -> str:
 
 
 def _contested(event: ev.Contested, name: Names) -> str:
-    wrong = f"verifier {event.id}'s words about seat {event.seat} are wrong"
+    wrong = f"what the auditor with id {event.id} says of seat {event.seat} is wrong"
     return f"round {event.round}: {name(event.by)} shows that {wrong}"
 
 
@@ -337,7 +337,7 @@ def _contest_settled(event: ev.ContestSettled, name: Names) -> str:
     if event.id == NO_HOLDER:
         end = "who showed the key" if event.wrong else "nobody: it fell"
         return f"round {event.round}: half of seat {event.seat}'s pay goes to {end}"
-    about = f"verifier {event.id}'s words about seat {event.seat}"
+    about = f"the words of the auditor with id {event.id} about seat {event.seat}"
     end = "stay wrong and unpaid" if event.wrong else "are paid after all: the seat fell"
     return f"round {event.round}: {about} {end}"
 
@@ -422,10 +422,10 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
         f"round {e.round}: seat {e.seat} showed no key and loses that round's pay"
     ),
     ev.Dropped: lambda e, n: (
-        f"round {e.round}: the accusation of seat {e.seat} by verifier {e.id} was not played"
+        f"round {e.round}: the auditor with id {e.id} did not play what it said of seat {e.seat}"
     ),
     ev.Proven: lambda e, n: (
-        f"round {e.round}: seat {e.seat} has fallen, so verifier {e.id} is paid for accusing it"
+        f"round {e.round}: seat {e.seat} has fallen, so its accuser, with id {e.id}, is paid"
     ),
     ev.LateWord: lambda e, n: (
         f"round {e.round}: {n(e.account)} has the updates of seats {numbers(e.has)} by now"
