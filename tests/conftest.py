@@ -33,6 +33,7 @@ WINDOWS_RUN = "e2e/test_quickstart.py"
 """The one network whose windows nobody skips: it waits for minutes, whatever the machine."""
 LONGEST_FIRST = (
     WINDOWS_RUN,
+    "e2e/test_weather.py",  # one of it on Ganache
     "e2e/test_second_client.py",
     "network/test_two_of_four.py",
     "network/test_colluders.py",

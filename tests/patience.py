@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from typing import Final
 
-PATIENCE: Final = 1500.0
+PATIENCE: Final = 2400.0
 """Seconds; pytest ends a test somewhat later (pyproject.toml)."""
