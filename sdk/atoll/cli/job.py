@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from atoll.cli.accounts import moment
+from atoll.cli.continued import changes_of, is_continued, job_text, write_following
 from atoll.cli.jobfile import InitFolder, Settings, Text, chosen_job
 from atoll.cli.network import (
     DEFAULT_HOME,
@@ -23,17 +21,30 @@ from atoll.cli.network import (
 )
 from atoll.cli.output import Json, emit, say, table
 from atoll.cli.progress import Preparing
-from atoll.cli.snapshot import after_the_end, plain, snapshot_text
-from atoll.errors import AtollError, ChainError, ConfigError, StorageError
+from atoll.cli.serving import (
+    Payment,
+    Serving,
+    line_of,
+    serve_until_over,
+    stopping,
+    submit_file,
+    words_of,
+)
+from atoll.cli.snapshot import (
+    after_the_end,
+    item_to_plain,
+    plain,
+    snapshot_text,
+    text_of,
+    update_to_plain,
+)
+from atoll.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
     from atoll.job.delivery import Delivery
-    from atoll.job.draft import Draft
-    from atoll.job.figures import RoundFigures
     from atoll.job.handle import JobHandle
     from atoll.job.narrate import JobSnapshot, JobUpdate
-    from atoll.job.spec import JobSpec
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Submit, follow and collect training jobs."
@@ -72,10 +83,6 @@ Merged = Annotated[
 ]
 
 
-CONTINUED = "from the model of job"
-"""What a job file that `continue` wrote says of itself."""
-
-
 @app.command()
 def new(
     preset: Annotated[
@@ -88,7 +95,7 @@ def new(
     """Print a job file with every choice in it, for `atoll job check` and `submit`."""
     name = preset or ("nano" if init is None else "finetune")
     spec = chosen_job(None, name, data, settings, init)
-    sys.stdout.write(_job_text(spec, f"from the preset {name}"))
+    sys.stdout.write(job_text(spec, f"from the preset {name}"))
 
 
 @app.command("continue")
@@ -116,73 +123,12 @@ def continue_job(
     place = folder or Path(f"continued-{job}")
     payment = Payment.of(max_spend, Serving(detach), sure=yes, as_json=json)
     file = place / "job.toml"
-    if _is_continued(file, job, _changes(rounds, settings)):
+    if is_continued(file, job, changes_of(rounds, settings)):
         say(f"{file} is there, and submitted as it is; another --folder has the newest model")
     else:
-        asyncio.run(_write_following(network, job, rounds, place, settings))
+        asyncio.run(write_following(network, job, rounds, place, settings))
         say(f"{file} has the job")
-    _submit(network, file, payment)
-
-
-async def _write_following(
-    network: Network, job: int, rounds: int, folder: Path, settings: list[str] | None
-) -> None:
-    """Writes the file of a job that goes on from another's model, beside that model."""
-    file = folder / "job.toml"
-    async with network.open() as client:
-        spec = await client.attach(job).continued(folder, rounds)
-    changed = spec.but(_changes(rounds, settings))
-    try:
-        file.write_text(_job_text(changed, f"{CONTINUED} {job}"), encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"cannot write {file}: {error}") from error
-
-
-def _changes(rounds: int, settings: list[str] | None) -> dict[str, Any]:
-    """What the command line of `continue` says of the new job, by key path."""
-    from atoll.job.document import parse_setting
-
-    return {"rounds": rounds} | dict(map(parse_setting, settings or []))
-
-
-def _is_continued(file: Path, job: int, changes: dict[str, Any]) -> bool:
-    """Whether `continue` of that job wrote the file before, and it says what is asked for.
-
-    Raises:
-        ConfigError: there is another file, or it says otherwise.
-    """
-    from atoll.job.spec import JobSpec
-
-    try:
-        head, _, _ = file.read_text(encoding="utf-8").partition(".")
-    except FileNotFoundError:
-        return False
-    except ValueError:
-        head = ""
-    if head != f"# A job, {CONTINUED} {job}":
-        raise _in_the_way(file, f"is no file of `atoll job continue {job}`")
-    there = JobSpec.read(file)
-    if there.but(changes) != there:
-        raise _in_the_way(file, "says otherwise than --rounds and --set")
-    return True
-
-
-def _in_the_way(file: Path, what: str) -> ConfigError:
-    submit = shlex.join(["atoll", "job", "submit", str(file)])
-    return ConfigError(
-        f"{file} is there already, and {what}",
-        next_step=f"name another --folder, or submit what it says: {submit} --max-spend N",
-    )
-
-
-def _job_text(spec: JobSpec, origin: str) -> str:
-    from atoll.job.document import to_toml
-
-    head = (
-        f"A job, {origin}. What has a # in front is computed, and shown by\n"
-        "`atoll job check`. Amounts are tokens; numbers, durations and text are as in TOML."
-    )
-    return to_toml(spec, head)
+    submit_file(network, file, payment)
 
 
 @app.command()
@@ -225,87 +171,7 @@ def submit(
     """Pay for a job and open it, then serve its data. The same file again is the same job."""
     serving = Serving.of(detach, archive)
     payment = Payment.of(max_spend, serving, sure=yes, again=again, as_json=json)
-    _submit(network, file, payment, settings)
-
-
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """How long and what is served.
-
-    Attributes:
-        detach: whether it ends once the verifiers hold the data.
-        quota: bytes of models and updates of past rounds that are kept; 0 keeps none.
-    """
-
-    detach: bool = False
-    quota: int = 0
-
-    @classmethod
-    def of(cls, detach: bool, archive: float | None) -> Serving:
-        """By the options. Raises ConfigError where one says to stop and the other to go on."""
-        if detach and archive is not None:
-            raise ConfigError(
-                "--archive goes on serving, --detach stops", next_step="leave one of them out"
-            )
-        return cls(detach, int((archive or 0) * 10**9))
-
-
-@dataclass(frozen=True, slots=True)
-class Payment:
-    """What `submit` is told beside the job: wei at most, what to serve, whether to pay without
-    asking, whether the same file is another job, and what to print.
-    """
-
-    max_spend: int
-    serving: Serving
-    sure: bool = False
-    again: bool = False
-    as_json: bool = False
-
-    @classmethod
-    def of(
-        cls, tokens: str, serving: Serving, *, sure: bool, again: bool = False, as_json: bool
-    ) -> Payment:
-        """By the options, before any work is done for it.
-
-        Raises ConfigError for what is no amount, and where nobody can be asked whether to pay.
-        """
-        from atoll.job.client import wei_of
-
-        if not sure and (as_json or not sys.stdin.isatty()):
-            raise ConfigError(
-                "there is nobody to ask whether to pay",
-                next_step="pass --yes to pay without a word; `atoll job serve` serves what is paid",
-            )
-        return cls(wei_of(tokens), serving, sure, again, as_json)
-
-
-def _submit(
-    network: Network, file: Path, payment: Payment, settings: list[str] | None = None
-) -> None:
-    """Pays for a file's job, opens it and serves its data."""
-    spec, as_json = chosen_job(file, "", None, settings), payment.as_json
-    paid: list[int] = []
-
-    async def pay() -> tuple[int, int]:
-        async with network.open(must_sign=True) as client:
-            client.check_reach()
-            with Preparing() as progress:
-                draft = await client.draft(spec, again=payment.again, on_progress=progress)
-            if draft.job is None:
-                await _agree(client, draft, payment)
-            else:
-                say(f"this file is job {draft.job}; --again makes another of it")
-            job = await client.submit(draft, max_spend=payment.max_spend)
-            paid.append(job.id)
-            emit({"job": job.id, "handle": job.to_json()}, f"job {job.id}", as_json=as_json)
-            return job.id, client.port
-
-    with _stopping(paid):
-        job, port = asyncio.run(pay())
-        # What `--json` prints is told already.
-        tell = _nothing_of if as_json else _words_of
-        _serve_job(network, job, port, payment.serving, tell)
+    submit_file(network, file, payment, settings)
 
 
 @app.command()
@@ -327,10 +193,10 @@ def serve(
             await client.serve()
             return client.port
 
-    with _stopping([job]):
+    with stopping([job]):
         port = asyncio.run(announce())
-        tell = _line_of if json else _words_of
-        _serve_job(network, job, port, serving, tell)
+        tell = line_of if json else words_of
+        serve_until_over(network, job, port, serving, tell)
 
 
 @app.command("list")
@@ -391,7 +257,7 @@ def watch(
             handle = client.attach(job)
             await handle.status()  # a job that is not there would be waited for
             async for item in handle.follow():
-                emit(_told(item), _text_of(item), as_json=json)
+                emit(item_to_plain(item), text_of(item), as_json=json)
             say(after_the_end(await handle.status()))
 
     asyncio.run(work())
@@ -417,7 +283,7 @@ def logs(
         f"{update.block.number:>8}  {moment(update.block.timestamp)}  {update.text}"
         for update in told
     )
-    emit([_update(update) for update in told], text, as_json=json)
+    emit([update_to_plain(update) for update in told], text, as_json=json)
 
 
 @app.command()
@@ -646,134 +512,6 @@ def _signed(network: Network, work: Any) -> Any:
     return asyncio.run(go())
 
 
-async def _agree(client: Client, draft: Draft, payment: Payment) -> None:
-    """Shows what a job costs, and asks, unless told not to. Raises ConfigError."""
-    from atoll.job.groups import tokens_text
-    from atoll.job.narrate import tokens
-    from atoll.train.corpus.options import PUBLIC_NOTICE
-
-    estimate = await client.estimate(draft.manifest)
-    if not payment.as_json:
-        for figure in draft.figures:
-            say(f"{figure.path}: {figure.text}: {figure.reason}")
-        say(
-            f"{client.address} pays {tokens_text(estimate.budget)} tokens at most, of "
-            f"{tokens(estimate.balance)}; what nobody earns comes back"
-        )
-    say(PUBLIC_NOTICE)
-    if payment.sure or estimate.budget > payment.max_spend:
-        return  # the refusal says more than a question
-    if not typer.confirm("pay?", err=True):
-        raise ConfigError("nothing was paid", next_step="change the job, or pass --yes")
-
-
-Tell = Callable[["JobUpdate | RoundFigures"], None]
-
-
-def _line_of(item: JobUpdate | RoundFigures) -> None:
-    emit(_told(item), "", as_json=True)
-
-
-def _words_of(item: JobUpdate | RoundFigures) -> None:
-    say(_text_of(item))
-
-
-def _nothing_of(item: JobUpdate | RoundFigures) -> None:
-    del item
-
-
-def _serve_job(network: Network, job: int, port: int, serving: Serving, tell: Tell) -> None:
-    """Serves this home's blocks and tells what happens, until the job ends, or nobody needs us."""
-    ended = asyncio.run(_serve_and_watch(network, job, port, serving, tell))
-    if ended is not None:
-        say(after_the_end(ended))
-    else:
-        say(f"the verifiers hold the data of job {job}. {_again(job)}")
-
-
-@contextmanager
-def _stopping(paid: Sequence[int]) -> Iterator[None]:
-    """Says, whenever Ctrl-C comes, what stays: of a job that is paid, with that or before."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        for job in paid:
-            say(
-                f"the data is not served from here any more; job {job} and its money stay. "
-                f"{_again(job)}"
-            )
-        raise
-
-
-def _again(job: int) -> str:
-    return f"`atoll job serve {job}` serves again, `atoll job watch {job}` tells what happens"
-
-
-async def _serve_and_watch(
-    network: Network, job: int, port: int, serving: Serving, tell: Tell
-) -> JobSnapshot | None:
-    """Where the job stands once it has ended; None where it was handed over."""
-    from atoll.job.archive import archiving, until_claimed
-    from atoll.job.evaluation import evaluating
-    from atoll.job.figures import RoundFigures
-    from atoll.job.narrate import tokens
-    from atoll.job.patience import is_out_of_patience, ran_out
-
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(network.watching(port))
-        await client.session.serve()
-        say(f"serving the data at {client.session.url}; Ctrl-C stops that")
-        handle, handed_over = client.attach(job), False
-        await stack.enter_async_context(evaluating(handle))
-        await stack.enter_async_context(archiving(handle, serving.quota))
-        async for update in _patient(handle):
-            if update is not None:
-                tell(update)
-            if isinstance(update, RoundFigures) and await is_out_of_patience(handle):
-                await _cancel(network, job)
-            if not handed_over and await _is_handed_over(handle):
-                handed_over = True
-                if serving.detach:
-                    snapshot = await handle.status()
-                    return snapshot if snapshot.has_ended else None
-                say("the verifiers hold the data: this may be stopped, and the job goes on")
-        if await ran_out(handle):
-            async with network.open(must_sign=True) as signing:
-                wei = await signing.attach(job).refund()
-            say(f"{tokens(wei)} tokens came back")
-        if serving.quota:
-            say(f"job {job} has ended; its rounds are served until nothing can be claimed any more")
-            await until_claimed(handle)
-        return await handle.status()
-
-
-async def _cancel(network: Network, job: int) -> None:
-    """Ends a job that does not get better; what stops that is said, and it is tried again."""
-    try:
-        async with network.open(must_sign=True) as client:
-            await client.attach(job).cancel()
-    except AtollError as error:
-        say(f"the job should end, for its model does not get better, but: {error}")
-    else:
-        say("the model does not get better: the job is cancelled and ends with this round")
-
-
-async def _is_handed_over(handle: JobHandle) -> bool:
-    try:
-        return await handle.is_handed_over()
-    except ChainError:
-        return False  # it pauses, or has not confirmed the job yet: neither ends anything
-
-
-async def _patient(handle: JobHandle) -> AsyncIterator[JobUpdate | RoundFigures | None]:
-    """What happens, and None whenever the chain was looked at and nothing had."""
-    from atoll.job.evaluation import can_evaluate
-
-    yield None
-    async for update in handle.follow(evaluated=can_evaluate()):
-        yield update
-
-
 async def _row(handle: JobHandle) -> dict[str, object]:
     snapshot = await handle.status()
     manifest = handle.own_manifest()
@@ -794,23 +532,3 @@ def _in_tokens(row: dict[str, object]) -> dict[str, object]:
     amounts = {name: row[f"{name}_wei"] for name in ("funded", "paid")}
     rest = {name: value for name, value in row.items() if not name.endswith("_wei")}
     return rest | {f"{name} (tokens)": tokens(int(str(wei))) for name, wei in amounts.items()}
-
-
-def _told(item: JobUpdate | RoundFigures) -> dict[str, Any]:
-    from atoll.job.figures import RoundFigures
-
-    if isinstance(item, RoundFigures):
-        return {"kind": "Evaluated", "text": item.text(), **item.to_plain()}
-    return _update(item)
-
-
-def _text_of(item: JobUpdate | RoundFigures) -> str:
-    from atoll.job.handle import sentence
-
-    return sentence(item)
-
-
-def _update(update: JobUpdate) -> dict[str, Any]:
-    block = update.block
-    told = {"kind": update.kind, "text": update.text}
-    return told | {"block": block.number, "time": block.timestamp}

@@ -1,4 +1,4 @@
-"""Where a job stands: numbers for programs, and what a person reads of them."""
+"""Where a job stands and what happens in it: for programs, and as a person reads it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from atoll.job.narrate import JobSnapshot
+    from atoll.job.figures import RoundFigures
+    from atoll.job.narrate import JobSnapshot, JobUpdate
 
 
 def plain(snapshot: JobSnapshot) -> dict[str, Any]:
@@ -70,3 +71,26 @@ def _next(snapshot: JobSnapshot) -> str:
         return back
     when = "" if snapshot.is_final else ", once its last round is final"
     return f"`atoll job result {snapshot.job} DIR` fetches the model{when}; {back}"
+
+
+def item_to_plain(item: JobUpdate | RoundFigures) -> dict[str, Any]:
+    """What happened, or what a round came to, as JSON has it."""
+    from atoll.job.figures import RoundFigures
+
+    if isinstance(item, RoundFigures):
+        return {"kind": "Evaluated", "text": item.text(), **item.to_plain()}
+    return update_to_plain(item)
+
+
+def text_of(item: JobUpdate | RoundFigures) -> str:
+    """The same in a sentence; imported late, since `--help` waits for it."""
+    from atoll.job.handle import sentence
+
+    return sentence(item)
+
+
+def update_to_plain(update: JobUpdate) -> dict[str, Any]:
+    """An event of a job, with its block's number and unix seconds."""
+    block = update.block
+    told = {"kind": update.kind, "text": update.text}
+    return told | {"block": block.number, "time": block.timestamp}

@@ -54,7 +54,7 @@ def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Network, "open", opened)
-    monkeypatch.setattr(jobs, "_submit", submit)
+    monkeypatch.setattr(jobs, "submit_file", submit)
     return names
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from atoll.cli import job as jobs
-from atoll.cli.job import Payment, Serving, app
+from atoll.cli import serving
+from atoll.cli.job import app
 from atoll.cli.network import Network
+from atoll.cli.serving import Payment, Serving
 from atoll.errors import ConfigError
 
 
@@ -46,7 +47,7 @@ def test_a_payment_that_cannot_be_made_costs_no_work(
 def test_who_is_at_a_terminal_can_be_asked_unless_json_is_wanted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jobs.sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(serving.sys.stdin, "isatty", lambda: True)
     assert Payment.of("0.5", Serving(), sure=False, as_json=False).max_spend == 5 * 10**17
     with pytest.raises(ConfigError, match="nobody to ask"):
         Payment.of("0.5", Serving(), sure=False, as_json=True)
