@@ -52,6 +52,7 @@ library Draws {
         }
     }
 
+    /// @dev `rankOfSeat` of each would say it, too, and hash every ticket once for each: a seat in three may be left out.
     /// @param count of the revealed seats that the seed draws
     /// @return others of those that were left out, which it does not draw
     function beside(bytes32 auditSeed, uint256 revealed, uint256 leftOut, uint256 count)
