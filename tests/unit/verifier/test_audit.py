@@ -123,13 +123,19 @@ def test_what_is_sealed_is_what_the_contracts_are_sent() -> None:
     assert send.key != replace(send, sealed=replace(sealed, salt=digest("other"))).key
 
 
-def test_a_differs_that_comes_from_an_earlier_round_is_played_about_that_one() -> None:
+def accusing() -> tuple[Script, Address, SettledRound, list[SeatIndex]]:
+    """Somebody who has opened that a seat of the second round differs at 0, and its seats."""
     script = Script.ready()
     script.honest_round()
     me, id, past, seats = audited(script, script.honest_round())
     script.ballot(1, id, script.body(1, id, {seats[0]: 0}))
     script.net.wait_until(past.clock.audit_end)
     script.open(1, id)
+    return script, me, past, seats
+
+
+def test_a_differs_that_comes_from_an_earlier_round_is_played_about_that_one() -> None:
+    script, me, past, seats = accusing()
     for earlier, said in ((None, (1, 0, None)), ((RoundIndex(0), 4), (0, 4, 1))):
         state = seen(of(script, me), past, seats[0], earlier=earlier)
         (challenge,) = wanted(state, SendChallenge)
@@ -145,12 +151,7 @@ def test_a_differs_that_comes_from_an_earlier_round_is_played_about_that_one() -
 
 
 def test_which_round_of_an_epoch_is_false_is_found_again_where_the_journal_is_lost() -> None:
-    script = Script.ready()
-    script.honest_round()
-    me, id, past, seats = audited(script, script.honest_round())
-    script.ballot(1, id, script.body(1, id, {seats[0]: 0}))
-    script.net.wait_until(past.clock.audit_end)
-    script.open(1, id)
+    script, me, past, seats = accusing()
     state = of(script, me)
     assert wanted(state, DoReplay) == []
     carrying = make_manifest({"epoch": 2, "codec.feedback": "0.9"})
