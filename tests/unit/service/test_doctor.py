@@ -130,7 +130,20 @@ def test_who_runs_is_told(subject: Subject) -> None:
      (1_000_500, Level.WARNING)],
 )  # fmt: skip
 def test_the_clock_against_the_newest_block(now: float, level: Level) -> None:
-    assert levels(chain._check_clock(HEAD, now)) == [level]
+    assert levels(chain._check_clock(seen(8453), now)) == [level]
+
+
+def seen(chain_id: int) -> chain.Seen:
+    return chain.Seen("http://127.0.0.1:8545", chain_id, HEAD)
+
+
+@pytest.mark.parametrize("chain_id", [1337, 31337])
+def test_a_development_chain_may_run_ahead_of_this_machine(chain_id: int) -> None:
+    (found,) = chain._check_clock(seen(chain_id), 900_000)
+    assert (found.level, found.next_step) == (Level.OK, "")
+    assert "100000 s ahead" in found.text and str(chain_id) in found.text
+    assert levels(chain._check_clock(seen(chain_id), 1_000_500)) == [Level.WARNING]
+    assert levels(chain._check_clock(seen(chain_id + 1), 900_000)) == [Level.FAILURE]
 
 
 def test_where_a_system_does_not_say_what_is_free_all_is(
