@@ -138,7 +138,7 @@ class Worker:
 
     def _start(self) -> ProcessPoolExecutor:
         pool = _ahead.pop() if _ahead else _pool(self._context)
-        pool.submit(_tune, *self._initial)
+        pool.submit(_tune, *self._initial, structlog.get_config()["wrapper_class"])
         return pool
 
 
@@ -230,7 +230,9 @@ def _attach() -> None:
         watcher.start()
 
 
-def _tune(threads: int, niceness: int) -> None:
+def _tune(threads: int, niceness: int, logger: type) -> None:
+    # Whose level the starter has by now: a process that it forked ahead, it had none for yet.
+    structlog.configure(wrapper_class=logger)
     # What a process loaded before it was forked keeps the threads that it was loaded with.
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(threads)
