@@ -43,13 +43,12 @@ def find_numerics() -> None:
     from atoll.train.probe import numerics_spec, pin_torch  # noqa: PLC0415 (after the lines above)
 
     # Nobody has configured logging yet in this process, and its output is the runner's.
-    before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     pin_torch()
     # A machine that comes to other bits is each member's to refuse, in its own log.
     with suppress(AtollError):
         numerics_spec()
-    structlog.configure(**before)
+    structlog.reset_defaults()
 
 
 find_numerics()

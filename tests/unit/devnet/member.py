@@ -6,6 +6,8 @@ import sys
 import threading
 from pathlib import Path
 
+import structlog
+
 
 def run(arguments: list[str]) -> int:
     """Says that it runs and what is loaded, then waits for its end, or fails if told to."""
@@ -17,3 +19,9 @@ def run(arguments: list[str]) -> int:
         raise RuntimeError(*rest)
     threading.Event().wait()
     return 0
+
+
+def logs_to_stderr() -> bool:
+    """Whether what this process logs goes there, and not where programs read data."""
+    logger = structlog.get_config()["logger_factory"]()
+    return logger._file is sys.stderr

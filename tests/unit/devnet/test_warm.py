@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from atoll.service.worker import Worker
 from atoll_devnet.processes.process import ProcessFailed
-from atoll_devnet.processes.warm import FORKS, MemberProcess
+from atoll_devnet.processes.warm import FORKS, MemberProcess, warm_context
 
 Make = Callable[..., MemberProcess]
 SAID = f"torch is loaded: {FORKS}\n"
@@ -88,3 +90,11 @@ def test_who_runs_was_killed_or_told_to_stop_is_not_complained_of(
         member.check()
         end()
         member.check()
+
+
+def test_a_warm_worker_logs_to_standard_error() -> None:
+    worker = Worker(context=warm_context())
+    try:
+        assert asyncio.run(worker.run("tests.unit.devnet.member:logs_to_stderr"))
+    finally:
+        worker.kill()
