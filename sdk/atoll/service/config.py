@@ -390,6 +390,12 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        makes = "make one with `atoll node init`, `atoll verifier init` or `atoll judge init`"
+        raise ConfigError(
+            f"there is no config {path}",
+            next_step=f"{makes}, or pass --config FILE with the path of yours",
+        ) from error
     except OSError as error:
         raise ConfigError(
             f"cannot read the config {path}: {error.strerror}",

@@ -87,9 +87,17 @@ def test_one_wrong_setting_is_named(tmp_path: Path, find: str, put: str, message
     assert caught.value.exit_code == 2
 
 
-def test_a_missing_file_says_what_to_pass(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read the config") as caught:
+def test_a_missing_file_says_what_makes_one_and_what_to_pass(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no config") as caught:
         read_config(ServiceConfig, tmp_path / "absent.toml")
+    made, _, named = str(caught.value.next_step).partition(" --config FILE")
+    assert all(f"`atoll {command} init`" in made for command in ("node", "verifier", "judge"))
+    assert named
+
+
+def test_a_folder_is_no_config(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the config") as caught:
+        read_config(ServiceConfig, tmp_path)
     assert "--config" in str(caught.value.next_step)
 
 
