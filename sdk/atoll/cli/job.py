@@ -64,7 +64,14 @@ BaseModel = Annotated[str, typer.Option(help="For the card, as the Hub names it.
 Folder = Annotated[Path, typer.Argument(help="Where the model goes.")]
 Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="Tokens, as 25 or 0.5.")]
 MaxSpend = Annotated[str, typer.Option(metavar="N", help="Tokens that are never exceeded.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before paying.")]
+Yes = Annotated[
+    bool,
+    typer.Option(
+        "--yes",
+        help="Do not ask before paying; needed without a terminal, and with --json, also for what "
+        "is paid already.",
+    ),
+]
 Detach = Annotated[
     bool, typer.Option("--detach", help="Stop serving once the verifiers hold the data.")
 ]

@@ -74,7 +74,8 @@ class Payment:
         if not sure and (as_json or not sys.stdin.isatty()):
             raise ConfigError(
                 "there is nobody to ask whether to pay",
-                next_step="pass --yes to pay without a word; `atoll job serve` serves what is paid",
+                next_step="pass --yes: it pays without a word, and not again what is paid, which "
+                "`atoll job serve JOB` serves",
             )
         return cls(wei_of(tokens), serving, sure, again, as_json)
 

@@ -44,6 +44,17 @@ def test_a_payment_that_cannot_be_made_costs_no_work(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_lets_a_program_submit_again_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Payment.of("1", Serving(), sure=False, as_json=True)
+    assert "pass --yes" in str(caught.value.next_step)
+    assert "not again what is paid" in str(caught.value.next_step)
+    monkeypatch.setenv("COLUMNS", "200")
+    for command in ("submit", "continue"):
+        told = " ".join(CliRunner().invoke(app, [command, "--help"]).output.split())
+        assert "needed without a terminal" in told
+
+
 def test_who_is_at_a_terminal_can_be_asked_unless_json_is_wanted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
