@@ -337,7 +337,7 @@ def audit(
     async def work() -> JobCheck:
         extent = Extent(round_, seat, None if all_ else 1 if seats is None else seats)
         async with network.open() as client:
-            return await audit_job(client.attach(job), extent, tell)
+            return await audit_job(client.attach(job), extent, tell, say)
 
     checked = asyncio.run(work())
     emit(checked.to_plain(), checked.text(), as_json=json)

@@ -16,7 +16,7 @@ from atoll.errors import ConfigError, NotFound, ProtocolError
 from atoll.job.again import Again
 from atoll.job.books import Books, keep_books
 from atoll.job.figures import model_of, paid_seats
-from atoll.job.handle import JobHandle, check_seat
+from atoll.job.handle import JobHandle, Tell, check_seat, untold
 from atoll.job.narrate import concerns
 from atoll.law import events as ev
 from atoll.law.ballots import Duty
@@ -212,12 +212,16 @@ class JobCheck:
 
 
 async def audit(
-    handle: JobHandle, extent: Extent, tell: Callable[[RoundCheck], None] = lambda _: None
+    handle: JobHandle,
+    extent: Extent,
+    tell: Callable[[RoundCheck], None] = lambda _: None,
+    announce: Tell = untold,
 ) -> JobCheck:
     """Checks a job's settled rounds, oldest first, and its money.
 
     Args:
         tell: is given each round as soon as it is checked.
+        announce: is given what begins, a sentence each: anything may take minutes.
 
     Raises:
         ChainError: the chain has no such job.
@@ -227,17 +231,19 @@ async def audit(
     """
     view = await handle.view()
     _check_extent(view, extent)
+    rounds = [past for past in view.settled if extent.round in {None, past.round}]
     manifest, worker = await handle.manifest(), Worker()
     try:
         with handle.client.store.holding():
+            announce(f"job {handle.id}: tries this machine's arithmetic")
             await worker.run(f"{TASKS}:check_machine", manifest.to_bytes())
-            auditor = _Auditor(handle, view, manifest, worker, _told(handle, view))
+            auditor = _Auditor(handle, view, manifest, worker, _told(handle, view), announce)
+            announce(f"job {handle.id}: fetches its data, to check {len(rounds)} of its rounds")
             await auditor.fetch_data()
             found = []
-            for past in view.settled:
-                if extent.round in {None, past.round}:
-                    found.append(await auditor.check(past, extent))
-                    tell(found[-1])
+            for past in rounds:
+                found.append(await auditor.check(past, extent))
+                tell(found[-1])
     finally:
         worker.kill()
     books = keep_books(view, _events(handle, view))
@@ -311,6 +317,7 @@ class _Auditor:
     manifest: Manifest
     worker: Worker
     told: Mapping[RoundIndex, _Told]
+    announce: Tell
     models: dict[int, bytes] = field(default_factory=dict)
     data_gap: str = ""
 
@@ -338,13 +345,18 @@ class _Auditor:
         told = self.told.get(past.round)
         is_told = told is not None and told.fits and past.is_consistent
         seats = _seats(past, extent)
+        self.announce(f"round {past.round}: fetches its updates, and merges them again")
         try:
             opening = await self._opening(past.round)
             merge, why = await self._merge(past, told, opening)
         except _Unusable as found:
             gone = tuple(self._seat(past, seat, GONE, found.why) for seat in seats)
             return RoundCheck(past.round, is_told, found.outcome, found.why, gone, _worked(past))
-        checks = [await self._replay(past, seat, opening) for seat in seats]
+        checks = []
+        for number, seat in enumerate(seats, 1):
+            which = f"round {past.round}: trains seat {seat} again ({number} of {len(seats)})"
+            self.announce(f"{which}, {past.reveals[seat].segments} segments")
+            checks.append(await self._replay(past, seat, opening))
         return RoundCheck(past.round, is_told, merge, why, tuple(checks), _worked(past))
 
     async def _opening(self, round: RoundIndex) -> bytes:

@@ -44,9 +44,13 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Audit:
 
     def run(found: JobCheck, *words: str, asked: list[Extent] | None = None) -> Result:
         async def audit(
-            handle: int, extent: Extent, tell: Callable[[RoundCheck], None]
+            handle: int,
+            extent: Extent,
+            tell: Callable[[RoundCheck], None],
+            announce: Callable[[str], None],
         ) -> JobCheck:
             (asked if asked is not None else []).append(extent)
+            announce("round 0: begins")
             tell(found.rounds[0])
             return found
 
@@ -64,6 +68,13 @@ def test_a_job_that_is_so_ends_well(audited: Audit) -> None:
         "round 0: certificate fits; merge equal; seat 2 equal",
         "job 7: everything that was checked is so: 1 of 1 merges, 1 of 4 seats' rounds",
     ]
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_what_begins_is_told_beside_the_data(audited: Audit, words: tuple[str, ...]) -> None:
+    done = audited(checked(seat(EQUAL)), *words)
+    assert done.stderr == "round 0: begins\n"
+    assert "begins" not in done.stdout
 
 
 def test_what_differs_ends_with_one(audited: Audit) -> None:

@@ -56,6 +56,24 @@ async def test_of_an_honest_job_everything_is_so(honest: TrainedJob) -> None:
     )
 
 
+async def test_what_begins_is_said_before_it_is_done(honest: TrainedJob) -> None:
+    said: list[str] = []
+
+    def tell(found: RoundCheck) -> None:
+        said.append(f"round {found.round} is told")
+
+    found = await audit(honest.handle(), Extent(round=1), tell, said.append)
+    (seat,) = found.rounds[0].seats
+    segments = honest.script.net.view.settled[1].reveals[seat.seat].segments
+    assert said == [
+        "job 7: tries this machine's arithmetic",
+        "job 7: fetches its data, to check 1 of its rounds",
+        "round 1: fetches its updates, and merges them again",
+        f"round 1: trains seat {seat.seat} again (1 of 1), {segments} segments",
+        "round 1 is told",
+    ]
+
+
 async def test_only_what_was_asked_for_is_checked(honest: TrainedJob) -> None:
     found = await checked(honest, Extent(round=1, seat=2))
     assert [(past.round, [seat.seat for seat in past.seats]) for past in found.rounds] == [(1, [2])]
