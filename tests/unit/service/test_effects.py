@@ -53,6 +53,7 @@ from atoll.service.duties.material import (
     files_of,
 )
 from atoll.service.duties.membership import SendAnnounce, SendJoin
+from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
 from atoll.service.duties.upkeep import SendUpkeep
@@ -806,6 +807,37 @@ async def test_what_is_urgent_has_a_process_of_its_own_while_a_round_is_replayed
     assert await replay == "a replay"
     assert await here.work_soon("another merge") == "another merge"  # nothing is in its way now
     assert len(spare.asked) == 2
+
+
+async def test_a_game_about_the_first_round_waits_for_no_round_that_is_trained(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its model is made anew, for each move, and the clock has no room for others' rounds."""
+    main, spare = context.worker, context.spare_worker = Lane(), Lane()
+    spare.done.set()
+    here, kept = effects(context), list[bytes]()
+    opened = OpeningReady(b"initial", digest("initial"))
+
+    async def keep(view: JobView, round: int, cid: bytes) -> None:
+        kept.append(cid)
+
+    async def work_soon(function: str, *args: object) -> OpeningReady:
+        assert await soon(function, *args) == function
+        return opened
+
+    soon = here.work_soon
+    monkeypatch.setattr(here, "keep", keep)
+    monkeypatch.setattr(here, "work_soon", work_soon)
+    training = asyncio.create_task(here.work("a round"))
+    await asyncio.sleep(0)
+    made = asyncio.create_task(model_of_round(here, view_at(1), 0, b"manifest"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert made.done()
+    assert spare.asked == [("atoll.service.tasks:make_initial_state", False)]
+    assert kept == [await made]
+    main.done.set()
+    await training
 
 
 @dataclass(frozen=True, slots=True)

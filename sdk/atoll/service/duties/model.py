@@ -25,7 +25,8 @@ async def model_of_round(effects: Effects, view: JobView, round: int, manifest: 
     """
     if round == 0:
         with effects.context.store.holding():
-            opened = await effects.work(f"{TASKS}:make_initial_state", manifest, effects.store_dir)
+            args = (manifest, effects.store_dir)
+            opened = await effects.work_soon(f"{TASKS}:make_initial_state", *args)
             await effects.keep(view, round, opened.cid)
         return bytes(opened.cid)
     parent = view.settled_round(RoundIndex(round - 1))
