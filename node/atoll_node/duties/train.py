@@ -146,13 +146,12 @@ class TellDeadline(commands.Work[DeadlineTold]):
     """Tell the worker, which may have begun before the round was open.
 
     Attributes:
-        until: unix seconds of the chain, `now` the same clock's newest.
+        until: unix seconds of the chain.
     """
 
     slot: Slot
     data_seed: Digest
     until: int
-    now: int
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -160,7 +159,8 @@ class TellDeadline(commands.Work[DeadlineTold]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[DeadlineTold]:
         file = deadline_file(effects.store_dir, self.slot, self.data_seed)
-        await asyncio.to_thread(tell, file, self.until - self.now)
+        now = (await effects.context.chain.head()).timestamp  # this may have waited
+        await asyncio.to_thread(tell, file, self.until - now)
         return Done(DeadlineTold())
 
 
@@ -249,7 +249,7 @@ def _deadline(state: ProviderState, training: DoTrain) -> tuple[TellDeadline, ..
     if running is None or running.seed != training.data_seed or running.phase is not Phase.TRAIN:
         return ()
     until = running.deadline - state.view.require_terms().train_seconds // MARGIN_PART
-    told = TellDeadline(training.slot, training.data_seed, until, state.now)
+    told = TellDeadline(training.slot, training.data_seed, until)
     return () if state.facts.of(TellDeadline, *told.about) is not None else (told,)
 
 

@@ -22,6 +22,7 @@ from atoll.service.effects import Effects
 from atoll.service.machine import State
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.deadlines import MARGIN_PART, Limit, deadline_file, tell
+from atoll_node.duties import train
 from atoll_node.duties.train import DeadlineTold, DoTrain, TellDeadline, Work
 from atoll_node.machine import decide
 
@@ -113,13 +114,19 @@ def script() -> Script:
     return made
 
 
+def chain_at(now: int) -> SimpleNamespace:
+    return SimpleNamespace(head=AsyncMock(return_value=SimpleNamespace(timestamp=now)))
+
+
 async def test_the_worker_is_told_once_and_again_after_a_restart(
     script: Script, tmp_path: Path
 ) -> None:
     state, terms = machine(script), script.net.terms
     (told,) = wanted(state, TellDeadline)
     assert told.until == script.net.deadline - terms.train_seconds // MARGIN_PART
-    effects = cast(Effects, SimpleNamespace(store_dir=str(tmp_path / "store")))
+    context = SimpleNamespace(chain=chain_at(state.now))
+    told_to = SimpleNamespace(store_dir=str(tmp_path / "store"), context=context)
+    effects = cast(Effects, told_to)
     fact = (await told.perform(effects, state.view)).fact
     assert deadline_file(effects.store_dir, told.slot, told.data_seed).exists()
     assert isinstance(fact, DeadlineTold)
@@ -130,16 +137,31 @@ async def test_the_worker_is_told_once_and_again_after_a_restart(
     assert again.of(TellDeadline, *told.about) is None
 
 
+async def test_what_is_told_late_ends_no_later(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that waits until nobody else acts with its key tells what it decided before."""
+    state, left = machine(script), list[float]()
+    (told,) = wanted(state, TellDeadline)
+    monkeypatch.setattr(train, "tell", lambda file, seconds_left: left.append(seconds_left))
+    for waited in (0, 30):
+        context = SimpleNamespace(chain=chain_at(state.now + waited))
+        told_to = SimpleNamespace(store_dir=str(tmp_path / "store"), context=context)
+        await told.perform(cast(Effects, told_to), state.view)
+    assert left == [told.until - state.now, told.until - state.now - 30]
+
+
 async def test_what_has_to_be_trained_again_has_to_end_in_time_too(
     script: Script, tmp_path: Path
 ) -> None:
     state = machine(script)
-    (told,), (train,) = wanted(state, TellDeadline), wanted(state, DoTrain)
+    (told,), (training,) = wanted(state, TellDeadline), wanted(state, DoTrain)
     work = Work((digest("s"),), (digest("w"),), digest("u"), b"\x01cid", 1.0, 1.0, 1.0)
     keep = AsyncMock(side_effect=[DiskFull("no room for a pin"), None])
     context = SimpleNamespace(
         store=SimpleNamespace(holding=nullcontext),
         sign_hash=lambda message: bytes(65),
+        chain=chain_at(state.now),
         journal=Mock(),
     )
     told_to = SimpleNamespace(
@@ -152,9 +174,9 @@ async def test_what_has_to_be_trained_again_has_to_end_in_time_too(
     await told.perform(effects, state.view)
     file = deadline_file(effects.store_dir, told.slot, told.data_seed)
     with pytest.raises(DiskFull):
-        await train.perform(effects, state.view)
+        await training.perform(effects, state.view)
     assert file.exists()
-    assert (await train.perform(effects, state.view)).fact.reveal.update_cid == work.update_cid
+    assert (await training.perform(effects, state.view)).fact.reveal.update_cid == work.update_cid
     assert not file.exists()
 
 
@@ -163,9 +185,9 @@ def test_who_trains_ahead_is_told_when_the_round_opens(script: Script) -> None:
     script.say()
     ready = with_updates(machine(script))
     state = with_merge(ready, script.net.verdict(set(), 4))
-    (train,) = wanted(state, DoTrain)
-    assert train.slot.round == 1
+    (ahead,) = wanted(state, DoTrain)
+    assert ahead.slot.round == 1
     assert wanted(state, TellDeadline) == []
     script.settle()
     (told,) = wanted(machine(script), TellDeadline)
-    assert (told.slot.round, told.data_seed) == (1, train.data_seed)
+    assert (told.slot.round, told.data_seed) == (1, ahead.data_seed)
