@@ -37,6 +37,7 @@ from atoll.cli.snapshot import (
     snapshot_text,
     text_of,
     update_to_plain,
+    while_it_waits,
 )
 from atoll.errors import ConfigError, StorageError
 
@@ -262,7 +263,10 @@ def watch(
     async def work() -> None:
         async with network.open() as client:
             handle = client.attach(job)
-            await handle.status()  # a job that is not there would be waited for
+            # Before it follows: a job that is not there would be waited for.
+            waits = while_it_waits(await handle.status())
+            if waits:
+                say(waits)
             async for item in handle.follow():
                 emit(item_to_plain(item), text_of(item), as_json=json)
             say(after_the_end(await handle.status()))

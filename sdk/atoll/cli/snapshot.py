@@ -31,7 +31,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def snapshot_text(snapshot: JobSnapshot) -> str:
-    """Lines for a person; of a job that has ended with what is to be done about it."""
+    """Lines for a person; of a job that has ended, or waits for members, with what can be done."""
     from atoll.cli.accounts import moment
     from atoll.job.narrate import tokens
 
@@ -55,7 +55,10 @@ def snapshot_text(snapshot: JobSnapshot) -> str:
     }
     if data["model_cid"] is not None:
         lines["model CID"] = data["model_cid"]
-    if snapshot.has_ended:
+    if snapshot.lacking:
+        lines["waits"] = f"for members: {snapshot.lacking}; without them it ends at "
+        lines["waits"] += moment(snapshot.expiry)
+    if snapshot.has_ended or snapshot.lacking:
         lines["next"] = _next(snapshot)
     return "\n".join(f"{name:<10} {value}" for name, value in lines.items())
 
@@ -65,8 +68,18 @@ def after_the_end(snapshot: JobSnapshot) -> str:
     return f"job {snapshot.job} has ended: {_next(snapshot)}"
 
 
+def while_it_waits(snapshot: JobSnapshot) -> str:
+    """What a job that waits for members lacks, and what its submitter can do; else empty."""
+    if not snapshot.lacking:
+        return ""
+    return f"job {snapshot.job} waits for members: {snapshot.lacking}. {_next(snapshot)}"
+
+
 def _next(snapshot: JobSnapshot) -> str:
     back = f"`atoll job refund {snapshot.job}` takes back what nobody earned"
+    if snapshot.lacking:
+        serves = f"`atoll job serve {snapshot.job}` serves the data, which verifiers need"
+        return f"{serves}; `atoll job cancel {snapshot.job}` ends the job at once, then {back}"
     if not snapshot.settled_rounds:
         return back
     when = "" if snapshot.is_final else ", once its last round is final"

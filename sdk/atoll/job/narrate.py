@@ -42,7 +42,9 @@ class JobSnapshot:
     Attributes:
         lot: of the committee that is to settle the round, from 0.
         deadline: unix seconds at which the phase ends; 0 where it waits for members.
+        expiry: unix seconds from which on no round is opened.
         providers: seats that are held; `verifiers` places that are, `ready` those that said so.
+        enough_providers, enough_ready: with so many of both a round opens.
         final_rounds: of the settled ones, those whose pay nothing changes any more.
         funded_wei: paid in; it is paid out, burnt, refunded, or still there.
         model_digest, model_cid: of the newest model that a committee certified.
@@ -55,9 +57,12 @@ class JobSnapshot:
     rounds: int
     lot: int
     deadline: int
+    expiry: int
     providers: int
     verifiers: int
     ready: int
+    enough_providers: int
+    enough_ready: int
     settled_rounds: int
     final_rounds: int
     funded_wei: int
@@ -78,23 +83,40 @@ class JobSnapshot:
         """Whether nothing of it changes any more but where its money is."""
         return self.has_ended and self.final_rounds == self.settled_rounds
 
+    @property
+    def lacking(self) -> str:
+        """What a job that waits for members has of them, and what would open a round; empty of one
+        that lacks none.
+        """
+        enough = self.providers >= self.enough_providers and self.ready >= self.enough_ready
+        if self.phase is not Phase.WAITING or enough:
+            return ""
+        return (
+            f"{self.providers} of {self.enough_providers} seats are held, "
+            f"{self.ready} of {self.enough_ready} verifiers are ready"
+        )
+
     @classmethod
     def of(cls, view: JobView, now: int = 0) -> JobSnapshot:
         """The snapshot of a view at `now`, or at its last event. Raises ProtocolError before the
         job exists.
         """
-        pool, running = view.pool(view.round), view.open
+        pool, running, terms = view.pool(view.round), view.open, view.require_terms()
+        (held, enough_providers), (ready, enough_ready) = view.gathered()
         return cls(
             job=view.job_id,
             status=view.status,
             phase=view.phase,
             round=view.round,
-            rounds=view.require_terms().rounds,
+            rounds=terms.rounds,
             lot=running.lot if running else 0,
             deadline=running.deadline if running else 0,
-            providers=view.held.bit_count(),
+            expiry=terms.expiry,
+            providers=held,
             verifiers=len(pool),
-            ready=sum(holder.is_ready for holder in pool.values()),
+            ready=ready,
+            enough_providers=enough_providers,
+            enough_ready=enough_ready,
             settled_rounds=len(view.settled),
             final_rounds=final_rounds(view, max(now, view.block.timestamp)),
             funded_wei=view.funded,
@@ -188,7 +210,7 @@ def describe(event: ContractEvent, name: Names = str) -> str | None:
 
 def told(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
     """As `describe`, with what only the view after it knows: who is audited, which rounds a fall
-    makes unsafe; None also for what is not of this job.
+    makes unsafe, how many members are there while it waits; None also for what is not of this job.
     """
     text = describe(event, name) if concerns(event, view) else None
     if text is None:
@@ -198,7 +220,21 @@ def told(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
     if isinstance(event, ev.Fell):
         unsafe = ", ".join(map(str, unsafe_rounds(view)))
         return f"{text}; more fell than is borne in rounds {unsafe}" if unsafe else text
+    if isinstance(event, _GATHERING):
+        lacking = JobSnapshot.of(view).lacking
+        return f"{text}; so far {lacking}" if lacking else text
     return text
+
+
+_GATHERING: Final = (
+    ev.JobCreated,
+    ev.Waiting,
+    ev.Seated,
+    ev.SeatLeaving,
+    ev.Enrolled,
+    ev.Ready,
+    ev.PlaceLeaving,
+)
 
 
 def tokens(wei: int) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tests.unit.job.trained import TrainedJob
 
-from atoll.cli.snapshot import after_the_end, plain, snapshot_text
+from atoll.cli.snapshot import after_the_end, plain, snapshot_text, while_it_waits
 from atoll.content.cid import Cid
 from atoll.job.narrate import JobSnapshot
-from atoll.law.words import TOKEN, JobStatus
+from atoll.law.words import TOKEN, JobStatus, Phase
 
 
 def snapshot_of(folder: Path) -> JobSnapshot:
@@ -52,3 +52,27 @@ def test_who_has_a_job_that_has_ended_is_told_what_comes_next(tmp_path: Path) ->
     nothing = replace(ended, settled_rounds=0)
     assert "job result" not in after_the_end(nothing)
     assert f"`atoll job refund {job}`" in after_the_end(nothing)
+
+
+def test_a_job_that_waits_says_what_it_lacks_and_what_its_submitter_can_do(tmp_path: Path) -> None:
+    running = snapshot_of(tmp_path)
+    members = {"providers": 2, "enough_providers": 3, "ready": 1, "enough_ready": 2}
+    waiting = replace(running, phase=Phase.WAITING, expiry=1_700_000_000, **members)
+    lines = dict(line.split(maxsplit=1) for line in snapshot_text(waiting).splitlines())
+    lacking = "2 of 3 seats are held, 1 of 2 verifiers are ready"
+    ends = "without them it ends at 2023-11-14 22:13:20 UTC"
+    assert lines["waits"] == f"for members: {lacking}; {ends}"
+    for verb in ("serve", "cancel", "refund"):
+        assert f"`atoll job {verb} {waiting.job}`" in lines["next"]
+        assert f"`atoll job {verb} {waiting.job}`" in while_it_waits(waiting)
+    assert lacking in while_it_waits(waiting)
+    data = plain(waiting)
+    assert {name: data[name] for name in members} == members
+
+
+def test_a_job_that_lacks_nobody_waits_for_nobody(tmp_path: Path) -> None:
+    running = snapshot_of(tmp_path)
+    enough = replace(running, phase=Phase.WAITING)
+    for snapshot in (enough, replace(running, providers=0), replace(enough, phase=Phase.CLOSED)):
+        assert while_it_waits(snapshot) == ""
+        assert "waits" not in snapshot_text(snapshot)

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.law.factories import make_terms
-from tests.unit.law.script import PROVIDERS, WATCHER, Script
+from tests.unit.law.network import Network
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.errors import ConfigError
-from atoll.job.narrate import told
+from atoll.job.narrate import JobSnapshot, told
 from atoll.job.story import RoundStory, clean_round, tell_rounds
 from atoll.law import events as ev
 from atoll.law.rounds import apply
+from atoll.law.views import JobView
 from atoll.law.words import HolderId, Role, RoundIndex, SeatIndex, bits, to_bitmap
 
 
@@ -138,6 +140,34 @@ def test_a_settlement_is_told_with_who_is_audited() -> None:
     text = told(event, script.net.view)
     assert text is not None and text.endswith(f"; seats {drawn} are audited")
     assert told(replace(event, job_id=event.job_id + 1), script.net.view) is None  # type: ignore[arg-type]
+
+
+def test_who_comes_is_told_with_what_a_job_that_waits_still_lacks() -> None:
+    net = Network(make_terms(seats=4, min_providers=2, f=1, min_verifiers=1))
+    for seat in range(2):
+        net.sit(PROVIDERS[seat], seat)
+    net.leave_seat(PROVIDERS[1])
+    net.enrol(VERIFIERS[0], 0, net.terms.verifier_bond)
+    net.say_ready(VERIFIERS[0])
+    for seat in range(1, 3):
+        net.sit(PROVIDERS[seat + 1], seat)
+    view, ends = JobView.of(net.domain, net.job), []
+    for event, block in net.log:
+        view = apply(view, event, block)
+        ends.append((told(event, view) or "").partition("; so far ")[2])
+    assert ends == [
+        f"{seats} of 3 seats are held, {ready} of 1 verifiers are ready" if seats < 3 else ""
+        for seats, ready in [(0, 0), (1, 0), (2, 0), (1, 0), (1, 0), (1, 1), (2, 1), (3, 1)]
+    ]
+
+
+def test_a_round_that_runs_is_not_waited_for() -> None:
+    script = Script.ready(seats=3)
+    script.net.poke()
+    script.net.sit(PROVIDERS[3], 3)
+    text = told(script.net.log[-1][0], script.net.view)
+    assert text is not None and "so far" not in text
+    assert JobSnapshot.of(script.net.view).lacking == ""
 
 
 def test_json_has_lists_and_amounts_as_text() -> None:
