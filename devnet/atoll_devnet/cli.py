@@ -14,6 +14,7 @@ import typer
 from atoll.cli.jobfile import JobFile, Preset, Settings, Text, chosen_job
 from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError
+from atoll_devnet.processes.ending import run_until_told
 
 if TYPE_CHECKING:
     from atoll_devnet.run.options import RunOptions
@@ -152,7 +153,7 @@ def up(
 
     place = _new_folder(folder)
     network = StandingNetwork(place, providers, verifiers, port, _checked(store), skip_windows)
-    asyncio.run(stand(network, tell))
+    run_until_told(stand(network, tell))
 
 
 @app.command("fund")
@@ -196,7 +197,7 @@ def _run(options: RunOptions, json: bool) -> None:
     from atoll_devnet.report.summary import summary
     from atoll_devnet.run.runner import run
 
-    result = asyncio.run(run(options))
+    result = run_until_told(run(options))
     emit(result.report, summary(result.report, result.sample, result.folder), as_json=json)
     sys.stdout.flush()
 
