@@ -2,7 +2,8 @@
 
 Rule of this file: arguments and results are plain values and binary CIDs. A run is kept between two
 moves because it takes long, and made anew where the process is another: it follows from the task.
-Games are played at once, so runs of several are kept, as far as memory has room for the next.
+Games are played at once, so runs of several are kept whole, as far as memory has room for the next,
+and of the others their digests.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from atoll.train.round import read_global_state
 
 MakeRun: TypeAlias = Callable[[JudgeTask, LocalStore], OwnRun]
 MOST_RUNS: Final = 16
-"""Memory bounds them; so many games, of as many liars, may take turns."""
+"""So many games, of as many liars, may take turns."""
 _runs: dict[tuple[JudgeTask, str, MakeRun], OwnRun] = {}
 """The one that moved last is the last."""
 
@@ -64,22 +65,25 @@ def move_by(
 
 def _run(task: JudgeTask, store_dir: str, make: MakeRun) -> OwnRun:
     key = (task, store_dir, make)
-    own = _runs.pop(key, None)
-    if own is None:
+    own = _runs.pop(key, None) or make(task, LocalStore(store_dir))
+    if not own.holds_states:
         _make_room(Manifest.from_bytes(task.manifest))
-        own = make(task, LocalStore(store_dir))
     _runs[key] = own
     return own
 
 
 def _make_room(manifest: Manifest) -> None:
-    """Lets go of the runs that moved longest ago, until there is memory for one of this job.
+    """Has the runs that moved longest ago let go, until there is memory for one of this job.
 
     As much again stays free: runs are kept when their games are over, and other work goes on.
     """
     needed = 2 * verifier_bytes(manifest, 0)
-    while _runs and (len(_runs) >= MOST_RUNS or memory()[1] < needed):
-        del _runs[next(iter(_runs))]
+    for own in _runs.values():
+        if memory()[1] >= needed:
+            break
+        own.let_go()
+    while len(_runs) >= MOST_RUNS:
+        _runs.pop(next(iter(_runs))).let_go()
 
 
 def shown(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, Final, TypeAlias, cast
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import dag_cbor
 from torch import Tensor
@@ -82,8 +82,21 @@ def _program(manifest: bytes, initial: Digest) -> Program:
     return program_of(Manifest.from_bytes(manifest), initial)
 
 
+class _Begun(NamedTuple):
+    """What a run needs memory for: the model, and the state that the claim begins with."""
+
+    course: Course
+    model: GlobalState
+    opening: SeatState
+
+
 class OwnRun:
     """`law.games.players.Knowledge` from a run of one's own.
+
+    Digests stay when it lets go of models and states, and those are made again where a move needs
+    them: however many games take turns, each has them made four times at most, for the steps, for
+    the tape, for the node in dispute and for what is shown of it. Games about one claim may be
+    about several of its steps.
 
     Args:
         task: what the game is about.
@@ -92,22 +105,39 @@ class OwnRun:
         open_: how the course of what is played is opened.
 
     Raises:
-        NotFound, CorruptBlock, MalformedState, MalformedDataset: something is missing or damaged.
+        NotFound, CorruptBlock, MalformedState, MalformedDataset: something is missing or damaged;
+            every use of it, too.
         ManifestError: the job's operations cannot be judged.
     """
 
     def __init__(self, task: JudgeTask, store: LocalStore, open_: OpenCourse = open_course) -> None:
-        self._task, self._store = task, store
-        self._manifest = manifest = Manifest.from_bytes(task.manifest)
+        self._task, self._store, self._open = task, store, open_
+        self._manifest = Manifest.from_bytes(task.manifest)
         self._program = _program(task.manifest, task.initial)
         self._part = self._program.header.link_part(task.round) if task.is_link else int(Part.STEP)
-        self._model = read_global_state(manifest, task.model, store)
-        course = open_(manifest, task.data_seed, task.seat, task.round, store)
-        self._course = replace(course, model=self._model)
-        self._opening = self._reached()
+        self._held: _Begun | None = None
         self._states: tuple[Digest, ...] | None = None
         self._works = b""
-        self._tape: tuple[int, OwnTape] | None = None
+        self._tapes: dict[int, OwnTape] = {}
+
+    @property
+    def holds_states(self) -> bool:
+        """Whether it has what it needs memory for."""
+        return self._held is not None
+
+    def let_go(self) -> None:
+        """Keeps nothing but digests."""
+        self._held = None
+        for tape in self._tapes.values():
+            tape.let_go()
+
+    def _begun(self) -> _Begun:
+        if self._held is None:
+            task, manifest = self._task, self._manifest
+            model = read_global_state(manifest, task.model, self._store)
+            course = self._open(manifest, task.data_seed, task.seat, task.round, self._store)
+            self._held = _Begun(replace(course, model=model), model, self._reached())
+        return self._held
 
     def _reached(self) -> SeatState:
         """What the claim begins with; of a link the last state."""
@@ -147,9 +177,12 @@ class OwnRun:
         step = self._first + self._manifest.inner.segment if task.is_link else step
         if not task.is_link:
             self._part = self._program.header.step_part(task.round, step)
-        if self._tape is None or self._tape[0] != step:
-            self._tape = (step, self._tape_of(step))
-        return self._tape[1]
+        for other in self._tapes.keys() - {step}:
+            self._tapes[other].let_go()
+        if step not in self._tapes:
+            self._tapes[step] = self._tape_of(step)
+            self._tapes[step].again = partial(self._sources, step)
+        return self._tapes[step]
 
     def _tape_of(self, step: int) -> OwnTape:
         return OwnTape(self._program, self._part, self._sources(step))
@@ -167,7 +200,7 @@ class OwnRun:
 
     def _results(self, count: int) -> Iterator[tuple[Digest, bytes]]:
         """Of each step; after one that is not finite there is nothing, written as zeros."""
-        state, silent = self._opening, bytes(8 + 4 * self._micro_batches)
+        state, silent = self._begun().opening, bytes(8 + 4 * self._micro_batches)
         for step in range(self._first, self._first + count):
             done = self._step(state, step)
             losses = b"".join(float_bytes(">f", loss) for loss in done.work.losses)
@@ -179,7 +212,7 @@ class OwnRun:
             yield state_roots(state).digest(), float_bytes(">d", done.work.norm) + losses
 
     def _step(self, state: SeatState, step: int) -> StepResult:
-        course = self._course
+        course = self._begun().course
         key = dropout_key(course.data_seed, course.seat)
         batch, state = course.batch(course.offsets(step)), course.begin(state, step)
         done = inner_step(state, batch, course.global_step0 + step, course.recipe, key)
@@ -195,8 +228,7 @@ class OwnRun:
         return self._manifest.inner.batch // self._manifest.inner.micro_batch
 
     def _sources(self, step: int) -> Sources:
-        course, manifest, state = self._course, self._manifest, self._opening
-        model = self._model
+        manifest, (course, model, state) = self._manifest, self._begun()
         for done in range(self._first, step if not self._task.is_link else self._first):
             state = self._step(state, done).state
         exponents = model.exponent_bytes()
@@ -220,7 +252,15 @@ class OwnRun:
 
 
 class OwnTape:
-    """`law.games.players.Tape`: one run of a step, or of the link."""
+    """`law.games.players.Tape`: one run of a step, or of the link.
+
+    Attributes:
+        again: makes its sources anew, where it let go of them.
+    """
+
+    again: Callable[[], Sources]
+    _sources: Sources | None
+    _searched: tuple[int, Tree] | None = None
 
     def __init__(self, program: Program, part: int, sources: Sources) -> None:
         self._program, self._part, self._sources = program, part, sources
@@ -228,15 +268,25 @@ class OwnTape:
         self._tree = MemoryTree(digests)
         self._bytes: dict[int, bytes] = {}
 
+    def let_go(self) -> None:
+        """Keeps nothing but digests: of the nodes, and of the last one that was searched in."""
+        self._sources = None
+        self._bytes.clear()
+
+    def _read(self) -> Sources:
+        if self._sources is None:
+            self._sources = self.again()
+        return self._sources
+
     @property
     def roots(self) -> StateRoots:
         """Of the state that it opens with."""
-        return self._sources.context.roots
+        return self._read().context.roots
 
     @property
     def context(self) -> bytes:
         """The twelve words that the game knows of it."""
-        return self._sources.context.to_bytes()
+        return self._read().context.to_bytes()
 
     @property
     def tree(self) -> Tree:
@@ -245,7 +295,9 @@ class OwnTape:
 
     def tensor(self, node: int) -> Tree:
         """Over the pieces of a node's bytes."""
-        return piece_tree(self._node(node))
+        if self._searched is None or self._searched[0] != node:
+            self._searched = (node, piece_tree(self._node(node)))
+        return self._searched[1]
 
     def read(self, node: int, start: int, end: int) -> bytes:
         """Bytes of a node."""
@@ -253,7 +305,7 @@ class OwnTape:
 
     def open(self, template: Template, source: Input, need: Need) -> Opening:
         """Whole pieces or chunks of an input that is neither of the tape nor the context."""
-        found = self._sources
+        found = self._read()
         match source.source:
             case Source.TOKENS:
                 return _pieces_of_tokens(found.tokens, need)
@@ -273,7 +325,7 @@ class OwnTape:
         """A node's bytes; with them those of all that it reads, which a proof asks for next."""
         if node not in self._bytes:
             wanted = self._around(node)
-            made = run(self._program, self._part, self._sources)
+            made = run(self._program, self._part, self._read())
             for number, tensor in made:
                 if number in wanted:
                     self._bytes[number] = bytes(raw_bytes(tensor))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -29,23 +29,40 @@ TASK = JudgeTask(
 )
 
 
+@dataclass
+class Run:
+    """Says when its states are made."""
+
+    seat: int
+    made: list[int]
+    holds_states: bool = False
+
+    def move(self) -> None:
+        if not self.holds_states:
+            self.made.append(self.seat)
+        self.holds_states = True
+
+    def let_go(self) -> None:
+        self.holds_states = False
+
+
 @pytest.fixture
 def seats_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Callable[..., list[int]]]:
-    """Plays a move about each of these seats; says of which a run was made for it."""
+    """Plays a move about each of these seats; says of which the states were made for it."""
     monkeypatch.setattr(judging, "_runs", {})
     monkeypatch.setattr(judging, "memory", lambda: (1 << 40, 1 << 40))
     made = list[int]()
 
     def make(task: JudgeTask, store: LocalStore) -> OwnRun:
-        made.append(task.seat)
-        return cast(OwnRun, object())
+        return cast(OwnRun, Run(task.seat, made))
 
     def play(*seats: int) -> list[int]:
         made.clear()
         for seat in seats:
-            judging._run(replace(TASK, seat=SeatIndex(seat)), str(tmp_path), make)
+            own = judging._run(replace(TASK, seat=SeatIndex(seat)), str(tmp_path), make)
+            cast(Run, own).move()
         return list(made)
 
     yield play
@@ -72,8 +89,12 @@ def test_of_too_many_the_one_that_moved_longest_ago_goes(
     assert seats_run(1, 0) == [1]
 
 
-def test_without_memory_for_two_there_is_one(
+def test_without_memory_for_two_there_is_one_and_what_all_found(
     seats_run: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judging, "memory", lambda: (1 << 40, 0))
-    assert seats_run(0, 0, 1, 1, 0) == [0, 1, 0]
+    assert seats_run(0, 0, 1, 1) == [0, 1]
+    first, second = judging._runs.values()
+    assert (first.holds_states, second.holds_states) == (False, True)
+    assert seats_run(0, 0, 1) == [0, 1]
+    assert list(judging._runs.values()) == [first, second]

@@ -15,13 +15,13 @@ from atoll.law.claims import bond_set
 from atoll.law.games.claims import (
     Claim,
 )
-from atoll.law.games.players import NothingDiffers
+from atoll.law.games.players import NothingDiffers, attack
 from atoll.law.program import Template
 from atoll.law.words import Address, Digest, HolderId, JobId, Role, SeatIndex
 from atoll.train import round as rounds
 from atoll.train.checkpoints import DISPUTED, release
 from atoll.train.judged import JudgeTask
-from atoll.train.judging import OwnRun, model_roots, program_header
+from atoll.train.judging import OwnRun, OwnTape, model_roots, program_header
 from atoll.train.round import TrainedRound, run_alone, train_round
 
 SEGMENT = 1
@@ -113,6 +113,42 @@ def test_whoever_starts_afresh_at_every_move_plays_the_same(
         lambda: OwnRun(task, judged.store),
     )
     assert forgetful == usual
+
+
+def test_whoever_has_room_for_digests_alone_runs_no_tape_twice(
+    judged: Job, cheated: TrainedRound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others' moves, for which it lets go, come before each of its own."""
+    task, claim, made = task_of(judged), claim_of(judged, cheated), list[str]()
+
+    def counted(owner: type, name: str) -> None:
+        make = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args: made.append(name) or make(*args))
+
+    kept = OwnRun(task, judged.store, poisoned_course), OwnRun(task, judged.store)
+    usual = play(claim, lambda: kept[0], lambda: kept[1])
+    counted(OwnRun, "_reached")
+    counted(OwnTape, "__init__")
+    holder, challenger = OwnRun(task, judged.store, poisoned_course), OwnRun(task, judged.store)
+
+    def pressed(own: OwnRun) -> OwnRun:
+        own.let_go()
+        assert not own.holds_states
+        return own
+
+    game = play(claim, lambda: pressed(holder), lambda: pressed(challenger))
+    assert game == usual
+    assert next(attack(game, pressed(challenger))) == next(attack(usual, kept[1]))
+    assert made.count("__init__") == 2, "a tape of each side"
+    assert made.count("_reached") == 3 + 3, "for the steps, for the tape, for the piece"
+    assert game.node is not None
+    tape = challenger.tape(game.step)
+    tree = tape.tensor(game.node)
+    assert pressed(challenger).tape(game.step).tensor(game.node) is tree
+    assert not challenger.holds_states, "what is searched in is kept, too"
+    other = challenger.tape(game.step + 1)
+    assert challenger.tape(game.step) is tape
+    assert challenger.tape(game.step + 1) is other, "another game may be about another step"
 
 
 def test_whoever_starts_again_goes_on_from_what_it_reached(
