@@ -8,9 +8,10 @@ against what cannot lag, the blocks themselves:
    caller stands on. So the range is one piece of one chain.
 2. A header's bloom has three bits for the address and three for each topic of every log (Yellow
    Paper 4.4.3). Where the bits of our contracts and events are missing, the block has none of our
-   logs: proven. That is nearly every block.
+   logs: proven. That is nearly every block, and nobody is asked for its logs. A bloom of no bit at
+   all beside transactions proves nothing: some chains leave it empty.
 3. A block that has our logs, or whose bloom says that it may (other logs can set the same bits),
-   needs a second witness: another endpoint that gives the same logs for the whole range, or the
+   needs a second witness: another endpoint that gives the same logs for all that was asked, or the
    block's receipts, one for each transaction of its header, whose logs set every bit of its bloom.
    Receipts decide. A bloom that was only alike is settled by them like any other, so that it costs
    a question and never holds the index up. That two endpoints have nothing of a block is no
@@ -239,6 +240,18 @@ class LogReader:
         headers = await self._headers(first, last, parent)
         if headers is None:
             return None
+        asked = [at for at, block in enumerate(headers) if not self._has_none(block)]
+        if not asked:
+            return headers, []
+        logs = await self._logs_of(headers[asked[0] : asked[-1] + 1])
+        return None if logs is None else (headers, logs)
+
+    async def _logs_of(self, headers: Sequence[Header]) -> list[RawLog] | None:
+        """The logs of blocks that follow one another; None where the chain turned meanwhile.
+
+        Raises RpcUnavailable.
+        """
+        first, last = headers[0].ref.number, headers[-1].ref.number
         hashes = {item.ref.number: bytes(item.ref.hash) for item in headers}
 
         def in_range(value: Any) -> list[RawLog]:
@@ -273,12 +286,16 @@ class LogReader:
         if missing:
             self.left_out += missing
             log.warning("eth_getLogs left logs out", first=first, last=last, logs=missing)
-        return headers, logs
+        return logs
 
     async def _turned(self, headers: Sequence[Header]) -> bool:
         """Whether the chain no longer has the last of these blocks."""
         end = await self._ask(headers[-1].ref.number)
         return end is None or end.ref != headers[-1].ref
+
+    def _has_none(self, block: Header) -> bool:
+        """Whether its header proves that it has none of our logs."""
+        return not block.transactions or (block.bloom != 0 and not self.may_hold(block.bloom))
 
     def may_hold(self, bloom: int) -> bool:
         """Whether a block with this bloom may have one of our logs."""

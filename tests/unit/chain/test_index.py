@@ -68,9 +68,13 @@ class Node:
             "parentHash": self.hashes[number - 1] if number else f"0x{0:064x}",
             "timestamp": hex(number),
             "logsBloom": f"0x{0:0512x}",
-            "transactions": [],
+            "transactions": self._transactions(number),
             "baseFeePerGas": "0x0",
         }
+
+    def _transactions(self, number: int) -> list[str]:
+        of_block = (log for log in self.logs if log["blockNumber"] == hex(number))
+        return list(dict.fromkeys(log["transactionHash"] for log in of_block))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a block's receipts cost who reads them, strangers' logs included."""
+"""Which blocks are asked for their logs, and what receipts cost who reads them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import pytest
 
 from atoll.chain import logs
 from atoll.chain.answers import Header, TxReceipt
+from atoll.chain.decode import event_topics
 from atoll.chain.logs import LogReader, bloom_of
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable
-from atoll.law.words import BlockRef, Digest
+from atoll.law.words import Address, BlockRef, Digest
 
 ZERO = Digest(bytes(32))
 TX_HASH = f"0x{1:064x}"
@@ -57,3 +58,62 @@ async def test_receipts_that_come_one_by_one_are_checked_beside_the_loop(
     reader = LogReader(cast(FailoverProvider, OneByOne()), [])
     assert [item.tx_hash for item in await reader._receipts(BLOCK)] == [TX_HASH]
     assert threading.get_ident() not in checkers and len(checkers) == 1
+
+
+OURS, STRANGE = Address("0x" + "11" * 20), Address("0x" + "22" * 20)
+HIT = bloom_of([bytes.fromhex(OURS[2:]), min(event_topics())])
+MISS = bloom_of([bytes.fromhex(STRANGE[2:])])
+
+
+class Counted:
+    """A chain of blocks with these blooms; the ranges whose logs were asked for."""
+
+    urls = ("http://one.example.org",)
+
+    def __init__(self, blocks: list[tuple[int, int]]) -> None:
+        self.blocks, self.asked = blocks, list[tuple[int, int]]()
+
+    async def ask(self, method: str, params: list[Any], read: Callable[[Any], Any]) -> Any:
+        number = int(params[0], 16)
+        bloom, transactions = self.blocks[number - 1]
+        names = [f"0x{number:032x}{each:032x}" for each in range(transactions)]
+        if method == "eth_getBlockReceipts":
+            wanted = {"blockNumber": params[0], "blockHash": f"0x{number:064x}"}
+            return read([{**RECEIPT, **wanted, "transactionHash": name} for name in names])
+        linked = {"hash": f"0x{number:064x}", "parentHash": f"0x{number - 1:064x}"}
+        return read(
+            {
+                "number": params[0], **linked,
+                "timestamp": "0x1", "logsBloom": f"0x{bloom:0512x}", "transactions": names,
+                "baseFeePerGas": "0x0",
+            }
+        )  # fmt: skip
+
+    async def ask_two(self, _: str, params: list[Any], read: Callable[[Any], Any]) -> list[Any]:
+        self.asked.append((int(params[0]["fromBlock"], 16), int(params[0]["toBlock"], 16)))
+        return [read([])]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "asked"),
+    [
+        ([(MISS, 3), (MISS, 1), (0, 0), (HIT, 0)], []),
+        ([(0, 1)], [(1, 1)]),  # the bloom of a chain that leaves it empty
+        ([(MISS, 1), (0, 0), (0, 2), (MISS, 1), (0, 1), (MISS, 1)], [(3, 5)]),
+    ],
+)
+async def test_nobody_is_asked_for_the_logs_of_blocks_whose_headers_prove_that_there_are_none(
+    blocks: list[tuple[int, int]], asked: list[tuple[int, int]]
+) -> None:
+    chain = Counted(blocks)
+    found = await LogReader(cast(FailoverProvider, chain), [OURS]).read(1, len(blocks), None)
+    assert found is not None and found[1] == []
+    assert [header.ref.number for header in found[0]] == list(range(1, len(blocks) + 1))
+    assert chain.asked == asked
+
+
+async def test_of_a_block_that_may_have_some_they_are_asked_for_and_witnessed() -> None:
+    chain = Counted([(MISS, 1), (HIT, 1)])
+    with pytest.raises(ValueError, match="without some of the block's logs"):
+        await LogReader(cast(FailoverProvider, chain), [OURS]).read(1, 2, None)
+    assert chain.asked == [(2, 2)]
