@@ -23,6 +23,7 @@ from atoll.law.views import JobView
 from atoll.law.words import Address, JobId, Role
 from atoll.service.commands import Command, Done, Fact, NotYet, Transaction
 from atoll.service.context import Context
+from atoll.service.turns import Turns
 from atoll.train.checkpoints import release
 
 F = TypeVar("F", bound=Fact)
@@ -47,6 +48,8 @@ class Effects:
 
     Attributes:
         staking: held while the free stake is looked at and added to.
+        moves: of games, one at a time: ranked by their deadlines, those of the run at hand first,
+            which another would have to make room for.
         joined: the blocks in which this process took a place in jobs: views show them later.
         role: whose terms the policy is held against; None for an outsider's.
     """
@@ -56,6 +59,7 @@ class Effects:
         self.calls = context.chain.calls
         self.store_dir = str(context.config.store_dir)
         self.staking = asyncio.Lock()
+        self.moves = Turns()
         self.joined: dict[JobId, int] = {}
         self.role = ROLES.get(context.config.role or "")
         self._long = 0

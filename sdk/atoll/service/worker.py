@@ -13,11 +13,9 @@ import os
 import signal
 import sys
 import threading
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import asynccontextmanager
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any, cast
@@ -26,6 +24,7 @@ import structlog
 
 from atoll.errors import AtollError, ConfigError
 from atoll.service.logs import lines_to
+from atoll.service.turns import Turns
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GIVES_WAY = 4
@@ -54,7 +53,7 @@ class Worker:
         self._initial = (threads, niceness)
         self._context = context or multiprocessing.get_context("spawn")
         self._pool: ProcessPoolExecutor | None = None
-        self._turn = _Turn()
+        self._turns = Turns()
         self._gives_way = False  # whether what runs does
 
     async def run(
@@ -81,7 +80,7 @@ class Worker:
         if self._gives_way:
             self._gives_way = False
             self.kill()
-        async with self._turn.taken(_FIRST if is_first else _THEN, patience_s):
+        async with self._turns.taken(_FIRST if is_first else _THEN, patience_s=patience_s):
             return await self._called(function, args)
 
     async def run_last(self, function: str, *args: object) -> Any:
@@ -92,7 +91,7 @@ class Worker:
         left = GIVES_WAY
         while True:
             left -= 1
-            async with self._turn.taken(_LAST, None):
+            async with self._turns.taken(_LAST):
                 self._gives_way = left > 0
                 try:
                     return await self._called(function, args)
@@ -143,45 +142,6 @@ class Worker:
 
 
 _FIRST, _THEN, _LAST = range(3)
-
-
-class _Turn:
-    """One at a time: by their line, and in each line in the order of their coming."""
-
-    def __init__(self) -> None:
-        self._is_free = True
-        self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque(), deque())
-
-    @asynccontextmanager
-    async def taken(self, line: int, patience_s: float | None) -> AsyncIterator[None]:
-        """Waits for a turn, and gives it to the next one at the end.
-
-        Raises TimeoutError where none has come in so many seconds.
-        """
-        if not self._is_free:
-            mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting[line].append(mine)
-            try:
-                async with asyncio.timeout(patience_s):
-                    await mine
-            except (asyncio.CancelledError, TimeoutError):
-                if mine.done() and not mine.cancelled():
-                    self._pass_on()  # it was ours already
-                raise
-        self._is_free = False
-        try:
-            yield
-        finally:
-            self._pass_on()
-
-    def _pass_on(self) -> None:
-        for line in self._waiting:
-            while line:
-                waiter = line.popleft()
-                if not waiter.done():
-                    waiter.set_result(None)
-                    return
-        self._is_free = True
 
 
 def fork_ahead(count: int = 1) -> None:

@@ -13,6 +13,7 @@ import structlog
 
 from atoll.chain.calls import Call, Calls
 from atoll.chain.deploy import FAMILIES
+from atoll.errors import ProtocolError
 from atoll.law.epochs import earlier_rounds
 from atoll.law.games.claims import Move
 from atoll.law.games.judge import Need
@@ -77,16 +78,29 @@ class SendMove(Transaction[NoMove]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[NoMove]:
         record = view.games[self.game]
-        move = await self._move(effects, view, record)
+        task = await self._task(effects, view, record)
+        async with effects.moves.taken(record.deadline, about=task):
+            if await self._is_over(effects, view, record.deadline):
+                return Done()
+            move = await self._move(effects, task, record)
         if move is None:
             return Done(NoMove("our own run gives what the other side shows"))
         log.info("plays", job=view.job_id, game=self.game, move=explain(record.claim, move))
         call = effects.calls.play(self.game, record.claim, move)
         return await effects.transact(view, self, call)
 
-    async def _move(self, effects: Effects, view: JobView, record: GameRecord) -> Move | None:
+    async def _is_over(self, effects: Effects, view: JobView, deadline: int) -> bool:
+        """Whether nobody waits for this move any more; other moves, whose clocks run, wait for it.
+
+        Raises ProtocolError where the time for it is over.
+        """
+        if (await effects.context.chain.head()).timestamp >= deadline:
+            raise ProtocolError(f"the clock of game {self.game} ran out before its move was made")
+        newest = effects.context.follower.views.get(view.job_id, view).games.get(self.game)
+        return newest is None or not newest.is_open or len(newest.moves) != self.moves
+
+    async def _move(self, effects: Effects, task: JudgeTask, record: GameRecord) -> Move | None:
         """The move; what the operations need for a proof is asked of their contracts."""
-        task = await self._task(effects, view, record)
         position = Position(record.claim, record.began_at, self.is_holder, record.moves)
         while True:
             args = (task, position, effects.store_dir)
