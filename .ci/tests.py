@@ -44,7 +44,7 @@ class Part:
     """One command; its last line with counts says how many tests passed and failed.
 
     Attributes:
-        after: the part that must have ended first, because both want every core.
+        after: the part that must have ended first, so that no more at once want a core.
     """
 
     name: str
@@ -73,7 +73,7 @@ def parts(commit: str) -> tuple[Part, ...]:
         Part("contracts", ("contracts/tools/gas", "others")),
         Part("gas", ("contracts/tools/gas",)),
         Part("computing", computing),
-        Part("mutants", (PYTHON, "-m", "tests.mutants", "--seed", commit), after="computing"),
+        Part("mutants", (PYTHON, "-m", "tests.mutants", "--seed", commit), after="networks"),
         Part(
             "contracts-mutants",
             (PYTHON, "-m", "tests.mutants.contracts", "--seed", commit),
