@@ -54,7 +54,8 @@ from atoll.law.views import JobView
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.chain import ChainConfig, LocalChain
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig, Member
-from atoll_devnet.processes.links import HOST, Links
+from atoll_devnet.processes.ending import run_until_told
+from atoll_devnet.processes.links import Links
 from atoll_devnet.processes.process import Process
 from atoll_devnet.run.evaluation import sizes
 from atoll_devnet.run.options import fitting, with_text
@@ -107,7 +108,7 @@ def main() -> None:
     spec = fitting(chosen_changes(spec, asked.set), *members)
     with tempfile.TemporaryDirectory(prefix="atoll-rounds-", dir=asked.folder or None) as folder:
         options = Options(spec, *members, asked.link_mbit, not asked.no_gas, Path(folder))
-        found = asyncio.run(measure(options))
+        found = run_until_told(measure(options))
     if options.has_gas:
         found["gas"] = gas()
     if not asked.json:
@@ -225,7 +226,7 @@ async def measure(options: Options) -> dict[str, Any]:
         if options.link_mbit is not None:
             links = stack.enter_context(Links(options.seats + options.verifiers, options.link_mbit))
             chain = ChainConfig(
-                config.folder / "chain", block_seconds=BLOCK_SECONDS, options=("--host", HOST)
+                config.folder / "chain", block_seconds=BLOCK_SECONDS, options=("--host", links.host)
             )
             cluster.chain = LocalChain(chain)
         stack.callback(cluster.stop)
@@ -239,7 +240,7 @@ async def measure(options: Options) -> dict[str, Any]:
 
 async def train(cluster: Cluster, spec: JobSpec, links: Links | None) -> Trained:
     """Submits the job and waits until its last round is settled."""
-    host = HOST if links else "127.0.0.1"
+    host = links.host if links else "127.0.0.1"
     config = ClientConfig(home=cluster.submitter_folder, host=host)
     async with Client(
         cluster.chain.rpc_url, cluster.deployment, cluster.submitter, config

@@ -18,10 +18,8 @@ is not empty.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -30,6 +28,7 @@ from typing import Any
 from atoll.cli.output import configure_logs
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
+from atoll_devnet.processes.ending import run_until_told
 from atoll_devnet.run.options import fitting, with_text
 from atoll_devnet.weather.faults import WEIGHTS
 from atoll_devnet.weather.network import storm
@@ -66,7 +65,6 @@ def main() -> None:
     parser.add_argument("--folder", default="", help="where to work; else the temporary folder")
     asked = parser.parse_args()
     configure_logs()  # to standard error
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else mounts and links stay
     with tempfile.TemporaryDirectory(prefix="atoll-soak-", dir=asked.folder or None) as folder:
         config = StormConfig(
             folder=Path(folder) / "net",
@@ -78,7 +76,7 @@ def main() -> None:
             seed=asked.seed,
             is_rooted=os.geteuid() == 0,
         )
-        found = asyncio.run(weather(config, is_quiet=asked.json))
+        found = run_until_told(weather(config, is_quiet=asked.json))
     print(json.dumps(found))
     sys.exit(not holds(found))
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,10 +19,11 @@ from atoll.errors import ConfigError
 if TYPE_CHECKING:
     from atoll_devnet.processes.cluster import Member
 
-NETWORK, OUTER = "10.77.0", "atollb"
-BRIDGE: Final = "atollbench"
-HOST: Final = f"{NETWORK}.1"
-"""The machine itself, as it is reached from the namespaces."""
+NAME: Final = "atl"
+"""Begins the names of all devices and namespaces; then comes whose process's number. The kernel
+takes fifteen characters: a process's number has seven at most, a member's three.
+"""
+NETWORKS: Final = tuple(f"10.77.{number}" for number in range(256))
 BURST, LATENCY = "256kb", "100ms"
 _CLONE_NEWNET: Final = 0x40000000
 
@@ -39,18 +41,21 @@ def enter_namespace(name: str) -> None:
 
 @dataclass
 class Links:
-    """A namespace for each member, and a link from it to a bridge; use it as a context manager.
+    """A namespace for each member, and a link from it to a bridge; use it as a context manager, one
+    at a time in a process. Other processes have names and addresses of their own.
 
     Attributes:
         mbit: megabits a second of every link, both ways; None for as fast as the machine is.
+        network: three numbers of the addresses; one that is free here, once it is entered.
 
     Raises:
-        ConfigError: this process may not make namespaces.
+        ConfigError: this process may not make namespaces, or no network is free.
     """
 
     members: int
     mbit: int | None = None
     made: list[Sequence[str]] = field(default_factory=list)
+    network: str = ""
 
     def __post_init__(self) -> None:
         if os.geteuid():
@@ -95,19 +100,38 @@ class Links:
         Args:
             port: the chain's.
         """
-        listen_at(member, self.address(index), port)
+        self.listen_at(member, self.address(index), port)
+
+    def listen_at(self, member: Member, address: str, port: int) -> None:
+        """Has a member's gateway listen there, and its chain be asked at the bridge.
+
+        Args:
+            port: the chain's.
+        """
+        file = member.folder / "config.toml"
+        text = file.read_text().replace(f"http://127.0.0.1:{port}", f"http://{self.host}:{port}")
+        file.write_text(text.replace("[gateway]\n", f'[gateway]\nhost = "{address}"\n'))
+
+    @property
+    def bridge(self) -> str:
+        return f"{NAME}{os.getpid()}"
+
+    @property
+    def host(self) -> str:
+        """The machine itself, as it is reached from the namespaces."""
+        return f"{self.network}.1"
 
     def space(self, index: int) -> str:
         """The namespace's name."""
-        return f"{BRIDGE}{index}"
+        return f"{self.bridge}-{index}"
 
     def outer(self, index: int) -> str:
         """The bridge's end of a member's link."""
-        return f"{OUTER}{index}"
+        return f"{self.bridge}-{index}"
 
     def address(self, index: int) -> str:
         """Where a member is reached."""
-        return f"{NETWORK}.{index + 2}"
+        return f"{self.network}.{index + 2}"
 
     def counted(self, index: int) -> tuple[int, int]:
         """Bytes that a member sent and received."""
@@ -116,33 +140,23 @@ class Links:
         return up, down
 
     def _make(self) -> None:
-        self._clear()
-        self._run("ip link add", BRIDGE, "type bridge", undo=f"ip link del {BRIDGE}")
-        self._run("ip addr add", f"{HOST}/24", "dev", BRIDGE)
-        self._run("ip link set", BRIDGE, "up")
+        _clear()
+        self.network = free_network(os.getpid())
+        self._run("ip link add", self.bridge, "type bridge", undo=f"ip link del {self.bridge}")
+        self._run("ip addr add", f"{self.host}/24", "dev", self.bridge)
+        self._run("ip link set", self.bridge, "up")
         for index in range(self.members):
             space, outer = self.space(index), self.outer(index)
             inside = f"ip netns exec {space}"
             self._run("ip netns add", space, undo=f"ip netns del {space}")
-            self._run("ip link add", outer, "type veth peer name eth0 netns", space)
-            self._run("ip link set", outer, "master", BRIDGE, "up")
+            peer = f"type veth peer name eth0 netns {space}"
+            self._run("ip link add", outer, peer, undo=f"ip link del {outer}")
+            self._run("ip link set", outer, "master", self.bridge, "up")
             self._run(inside, "ip addr add", f"{self.address(index)}/24", "dev eth0")
             self._run(inside, "ip link set eth0 up")
             self._run(inside, "ip link set lo up")
             if self.mbit is not None:
                 self.shape(index, f"{self.mbit}mbit")
-
-    def _clear(self) -> None:
-        """What a process that was killed left here, however many links it had.
-
-        Links first: a namespace lasts, and its link, as long as a process is in it.
-        """
-        devices = Path("/sys/class/net").glob(f"{OUTER}*")  # the bridge is one of them
-        spaces = Path("/var/run/netns").glob(f"{BRIDGE}*")
-        left = [("link", path) for path in devices] + [("netns", path) for path in spaces]
-        for kind, path in left:
-            command = ("ip", kind, "del", path.name)
-            subprocess.run(command, check=False, stderr=subprocess.DEVNULL)  # noqa: S603 (our own)
 
     def _run(self, *words: str, undo: str = "") -> None:
         subprocess.run(" ".join(words).split(), check=True)  # noqa: S603 (our own command line)
@@ -150,12 +164,41 @@ class Links:
             self.made.append(undo.split())
 
 
-def listen_at(member: Member, address: str, port: int) -> None:
-    """Has a member's gateway listen there, and its chain be asked at the bridge.
-
-    Args:
-        port: the chain's.
+def free_network(first: int) -> str:
+    """A network in which this machine has no address yet: that number of `NETWORKS`, or the next;
+    two that start at once count from different ones. Raises ConfigError.
     """
-    file = member.folder / "config.toml"
-    text = file.read_text().replace(f"http://127.0.0.1:{port}", f"http://{HOST}:{port}")
-    file.write_text(text.replace("[gateway]\n", f'[gateway]\nhost = "{address}"\n'))
+    count = len(NETWORKS)
+    turned = (NETWORKS[(first + step) % count] for step in range(count))
+    found = next((network for network in turned if not _is_ours(f"{network}.1")), None)
+    if found is None:
+        raise ConfigError(
+            f"every network from {NETWORKS[0]} to {NETWORKS[-1]} is in use here",
+            next_step="end another bench",
+        )
+    return found
+
+
+def _is_ours(address: str) -> bool:
+    """Whether this machine has the address."""
+    command = ("ip", "-4", "-oneline", "addr", "show", "to", address)
+    return bool(subprocess.run(command, check=True, capture_output=True).stdout)  # noqa: S603 (our own)
+
+
+def _clear() -> None:
+    """Removes what processes that were killed left here, however many links they had.
+
+    Links first: a namespace lasts, and its link, as long as a process is in it.
+    """
+    for kind, folder in (("link", "/sys/class/net"), ("netns", "/var/run/netns")):
+        for name in left_over(path.name for path in Path(folder).glob(f"{NAME}*")):
+            command = ("ip", kind, "del", name)
+            subprocess.run(command, check=False, stderr=subprocess.DEVNULL)  # noqa: S603 (our own)
+
+
+def left_over(names: Iterable[str]) -> Iterator[str]:
+    """Of names, those of links of processes that are gone: whose number is ours now had another."""
+    for name in names:
+        whose = re.fullmatch(rf"{NAME}(\d+)(-\d+)?", name)
+        if whose and (int(whose[1]) == os.getpid() or not Path("/proc", whose[1]).exists()):
+            yield name

@@ -16,7 +16,7 @@ from atoll.service.session import SessionConfig, open_session
 from atoll_devnet.processes.chain import ChainConfig, LocalChain
 from atoll_devnet.processes.cluster import STAKE_TOKENS, Cluster, ClusterConfig, Member
 from atoll_devnet.processes.funding import Grant, fund
-from atoll_devnet.processes.links import HOST, Links, listen_at
+from atoll_devnet.processes.links import Links
 from atoll_devnet.processes.warm import Surroundings
 from atoll_devnet.run.skipping import Seen, skip_windows
 from atoll_devnet.weather.storm import Storm, StormConfig, Tell
@@ -34,7 +34,7 @@ async def storm(config: StormConfig, tell: Tell) -> AsyncIterator[Storm]:
         cluster, links = Cluster(network), None
         if config.is_rooted:
             links = stack.enter_context(Links(2))
-            options = ("--host", HOST)
+            options = ("--host", links.host)
             cluster.chain = LocalChain(ChainConfig(network.folder / "chain", options=options))
         mounts = stack.enter_context(ExitStack())
         stack.callback(cluster.stop)
@@ -91,7 +91,7 @@ def _lay_links(storm: Storm, links: Links) -> None:
     for member in cluster.members:
         index = storm.linked.get(member.name)
         if index is None:
-            listen_at(member, HOST, cluster.chain.port)
+            links.listen_at(member, links.host, cluster.chain.port)
         else:
             links.move(member, index, cluster.chain.port)
             member.process.place = Surroundings(netns=links.space(index))
