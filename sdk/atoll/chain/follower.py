@@ -190,14 +190,17 @@ class Follower:
         self.silence = self.helps = ""
         return found
 
-    def follow(self, job: JobId) -> tuple[Folded, ...]:
-        """Follows one more job, right after a poll; what happened in it so far, oldest first."""
+    async def follow(self, job: JobId) -> tuple[Folded, ...]:
+        """Follows one more job, right after a poll; what happened in it so far, oldest first.
+
+        Until it returns, nobody polls, and the job is not followed.
+        """
         if self._only is None or job in self._only:
             return ()
-        self._only.add(job)
         alone = Fold(self._deployment, {job})
-        steps = map(alone.fold, self._index.history())
-        past = tuple(step for step in steps if step.view is not None)
+        steps = (alone.fold(item) async for item in _in_pieces(self._index.history()))
+        past = tuple([step async for step in steps if step.view is not None])
+        self._only.add(job)
         self._fold.take(alone)
         return past
 

@@ -46,8 +46,9 @@ class JobFollower:
         async with self._syncing:
             await self._catch_up()
             if job not in self._logs:
+                past = await self._follower.follow(job)
                 self._logs[job] = []
-                for step in self._follower.follow(job):
+                for step in past:
                     self._fold(step)
             return self._logs[job]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from tests.unit.law.factories import DOMAIN, JOB, address
@@ -69,14 +69,14 @@ def running() -> Network:
     return script.net
 
 
-async def stopped_after_a_piece(follower: Follower) -> None:
-    """Has it poll, and stops it when others get their turn."""
-    poll = asyncio.create_task(follower.poll())
+async def stopped_after_a_piece(work: Coroutine[Any, Any, object]) -> None:
+    """Begins it, and stops it when others get their turn."""
+    task = asyncio.create_task(work)
     await asyncio.sleep(0)
-    assert not poll.done()
-    poll.cancel()
+    assert not task.done()
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await poll
+        await task
 
 
 async def test_events_give_the_view_of_the_law_s_fold() -> None:
@@ -105,7 +105,7 @@ async def test_who_stops_in_the_middle_of_a_long_history_is_told_all_of_it_later
     job, index = running(), Index()
     index.add(job)
     follower = following(index)
-    await stopped_after_a_piece(follower)
+    await stopped_after_a_piece(follower.poll())
     assert follower.views == {}
     assert list((await follower.poll()).past) == index.stands
     assert follower.views == {JOB: job.view}
@@ -122,7 +122,7 @@ async def test_who_stops_in_the_middle_of_many_new_events_is_told_all_of_them_la
     await follower.poll()
     index.add(long)
     new, index.confirmed = index.stands[len(short.log) :], long.number
-    await stopped_after_a_piece(follower)
+    await stopped_after_a_piece(follower.poll())
     assert (follower.views, follower.confirmed) == ({JOB: short.view}, 0)
     news = await follower.poll()
     assert [step.item for step in news.folded] == new
@@ -146,7 +146,7 @@ async def test_what_stands_after_a_turn_is_read_in_pieces(monkeypatch: pytest.Mo
     index.turn(job.number - 1)
     assert len(index.stands) > 5
     monkeypatch.setattr(index, "history", history)
-    await stopped_after_a_piece(follower)
+    await stopped_after_a_piece(follower.poll())
     assert len(read) == 5
     assert follower.views[JOB] is before
     news = await follower.poll()
@@ -194,7 +194,7 @@ async def test_all_jobs_share_what_strangers_announce() -> None:
     index.stands = [item for item in index.untold if isinstance(item, Indexed)]
     follower = following(index, {1, 2})
     await follower.poll()
-    follower.follow(jobs[2])
+    await follower.follow(jobs[2])
     first, second, third = (follower.views[job].gateways for job in jobs)
     assert len(first) == 9
     assert first is second is third
@@ -230,10 +230,10 @@ async def test_a_job_followed_later_is_told_from_its_first_event() -> None:
     index.add(job)
     late = following(index, set())
     await late.poll()
-    past = late.follow(JOB)
+    past = await late.follow(JOB)
     assert isinstance(past[0].item.event, ev.JobCreated)
     assert late.views == {JOB: job.view}
-    assert late.follow(JOB) == ()
+    assert await late.follow(JOB) == ()
     job.wait(1)
     job.emit(ev.GatewayAnnounced(SUBMITTER, "http://a:1"))
     index.add(job)
@@ -241,10 +241,25 @@ async def test_a_job_followed_later_is_told_from_its_first_event() -> None:
     assert late.views == {JOB: job.view}
 
 
+async def test_who_stops_while_a_job_s_long_past_is_folded_follows_it_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follower_module, "PIECE", 5)
+    job, index = running(), Index()
+    index.add(job)
+    late = following(index, set())
+    await late.poll()
+    await stopped_after_a_piece(late.follow(JOB))
+    assert late.views == {}
+    past = await late.follow(JOB)
+    assert [step.item for step in past] == index.stands
+    assert late.views == {JOB: job.view}
+
+
 async def test_a_job_may_be_followed_before_it_exists() -> None:
     job, index = Network(), Index()
     follower = following(index, set())
-    assert follower.follow(JOB) == ()
+    assert await follower.follow(JOB) == ()
     index.add(job)
     await follower.poll()
     assert follower.views == {JOB: job.view}
@@ -326,13 +341,13 @@ async def test_reorgs_on_reorgs_leave_what_stands_in_the_end() -> None:
 async def test_a_turn_leaves_the_followed_jobs_followed() -> None:
     job, index = Network(), Index()
     follower = following(index, set())
-    follower.follow(JOB)
+    await follower.follow(JOB)
     index.add(job)
     await follower.poll()
     index.turn(job.number)
     await follower.poll()
     assert follower.views == {JOB: job.view}
-    assert follower.follow(JobId(8)) == ()
+    assert await follower.follow(JobId(8)) == ()
 
 
 async def test_an_event_that_does_not_fold_is_passed_over() -> None:
