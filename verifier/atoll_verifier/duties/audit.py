@@ -15,7 +15,7 @@ from atoll.law.owes import Duty, Owed
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Digest, HolderId, RoundIndex
 from atoll.service.commands import ContractCall, Done, Fact, Work
-from atoll.service.duties.challenge import SendChallenge, may_challenge
+from atoll.service.duties.challenge import SendChallenge, may_challenge, one_at_a_time
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.replay import replayed, replaying, wrong_word_at
 from atoll.service.machine import AnyCommand, Decision
@@ -106,7 +106,7 @@ def decide_audit(state: VerifierState, owed: tuple[Owed, ...]) -> Decision:
         elif one.duty is Duty.CHALLENGE:
             wanted += _challenge(state, past, one, spec)
     wanted += _wrong_words(state, spec)
-    return Decision("audit", f"{len(wanted)} things to do", tuple(wanted))
+    return Decision("audit", f"{len(wanted)} things to do", one_at_a_time(state, wanted))
 
 
 def _ballot(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) -> list[AnyCommand]:

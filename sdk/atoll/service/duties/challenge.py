@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
 from atoll.chain.calls import Call
 from atoll.chain.txqueue import unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
+from atoll.law import events as ev
 from atoll.law.ballots import Duty
 from atoll.law.claims import MAX_WAITING, Said
 from atoll.law.games.claims import Claim
@@ -21,16 +23,19 @@ from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.leaves import key_hash
 from atoll.law.owes import Duty as Owes
 from atoll.law.owes import owed_by
-from atoll.law.views import JobView, SettledRound, parties
+from atoll.law.views import GameRecord, JobView, SettledRound, parties
 from atoll.law.words import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
-from atoll.service.commands import Done, Fact, Transaction
+from atoll.service.commands import Done, Fact, Transaction, key_of
+from atoll.service.duties.game import SendMove
 from atoll.service.duties.model import model_of_round
-from atoll.service.machine import State
+from atoll.service.machine import AnyCommand, State
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
+LAST_PART: Final = 4
+"""With so large a part of its time left an accusation is made, whatever else is played."""
 log = structlog.get_logger("atoll.watch")
 
 
@@ -70,10 +75,15 @@ class SendChallenge(Transaction[NotChallenged]):
             where = (*where, NO_HOLDER, self.via)
         return where if self.member == NO_HOLDER else (*where, self.member)
 
+    @property
+    def run(self) -> tuple[RoundIndex, SeatIndex, int]:
+        """What has to be run for its game; others may be about the same."""
+        return (self.round, self.seat, self.at)
+
     async def perform(self, effects: Effects, view: JobView) -> Done[NotChallenged]:
         model = await model_of_round(effects, view, self.round, self.manifest)
         args = (self.manifest, self.initial, model, effects.store_dir)
-        roots, header = await effects.work("atoll.service.judging:shown", *args)
+        roots, header = await effects.work_soon("atoll.service.judging:shown", *args)
         try:
             said = Said.of(view, (self.round, self.seat), roots, header)
             said = replace(said, member=self.member, via=self.via)
@@ -175,6 +185,57 @@ def may_challenge(state: State[S], past: SettledRound, wanted: SendChallenge) ->
     games = state.view.games.values()
     ours = (g for g in games if g.challenger == state.me and parties(g.claim) == about)
     return wanted.owed or all(g.outcome is GameOutcome.SENT_HOME for g in ours)
+
+
+def one_at_a_time(state: State[S], wanted: list[AnyCommand]) -> tuple[AnyCommand, ...]:
+    """What is wanted, of challenges only the next, and that when our games leave time for it.
+
+    Who found more liars at once than it can play with at once would lose bonds to them. Those of
+    one run are one. What our ballot accuses is brought in time all the same: it costs more not to.
+    """
+    challenges = [one for one in wanted if isinstance(one, SendChallenge)]
+    chosen = {one.run for one in challenges if one.owed and state.now >= _last_time(state, one)}
+    games = state.view.games.values()
+    if not _is_under_way(state) and not any(_takes_our_time(state, game) for game in games):
+        free = (one.run for one in challenges if not _has_failed(state, one.key))
+        chosen.update(islice(free, 1))
+    return tuple(o for o in wanted if not isinstance(o, SendChallenge) or o.run in chosen)
+
+
+def _last_time(state: State[S], owed: SendChallenge) -> int:
+    clock = state.view.settled[owed.round if owed.via is None else owed.via].clock
+    return clock.half - (clock.half - clock.audit_end) // LAST_PART
+
+
+def _is_under_way(state: State[S]) -> bool:
+    """Whether a challenge is being sent, or was and is not in the view yet."""
+    ours = key_of(SendChallenge, "")
+    sent = (key for key, hold in state.holds.items() if hold.until_block > state.block)
+    return any(key.startswith(ours) for key in (*state.in_flight, *sent))
+
+
+def _has_failed(state: State[S], key: str) -> bool:
+    """Whether it is asked for again later; others do not wait for it."""
+    hold = state.holds.get(key)
+    return hold is not None and hold.failures > 0 and state.now < hold.until_time
+
+
+def _takes_our_time(state: State[S], game: GameRecord) -> bool:
+    """Whether a game has us make a step's tape yet, or we are late with a move of it.
+
+    Who lets its own time run in a game keeps us from no other one.
+    """
+    claim, clock = game.claim, game.clock
+    is_played = clock is not None and game.deadline and not state.view.has_fallen(claim)
+    if clock is None or not is_played or state.me not in (claim.holder, game.challenger):
+        return False
+    if state.facts.of(SendMove, game.id, len(game.moves)) is not None:
+        return False  # we have no move
+    is_late = state.now >= clock.since + clock.move
+    has_tape = any(isinstance(move, ev.Picked | ev.NodePicked) for move in game.moves)
+    if state.me == (claim.holder if game.is_holders_turn else game.challenger):
+        return is_late or not has_tape
+    return not is_late and not has_tape
 
 
 def fine_authors(view: JobView, past: SettledRound, seat: SeatIndex) -> Iterator[HolderId]:

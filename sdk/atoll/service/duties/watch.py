@@ -18,7 +18,12 @@ from atoll.law.upkeep import leaked_keys
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Fact, Work, key_of
-from atoll.service.duties.challenge import SendChallenge, fine_authors, may_challenge
+from atoll.service.duties.challenge import (
+    SendChallenge,
+    fine_authors,
+    may_challenge,
+    one_at_a_time,
+)
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.replay import (
     REPLAY,
@@ -97,7 +102,7 @@ def decide_watch(state: State[S], looks: Looks) -> Decision:
         return Decision("watch", "waits for the manifest and the data", tuple(wanted))
     for past in view.auditing(now + MARGIN_SECONDS):
         wanted += _of_round(state, past, (spec, data.initial), looks)
-    return Decision("watch", f"{len(wanted)} things to look at", tuple(wanted))
+    return Decision("watch", f"{len(wanted)} things to look at", one_at_a_time(state, wanted))
 
 
 def is_sampled(me: Address, past: SettledRound, seat: SeatIndex, share: float) -> bool:
