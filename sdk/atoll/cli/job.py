@@ -81,6 +81,7 @@ Archive = Annotated[
     typer.Option(
         metavar="GB",
         min=0.001,
+        max=1e9,
         help="Keep every round's model and updates, up to so much, and serve them until the claim "
         "deadline, so that anybody can audit the job after its end.",
     ),

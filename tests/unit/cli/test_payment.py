@@ -44,6 +44,16 @@ def test_a_payment_that_cannot_be_made_costs_no_work(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("size", ["1e400", "1e300", "nan", "0"])
+@pytest.mark.parametrize(
+    "command", [("serve", "1"), ("submit", "job.toml", "--max-spend", "1", "--yes")]
+)
+def test_an_archive_has_a_size(command: tuple[str, ...], size: str) -> None:
+    done = CliRunner().invoke(app, [*command, "--archive", size])
+    assert done.exit_code == 2
+    assert "--archive" in done.stderr
+
+
 def test_what_lets_a_program_submit_again_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError) as caught:
         Payment.of("1", Serving(), sure=False, as_json=True)
