@@ -137,8 +137,9 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     function _pokeWaiting(uint256 jobId, Job storage j, Head memory h) private {
         Shape memory s = j.shape.load();
         if (block.timestamp >= s.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
-        if (!_hasEnough(j, s)) revert NothingToDo(Phase.WAITING, 0);
-        uint256 pool = j.ready;
+        Crew memory c = Crew(j.held, j.ready, 0);
+        if (!_isEnough(s, c)) revert NothingToDo(Phase.WAITING, 0);
+        uint256 pool = c.ready;
         bytes32 beacon = blockhash(block.number - 1);
         if (pool.popcount() > Draws.COMMITTEE) {
             beacon = h.beacon == 0 ? bytes32(0) : blockhash(h.beacon);
@@ -150,7 +151,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         bytes32 seed = Hashing.dataSeed(_slot(jobId, h.round), 0, beacon);
         j.seeds[h.round & 1] = seed;
         _forgetAccounts(j);
-        _openRound(jobId, j, h, seed, Draws.committee(seed, pool));
+        c.committee = Draws.committee(seed, pool);
+        _openRound(jobId, j, h, seed, c);
     }
 
     /// @dev A committee is drawn from it, by the hash of this block, which nobody knows in it: whoever brings the last

@@ -16,6 +16,8 @@ struct Head {
     uint40 beacon; // block whose hash draws: in MERGE the audit, in WAITING the first committee (0: none yet)
     uint16 segments; // of a whole round; as in the shape
     uint32 signing; // of a lot: the seconds before its deadline in which no word is taken any more
+    uint32 train; // seconds; as in the windows
+    bool hasMoved; // some seat or place came, became ready or left since the last settlement
 }
 
 /// The head as it lies in storage: a message looks at four of its fields, and need not lay out the others in memory.
@@ -109,6 +111,8 @@ library Packed {
             mstore(add(h, 256), and(shr(128, word), 0xffffffffff)) // beacon
             mstore(add(h, 288), and(shr(168, word), 0xffff)) // segments
             mstore(add(h, 320), and(shr(184, word), 0xffffffff)) // signing
+            mstore(add(h, 352), and(shr(216, word), 0xffffffff)) // train
+            mstore(add(h, 384), shr(248, word)) // hasMoved
         }
     }
 
@@ -125,6 +129,8 @@ library Packed {
             word := or(word, shl(128, mload(add(h, 256)))) // beacon
             word := or(word, shl(168, mload(add(h, 288)))) // segments
             word := or(word, shl(184, mload(add(h, 320)))) // signing
+            word := or(word, shl(216, mload(add(h, 352)))) // train
+            word := or(word, shl(248, mload(add(h, 384)))) // hasMoved
             sstore(at_.slot, word)
         }
     }

@@ -20,6 +20,13 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     using Packed for Shape;
     using Packed for Windows;
 
+    /// Who is in a round.
+    struct Crew {
+        uint256 seated;
+        uint256 ready;
+        uint256 committee;
+    }
+
     struct Occupant {
         address account;
         uint32 id;
@@ -137,21 +144,21 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
 
     // --- opening, waiting, ending ---
 
-    function _hasEnough(Job storage j, Shape memory s) internal view returns (bool) {
+    function _isEnough(Shape memory s, Crew memory c) internal pure returns (bool) {
         uint256 least = 2 * uint256(s.f) + 1;
         if (least < s.minProviders) least = s.minProviders;
-        return j.held.popcount() >= least && j.ready.popcount() >= s.minVerifiers;
+        return c.seated.popcount() >= least && c.ready.popcount() >= s.minVerifiers;
     }
 
     /// @param seed of the round, which is stored
-    function _openRound(uint256 jobId, Job storage j, Head memory h, bytes32 seed, uint256 committee) internal {
-        uint256 seated = j.held;
-        (j.reveals, j.words) = (seed, Hashing.noWords(seed));
-        (j.seated, j.waiting, j.committee) = (seated, seated, committee);
+    function _openRound(uint256 jobId, Job storage j, Head memory h, bytes32 seed, Crew memory c) internal {
+        (j.reveals, j.words, j.committee) = (seed, Hashing.noWords(seed), c.committee);
+        // No round opens where the two are not the same: in MERGE all have revealed, and while the job waits nobody is seated.
+        if (j.seated != c.seated) (j.seated, j.waiting) = (c.seated, c.seated);
         (h.phase, h.lot, h.isSeeded) = (Phase.TRAIN, 0, false);
-        h.deadline = uint40(block.timestamp) + j.windows.train;
+        h.deadline = uint40(block.timestamp) + h.train;
         j.head.store(h);
-        emit RoundOpened(jobId, h.round, seed, seated, j.ready, committee, j.model, h.deadline);
+        emit RoundOpened(jobId, h.round, seed, c.seated, c.ready, c.committee, j.model, h.deadline);
     }
 
     /// @dev Who is outbid or leaves goes before who is ready comes: a place may do both.

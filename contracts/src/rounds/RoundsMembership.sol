@@ -36,7 +36,7 @@ contract RoundsMembership is RoundsBase {
     function open(uint256 jobId, Terms calldata t, address policy) external only(jobs) {
         Job storage j = _jobs[jobId];
         (j.head.status, j.head.segments) = (JobStatus.OPEN, uint16(t.steps / t.segmentSteps));
-        j.head.signing = t.mergeSeconds / SIGNING_PART;
+        (j.head.signing, j.head.train) = (t.mergeSeconds / SIGNING_PART, t.trainSeconds);
         j.policy = policy;
         j.windows = Windows(
             t.trainSeconds,
@@ -76,6 +76,7 @@ contract RoundsMembership is RoundsBase {
         from = h.phase == Phase.MERGE ? h.round + 1 : h.round;
         j.seats[seat] = Occupant(account, id, from);
         j.held |= Bits.bit(seat);
+        j.head.hasMoved = true;
         if (j.shape.hasPartials) {
             j.shortBefore &= ~Bits.bit(seat);
             j.idleBefore &= ~Bits.bit(seat);
@@ -85,13 +86,13 @@ contract RoundsMembership is RoundsBase {
     function unseat(uint256 jobId, uint16 seat) external only(members) returns (uint32 to) {
         Job storage j = _jobs[jobId];
         j.held &= ~Bits.bit(seat);
-        Head memory h = j.head.load();
+        Head memory h = _moved(j);
         return j.seated.has(seat) ? _nextRound(h) : h.round;
     }
 
     function stop(uint256 jobId, uint16 seat, address account, bytes32 root) external only(members) returns (uint32) {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head.load();
+        Head memory h = _moved(j);
         uint256 mark = Bits.bit(seat);
         j.held &= ~mark;
         if (h.phase != Phase.TRAIN || j.waiting & mark == 0) return _nextRound(h);
@@ -132,12 +133,12 @@ contract RoundsMembership is RoundsBase {
         Head memory h = _requireNoMerge(jobId, j);
         bool isNow = h.phase == Phase.WAITING && j.pool[place_].from <= h.round;
         if (isNow) j.ready |= Bits.bit(place_);
-        else j.poolIn |= Bits.bit(place_);
+        else (j.poolIn, j.head.hasMoved) = (j.poolIn | Bits.bit(place_), true);
     }
 
     function unplace(uint256 jobId, uint16 place_) external only(members) returns (uint32 to) {
         Job storage j = _jobs[jobId];
-        Head memory h = j.head.load();
+        Head memory h = _moved(j);
         uint256 mark = Bits.bit(place_);
         if (h.phase != Phase.WAITING) {
             j.poolIn &= ~mark;
@@ -164,6 +165,14 @@ contract RoundsMembership is RoundsBase {
     }
 
     // --- parts ---
+
+    /// @dev What has moved is looked at when the round settles.
+    function _moved(Job storage j) private returns (Head memory h) {
+        h = j.head.load();
+        if (h.hasMoved) return h;
+        h.hasMoved = true;
+        j.head.store(h);
+    }
 
     function _requireNoMerge(uint256 jobId, Job storage j) private view returns (Head memory h) {
         h = j.head.load();

@@ -26,6 +26,7 @@ contract RoundsSettlement is RoundsBase {
         uint256 spoke; // places
         bool isDecided; // by the words alone
         bytes32 accounts; // hash of the committee's accounts, where the job does not keep it yet
+        uint256 ready; // the pool
     }
 
     error WrongWords(bytes32 given, bytes32 kept);
@@ -50,7 +51,7 @@ contract RoundsSettlement is RoundsBase {
         _store(jobId, j, h, c, shown.verdict, digest, signers);
         h.streak = shown.verdict.merged == 0 ? h.streak + 1 : 0;
         j.model = shown.verdict.state;
-        _next(jobId, j, h, c.accounts);
+        _next(jobId, j, h, c);
     }
 
     function settleLate(uint256 jobId, bytes calldata places, uint256[] calldata has) external {
@@ -61,6 +62,7 @@ contract RoundsSettlement is RoundsBase {
         if (block.timestamp < due) revert StillOpen(due, block.timestamp);
         Verdict memory none;
         none.state = j.model;
+        c.ready = j.ready;
         _store(jobId, j, h, c, none, 0, 0);
         h.round++;
         _changePool(j);
@@ -99,8 +101,9 @@ contract RoundsSettlement is RoundsBase {
         returns (Count memory c)
     {
         if (h.phase != Phase.MERGE) revert WrongPhase(h.phase, Phase.MERGE);
-        uint256 last = _lastMoment(j);
-        if (block.timestamp >= last) revert DeadlinePassed(last, block.timestamp);
+        if (block.timestamp >= j.shape.expiry && block.timestamp >= _lastMoment(j)) {
+            revert DeadlinePassed(_lastMoment(j), block.timestamp);
+        }
         c.words = Hashing.noWords(h.lot == 0 ? _seed(j, h.round) : j.lotSeed);
         uint256 size = j.committee.popcount();
         bytes32 kept = Hashing.cut(j.words);
@@ -168,6 +171,7 @@ contract RoundsSettlement is RoundsBase {
         }
     }
 
+    /// @dev Also notes the pool: the whole of it is the committee where its accounts' hash is kept.
     /// @param shown are taken where the job keeps their hash; what else is shown makes no difference
     /// @return accounts by ascending place
     function _accountsOf(Job storage j, Count memory c, uint32 round, address[] calldata shown)
@@ -175,7 +179,7 @@ contract RoundsSettlement is RoundsBase {
         view
         returns (address[] memory accounts)
     {
-        uint256 committee = j.committee;
+        uint256 committee = c.ready = j.committee;
         uint256 size = committee.popcount();
         accounts = new address[](size);
         if (shown.length == size) {
@@ -184,6 +188,7 @@ contract RoundsSettlement is RoundsBase {
             }
             if (Hashing.accounts(accounts) == j.accounts) return accounts;
         }
+        c.ready = j.ready;
         uint256 i;
         unchecked {
             for (uint256 place = 0; committee != 0; (committee >>= 1, place++)) {
@@ -208,7 +213,7 @@ contract RoundsSettlement is RoundsBase {
         _noteSilent(j, h, c.spoke);
         Shape memory s = j.shape.load();
         Facts memory f = _factsOf(j, h.round, c, v.leftOut);
-        j.digest = digest;
+        if (signers != f.committee) j.digest = digest; // else nobody is left to sign it
         Rows.set(j.pay, s.seatBits, h.round, f.available);
         if (f.available != f.revealed) Rows.set(j.lost, s.seatBits, h.round, f.revealed & ~f.available);
         if (signers != 0) Rows.set(j.signed, s.placeBits, h.round, signers);
@@ -223,7 +228,7 @@ contract RoundsSettlement is RoundsBase {
     {
         (f.seed, f.auditSeed, f.reveals, f.words, f.model) = (_seed(j, round), j.auditSeed, j.reveals, c.words, j.model);
         (f.revealed, f.available, f.leftOut) = (j.seated, c.available, leftOut);
-        (f.ready, f.committee) = (j.ready, j.committee);
+        (f.ready, f.committee) = (c.ready, j.committee);
     }
 
     /// @dev Who has said nothing while words are taken may yet have lacked an update. A signature is paid and never owed: a
@@ -254,24 +259,29 @@ contract RoundsSettlement is RoundsBase {
     // --- the boundary ---
 
     /// @dev Members change here and nowhere else while a job runs.
-    /// @param accounts hash of the committee's that has settled, where the job does not keep it; else zero
-    function _next(uint256 jobId, Job storage j, Head memory h, bytes32 accounts) private {
+    /// @param c with the pool and the committee's accounts as they were
+    function _next(uint256 jobId, Job storage j, Head memory h, Count memory c) private {
         Shape memory s = j.shape.load();
         if (s.hasPartials) _noteShort(j);
         h.round++;
-        (uint256 pool, uint256 out) = (j.ready, j.poolOut);
-        if (_changePool(j)) accounts = NONE;
+        Crew memory crew = Crew(s.hasPartials || h.hasMoved ? j.held : j.seated, c.ready, 0);
+        (uint256 out, bytes32 accounts) = (0, c.accounts);
+        if (h.hasMoved) {
+            (out, h.hasMoved) = (j.poolOut, false);
+            if (_changePool(j)) (accounts, crew.ready) = (NONE, j.ready);
+        }
         if (h.round == s.rounds) return _close(jobId, j, h, JobStatus.DONE);
         if (h.isCancelled) return _close(jobId, j, h, JobStatus.CANCELLED);
         if (h.streak == MAX_STREAK || block.timestamp >= s.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
-        if (!_hasEnough(j, s)) return _wait(jobId, j, h, 0);
+        if (!_isEnough(s, crew)) return _wait(jobId, j, h, 0);
         bytes32 seed = _seed(j, h.round);
         // The pool stood still before anybody knew this. Some leavings are later: who leaves takes its own ticket away, and
         // changes nobody else's luck.
         bytes32 lot = Hashing.lotSeed(j.auditSeed, 0);
-        uint256 committee = Draws.committee(lot, pool) & ~out;
-        _noteAccounts(j, accounts, pool, committee);
-        _openRound(jobId, j, h, seed, committee == 0 ? Draws.committee(lot, j.ready) : committee);
+        uint256 committee = Draws.committee(lot, c.ready) & ~out;
+        _noteAccounts(j, accounts, c.ready, committee);
+        crew.committee = committee == 0 ? Draws.committee(lot, crew.ready) : committee;
+        _openRound(jobId, j, h, seed, crew);
     }
 
     /// @dev Kept of a whole pool that has not changed, and so settles the next round too.

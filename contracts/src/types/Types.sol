@@ -159,5 +159,5 @@ struct RoundState {
     bytes32 reveals;
     bytes32 words; // 28 bytes of the accumulator, and which of the committee have spoken
     bytes32 model;
-    bytes32 digest; // of the last certificate
+    bytes32 digest; // of the last certificate that not all of its committee had signed
 }

@@ -166,11 +166,12 @@ contract EventFold is Check {
     }
 
     function settle(Vm.Log calldata log) private {
-        Verdict memory v;
-        (s.digest, v,,,) = abi.decode(log.data, (bytes32, Verdict, uint256, uint256, Facts));
+        (bytes32 digest, Verdict memory v,, uint256 signers, Facts memory f) =
+            abi.decode(log.data, (bytes32, Verdict, uint256, uint256, Facts));
+        if (signers != f.committee) s.digest = digest;
         s.model = v.state;
         uint256 twice = short & shortBefore;
-        if (s.digest != 0) {
+        if (digest != 0) {
             miss(twice);
             (shortBefore, short) = ((short | idleBefore) & ~twice, 0);
             (idleBefore, idle) = (idle & ~twice, 0);

@@ -41,9 +41,38 @@ contract EdgesTest is Network {
         hasStatus(jobId, JobStatus.DONE);
     }
 
+    /// @dev Where all have signed no digest is kept, but the one before: nobody is left to sign it in the later round.
+    function test_behindARoundThatAllSignedNobodySignsAnything() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        uint256 jobId = start(t, 4, 3);
+        toWords(jobId);
+        nextBlock();
+        settleBy(jobId, verdictFor(jobId, 15), 3);
+        bytes32 first = said[jobId][0].digest;
+        check(rounds.state(jobId).digest == first, "kept for the third");
+        play(jobId);
+        check(rounds.state(jobId).digest == first, "of the second none is");
+        for (uint32 id = 1; id < 4; id++) {
+            isNotDue(jobId, 1, id, id - 1, first);
+            isNotDue(jobId, 1, id, id - 1, said[jobId][1].digest);
+        }
+        toWords(jobId);
+        nextBlock();
+        settleBy(jobId, verdictFor(jobId, 15), 6);
+        rounds.sign(jobId, said[jobId][2].facts, 1, alone(0, said[jobId][2].digest));
+        (,, uint256 signed) = rounds.rowsOf(jobId, 2);
+        same(signed, 7, "of the next that is not whole it is");
+        play(jobId);
+    }
+
     function isNotDue(uint256 jobId, uint32 id, uint256 who, bytes32 digest) private {
+        isNotDue(jobId, 0, id, who, digest);
+    }
+
+    function isNotDue(uint256 jobId, uint32 round, uint32 id, uint256 who, bytes32 digest) private {
         bytes memory signed = alone(who, digest);
-        Facts memory facts = said[jobId][0].facts;
+        Facts memory facts = said[jobId][round].facts;
         vm.expectPartialRevert(RoundsSettlement.NotDue.selector);
         rounds.sign(jobId, facts, id, signed);
     }

@@ -19,15 +19,16 @@ contract PackedTest is Check {
     Settlement private settlement;
 
     /// @dev Of numbers, since most are no value of an enum.
-    function headOf(uint256[9] memory n, bool isCancelled, bool isSeeded) private pure returns (Head memory h) {
+    function headOf(uint256[10] memory n, bool[3] memory flags) private pure returns (Head memory h) {
         (h.phase, h.status, h.round) = (Phase(uint8(n[0] % 5)), JobStatus(uint8(n[1] % 6)), uint32(n[2]));
         (h.deadline, h.lot, h.streak) = (uint40(n[3]), uint16(n[4]), uint8(n[5]));
-        (h.isCancelled, h.isSeeded, h.beacon) = (isCancelled, isSeeded, uint40(n[6]));
-        (h.segments, h.signing) = (uint16(n[7]), uint32(n[8]));
+        (h.isCancelled, h.isSeeded, h.hasMoved) = (flags[0], flags[1], flags[2]);
+        (h.beacon, h.segments) = (uint40(n[6]), uint16(n[7]));
+        (h.signing, h.train) = (uint32(n[8]), uint32(n[9]));
     }
 
-    function testFuzz_aHeadIsTheStruct(uint256[9] memory numbers, bool isCancelled, bool isSeeded) public {
-        Head memory given = headOf(numbers, isCancelled, isSeeded);
+    function testFuzz_aHeadIsTheStruct(uint256[10] memory numbers, bool[3] memory flags) public {
+        Head memory given = headOf(numbers, flags);
         head = given;
         same(keccak256(abi.encode(head.load())), keccak256(abi.encode(given)), "read");
         other.store(given);

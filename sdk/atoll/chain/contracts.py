@@ -72,7 +72,7 @@ class RoundState:
         seated: seats that count; committed ones from REVEAL on, revealed ones from MERGE on.
         waiting: seats that have still to commit or to reveal; `owing` those with an uncut miss.
         words: 28 bytes of the accumulator, and who of the committee has spoken.
-        digest: of the last certificate.
+        digest: of the last certificate that not all of its committee had signed.
     """
 
     status: JobStatus
