@@ -171,7 +171,8 @@ contract Members is IMembers, IMembersHooks, Wired {
         bool isIts = m.from <= round && round < m.to;
         if (!isIts || !IRounds(rounds).absentOf(jobId, round).has(m.index)) revert NotAbsent(id, round);
         uint256 end = IRounds(rounds).timesOf(jobId, round).windowEnd;
-        if (end != 0 && block.timestamp >= end) revert WindowOver(end, block.timestamp);
+        if (end == 0) end = IRounds(rounds).absoluteEnd(jobId); // it has not settled, and may never
+        if (block.timestamp >= end) revert WindowOver(end, block.timestamp);
         _missed(jobId, Role.VERIFIER, id, round, Miss.SILENCE);
     }
 

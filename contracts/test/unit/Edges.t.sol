@@ -132,6 +132,28 @@ contract EdgesTest is Network {
         same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
     }
 
+    function test_aMissInARoundThatNeverSettlesIsCutUntilTheAbsoluteEnd() public {
+        uint256 jobId = start();
+        uint256 end = rounds.absoluteEnd(jobId);
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        sayWord(jobId, 0, 15);
+        nextBlock();
+        nextLot(jobId);
+        same(rounds.absentOf(jobId, 0), 6, "two said nothing");
+        members.cutMember(jobId, 0, 2);
+        vm.warp(end - 1);
+        rounds.poke(jobId);
+        hasStatus(jobId, JobStatus.EXPIRED);
+        uint256 before = vm.snapshotState();
+        members.cutMember(jobId, 0, 3);
+        same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
+        vm.revertToState(before);
+        vm.warp(end);
+        vm.expectRevert(abi.encodeWithSelector(Members.WindowOver.selector, end, end));
+        members.cutMember(jobId, 0, 3);
+    }
+
     function test_withoutACertificateTheSilentMissAndNobodyOwesASignature() public allHome {
         uint256 jobId = start();
         uint256 expiry = jobs.termsOf(jobId).expiry;
