@@ -26,6 +26,9 @@ CLOCK = 60
 """Seconds that a transaction may take until everybody has seen it: five blocks of 12 s."""
 MERGE_SECONDS = 5e-8
 """Of one number of one update: decoding, distances, rule (bench/aggregate.py)."""
+TAPE_STEPS = 20
+"""So many times as long as a step its tape takes at most, whose every tensor is hashed: 9 times the
+preset `nano`, 18 times `demo`, on one core."""
 DAY = 86_400
 DEFAULT_PRICE = 10**12
 """Wei for a trained token of text, where neither price nor budget is written."""
@@ -133,7 +136,8 @@ def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     merge = seats * costs.fetch_update + numbers * MERGE_SECONDS * float(spec.windows.slower)
     most = epoch_rounds(spec)
     whole = "a replay of the round" if most == 1 else f"a replay of {most} rounds"
-    game = ceil(most * train) + 10 * CLOCK
+    # The disputed segment is run for its steps' digests, and again up to the step.
+    game = ceil(most * train + costs.segment + TAPE_STEPS * costs.step) + 10 * CLOCK
     return {
         "windows.train": (
             _window(train),
@@ -153,7 +157,7 @@ def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
         "windows.key": (_window(CLOCK), "one transaction, some blocks after the openings"),
         "windows.window": (2 * game, "a dispute's clock, twice"),
         "windows.ready": (_window(train), "the data and the model over that line"),
-        "windows.game": (game, f"{whole}, one step's tape, and ten minutes"),
+        "windows.game": (game, f"{whole}, a segment of it again, a step's tape, ten minutes"),
         "windows.move": (CLOCK, "one transaction"),
         "windows.claim": (30 * DAY, "a month to take what is left"),
     }

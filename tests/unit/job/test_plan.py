@@ -99,6 +99,14 @@ def test_a_dispute_has_time_for_a_replay_on_either_side() -> None:
     assert (windows.window or 0) >= 2 * (windows.game or 0)
 
 
+@pytest.mark.parametrize("segment", [5, 50])
+def test_a_dispute_has_time_for_the_segment_twice_and_for_a_tape(segment: int) -> None:
+    """Who trained has nothing of the round any more but its opening."""
+    spec = completed({"windows.step_seconds": "10", "inner.segment": segment})
+    assert spec.inner.steps == 50
+    assert (spec.windows.game or 0) >= 10 * (50 + segment + 18) + 10 * CLOCK
+
+
 def test_a_budget_sets_the_price_and_is_not_exceeded() -> None:
     spec = completed({"money.budget": 25 * TOKEN})
     assert 0.999 * 25 * TOKEN < cost(spec) <= 25 * TOKEN
