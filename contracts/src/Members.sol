@@ -303,13 +303,17 @@ contract Members is IMembers, IMembersHooks, Wired {
         emit PlaceLeaving(jobId, m.account, m.index, id, m.to);
     }
 
-    /// @dev Unless it is leaving already.
+    /// @dev Unless it is leaving already; a seat that is counts until its last round is over, unless `atOnce`.
     /// @param atOnce whether a seat that has not committed does not count any more in the round that runs
     function _leave(uint256 jobId, Role role, uint32 id, bytes32 set, bool atOnce) private {
         Holder memory m = _holders[set].load();
-        if (m.to != FOREVER) return;
-        if (role == Role.VERIFIER) return _endPlace(jobId, set, m, id);
         IRoundsHooks r = IRoundsHooks(rounds);
+        if (m.to != FOREVER) {
+            bool isSeat = atOnce && role == Role.PROVIDER;
+            if (isSeat && _seatId(jobId, m.index) == id) r.stop(jobId, m.index, m.account, 0); // nobody else has it yet
+            return;
+        }
+        if (role == Role.VERIFIER) return _endPlace(jobId, set, m, id);
         uint32 to = atOnce ? r.stop(jobId, m.index, m.account, 0) : r.unseat(jobId, m.index);
         _endSeat(jobId, set, m, id, to);
     }

@@ -154,6 +154,48 @@ contract EdgesTest is Network {
         members.cutMember(jobId, 0, 3);
     }
 
+    function fall(uint256 jobId, uint32 id) private {
+        vm.prank(address(claims));
+        members.fall(jobId, Role.PROVIDER, id, 0, OUTSIDER);
+    }
+
+    function test_aSeatThatIsLeavingAndFallsBeforeItsCommitIsNotWaitedFor() public allHome {
+        uint256 jobId = start();
+        vm.prank(provider(3));
+        members.leaveSeat(jobId);
+        commitAll(jobId, 7);
+        inPhase(jobId, Phase.TRAIN);
+        fall(jobId, 4);
+        inPhase(jobId, Phase.REVEAL);
+        same(rounds.state(jobId).seated, 7, "those that committed");
+        same(rounds.state(jobId).owing, 0, "it owed nothing");
+        fall(jobId, 4);
+        revealAll(jobId, 7);
+        nextBlock();
+        sayAll(jobId, 7);
+        nextBlock();
+        settle(jobId);
+        same(rounds.state(jobId).round, 1, "the round goes on");
+    }
+
+    /// @dev Whoever had the seat before falls while its heir is waited for.
+    function test_aFallOfWhoLeftTheSeatStopsNotItsHeir() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 3;
+        uint256 jobId = start(t, 4, 3);
+        vm.prank(provider(3));
+        members.leaveSeat(jobId);
+        play(jobId);
+        sit(jobId, 9, 3);
+        play(jobId);
+        commitAll(jobId, 7);
+        fall(jobId, 4);
+        inPhase(jobId, Phase.TRAIN);
+        same(rounds.state(jobId).held, 15, "the heir's seat");
+        commitAll(jobId, 8);
+        inPhase(jobId, Phase.REVEAL);
+    }
+
     function test_withoutACertificateTheSilentMissAndNobodyOwesASignature() public allHome {
         uint256 jobId = start();
         uint256 expiry = jobs.termsOf(jobId).expiry;
