@@ -272,22 +272,30 @@ class Network:
     def _stop(self, m: Member, root: Digest) -> None:
         """The seat is not held, and not waited for where it has not committed."""
         self.held.discard(m.index)
-        to = self.following
-        if self.phase is Phase.TRAIN and m.index in self.waited:
-            self.waited.discard(m.index)
-            self.seated.discard(m.index)
-            to = self.round
-            where = (SeatIndex(m.index), RoundIndex(to))
-            self.emit(ev.Stopped(self.job, m.account, *where, root))
-            if not self.waited:
-                self._end_train(set())
-        self._end(m, to)
+        was_waited = self._unwait(m, root)
+        self._end(m, self.round if was_waited else self.following)
+
+    def _unwait(self, m: Member, root: Digest) -> bool:
+        """Whether the seat had still to commit: it does not count any more."""
+        if self.phase is not Phase.TRAIN or m.index not in self.waited:
+            return False
+        self.waited.discard(m.index)
+        self.seated.discard(m.index)
+        where = (SeatIndex(m.index), RoundIndex(self.round))
+        self.emit(ev.Stopped(self.job, m.account, *where, root))
+        if not self.waited:
+            self._end_train(set())
+        return True
+
+    def _newest(self, seat: int) -> Member:
+        """Who holds the seat, or held it last."""
+        held = [m for m in self.members.values() if (m.role, m.index) == (Role.PROVIDER, seat)]
+        return max(held, key=lambda each: each.id)
 
     def cut_seat(self, seat: int) -> None:
         need(seat in self.owing, "no miss")
         del self.owing[seat]
-        held = [m for m in self.members.values() if (m.role, m.index) == (Role.PROVIDER, seat)]
-        m = max(held, key=lambda each: each.id)
+        m = self._newest(seat)
         if m.to > self.round:
             self._end(m, self.round)
         missed = self.following - 1 if self.following else 0
@@ -402,6 +410,8 @@ class Network:
             m.lost_from = max(m.lost_from, m.start)
         if m.to == FOREVER:
             self._go(m)
+        elif role is Role.PROVIDER and self._newest(m.index) is m:
+            self._unwait(m, Digest(ZERO))
         slashed = m.bond if role is Role.PROVIDER else m.bond // 2
         m.bond -= slashed
         what = (role, HolderId(id), RoundIndex(m.lost_from), slashed)
