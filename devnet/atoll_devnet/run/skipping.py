@@ -72,7 +72,9 @@ def next_moment(view: JobView, now: int) -> int | None:
 
     Whether a challenge or money is due then is not for the law alone to say: all stop there.
     """
-    stops, others = [game.deadline for game in view.games.values()], []
+    # Who is late with a move keeps a challenger from no other liar any more.
+    late = [g.clock.since + g.clock.move for g in view.games.values() if g.clock and g.deadline]
+    stops, others = [*late, *(game.deadline for game in view.games.values())], []
     for past in view.auditing(now):
         clock = past.clock
         stops += [clock.audit_end, clock.window_end]

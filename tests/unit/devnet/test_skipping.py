@@ -251,6 +251,7 @@ def test_a_move_is_waited_for_from_who_tries_it_again_and_else_the_clock_runs_ou
         opening=digest("opening"),
         holder_seconds=5,
         challenger_seconds=5,
+        move_seconds=3,
     )
     net.emit(ev.Challenged(1, PROVIDERS[seat], WATCHER, 10**18, claim, b"evidence"))
     net.emit(ev.Began(1, PROVIDERS[seat]))
@@ -259,4 +260,9 @@ def test_a_move_is_waited_for_from_who_tries_it_again_and_else_the_clock_runs_ou
     assert waits(job, [*rest, told(PROVIDERS[seat])])
     again = replace(told(PROVIDERS[seat]), plays_on=frozenset({JOB}))
     assert not waits(job, [*rest, again])
-    assert moment(job) == net.view.games[1].deadline
+    game = net.view.games[1]
+    assert game.clock is not None
+    late = game.clock.since + 3
+    assert moment(job) == late  # from then on the challenger may have time for others
+    net.wait_until(late)
+    assert moment(job) == game.deadline == late + 5
