@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -137,7 +138,7 @@ class Worker:
 
     def _start(self) -> ProcessPoolExecutor:
         pool = _ahead.pop() if _ahead else _pool(self._context)
-        pool.submit(_tune, *self._initial, structlog.get_config()["wrapper_class"])
+        pool.submit(_tune, *self._initial, _level())
         return pool
 
 
@@ -190,9 +191,17 @@ def _attach() -> None:
         watcher.start()
 
 
-def _tune(threads: int, niceness: int, logger: type) -> None:
-    # Whose level the starter has by now: a process that it forked ahead, it had none for yet.
-    structlog.configure(wrapper_class=logger)
+def _level() -> int:
+    """From which level up this process logs; the lowest where it logs by a class of its own, which
+    another process may not know.
+    """
+    is_known = hasattr(structlog.get_config()["wrapper_class"], "get_effective_level")
+    return int(structlog.get_logger().bind().get_effective_level()) if is_known else logging.NOTSET
+
+
+def _tune(threads: int, niceness: int, level: int) -> None:
+    # The starter has one by now: as it forked a process ahead, it had none yet.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
     # What a process loaded before it was forked keeps the threads that it was loaded with.
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(threads)

@@ -51,3 +51,8 @@ def test_a_worker_logs_from_the_level_up_that_its_starter_does(
 ) -> None:
     told = complaints(tmp_path, ahead + LEVEL.format(level=level))
     assert ("a word of the worker" in told) is is_told
+
+
+def test_a_class_that_only_its_starter_knows_ends_no_worker(tmp_path: Path) -> None:
+    own = "structlog.configure(wrapper_class=type('Own', (structlog.BoundLogger,), {}))"
+    assert "a word of the worker" in complaints(tmp_path, f"import structlog; {own}")
