@@ -44,13 +44,13 @@ class Part:
     """One command; its last line with counts says how many tests passed and failed.
 
     Attributes:
-        after: the part that must have ended first, so that no more at once want a core.
+        after: parts of which one must have ended first, so that no more at once want a core.
     """
 
     name: str
     command: tuple[str, ...]
     nice: int = NICE
-    after: str = ""
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,15 @@ def parts(commit: str) -> tuple[Part, ...]:
         Part("contracts", ("contracts/tools/gas", "others")),
         Part("gas", ("contracts/tools/gas",)),
         Part("computing", computing),
-        Part("mutants", (PYTHON, "-m", "tests.mutants", "--seed", commit), after="networks"),
+        Part(
+            "mutants",
+            (PYTHON, "-m", "tests.mutants", "--seed", commit),
+            after=("networks", "computing"),
+        ),
         Part(
             "contracts-mutants",
             (PYTHON, "-m", "tests.mutants.contracts", "--seed", commit),
-            after="contracts",
+            after=("contracts",),
         ),
     )
 
@@ -86,7 +90,9 @@ class Run:
     """All parts as processes of this one, each followed by a thread of its own."""
 
     def __init__(self, chosen: tuple[Part, ...]) -> None:
-        self._ended = {part.name: threading.Event() for part in chosen}
+        self._chosen = {part.name for part in chosen}
+        self._ended: set[str] = set()
+        self._one_ended = threading.Condition()
         self._threads = [threading.Thread(target=self._follow, args=(p,)) for p in chosen]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._starting, self._printing = threading.Lock(), threading.Lock()
@@ -110,8 +116,9 @@ class Run:
         os._exit(130)
 
     def _follow(self, part: Part) -> None:
-        if part.after in self._ended:
-            self._ended[part.after].wait()
+        if awaited := self._chosen.intersection(part.after):
+            with self._one_ended:
+                self._one_ended.wait_for(lambda: awaited & self._ended)
         started = time.monotonic()
         with tempfile.TemporaryFile() as output:
             command = ("nice", "-n", str(part.nice), *part.command)
@@ -136,7 +143,9 @@ class Run:
             took = f"{seconds:.0f} s, of cores {used.ru_utime + used.ru_stime:.0f} s"
             print(f"=== {part.name}: {took}, exit code {code}\n{text}", flush=True)
         self.outcomes[part.name] = outcome(part.name, code, text)
-        self._ended[part.name].set()
+        with self._one_ended:
+            self._ended.add(part.name)
+            self._one_ended.notify_all()
 
 
 def outcome(name: str, code: int, text: str) -> Outcome:
