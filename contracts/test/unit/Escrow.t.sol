@@ -86,6 +86,8 @@ contract EscrowTest is Network {
         uint32 round = play(jobId);
         hasStatus(jobId, JobStatus.DONE);
         same(dutiesOf(jobId, round, 0), 15, "all of them are its own");
+        (,, uint256 signed) = rounds.rowsOf(jobId, round);
+        same(signed, 1, "its signature is paid");
         uint256 earned = 4 * 8 * segmentPay() + 1 ether + 4 * 10 ether;
         same(jobs.refundable(jobId), jobs.escrowOf(jobId).funded - earned, "once");
     }
