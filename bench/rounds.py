@@ -33,6 +33,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -371,4 +372,7 @@ def read_gas(output: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:  # what it had begun has ended
+        sys.exit(128 + signal.SIGINT)

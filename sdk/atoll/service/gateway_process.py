@@ -32,7 +32,7 @@ from atoll.content.local import LocalStore
 from atoll.errors import AtollError, ConfigError
 from atoll.service.beside import end
 from atoll.service.greeting import greeted
-from atoll.service.logs import lines_to
+from atoll.service.logs import level_here, lines_to, log_from
 from atoll.service.worker import resolve
 
 START_SECONDS: Final = 60.0
@@ -54,6 +54,7 @@ class GatewaySpec:
         store: the folder of blocks; journal: the database whose notes are served; empty for none.
         url: what is announced; empty for what is listened on.
         serves: `module:function` that says of a CID whether it is given out; empty gives out all.
+        level: from which up the child logs; the parent tells its own.
     """
 
     store: str
@@ -64,6 +65,7 @@ class GatewaySpec:
     journal: str = ""
     url: str = ""
     serves: str = ""
+    level: int = 0
 
 
 class GatewayProcess:
@@ -128,7 +130,7 @@ class GatewayProcess:
 
     async def _spawn(self) -> None:
         self._process = await (_ahead.pop().opened() if _ahead else _executed())
-        self._say(asdict(self._spec))
+        self._say(asdict(replace(self._spec, level=level_here())))
         try:
             async with asyncio.timeout(START_SECONDS):
                 told = await self._hear()
@@ -284,6 +286,7 @@ async def _serve() -> None:
         return  # forked ahead, and its parent ended without a gateway
     told = json.loads(line)
     spec = GatewaySpec(**{**told, "budget": Budget(**told["budget"])})
+    log_from(spec.level)
     members: set[str] = set()
     try:
         gateway = _gateway_of(spec, members)

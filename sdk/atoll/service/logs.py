@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
@@ -27,6 +28,19 @@ class Lines(structlog.WriteLogger):
 def lines_to(stream: TextIO) -> Callable[..., Lines]:
     """What makes structlog's loggers of a stream."""
     return lambda *_: Lines(stream)
+
+
+def level_here() -> int:
+    """From which level up this process logs; the lowest where it logs by a class of its own, which
+    another process may not know.
+    """
+    is_known = hasattr(structlog.get_config()["wrapper_class"], "get_effective_level")
+    return int(structlog.get_logger().bind().get_effective_level()) if is_known else logging.NOTSET
+
+
+def log_from(level: int) -> None:
+    """This process logs from that level up, as who started it does."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import logging
 import multiprocessing
 import os
 import signal
@@ -24,7 +23,7 @@ from typing import Any, cast
 import structlog
 
 from atoll.errors import AtollError, ConfigError
-from atoll.service.logs import lines_to
+from atoll.service.logs import level_here, lines_to, log_from
 from atoll.service.turns import Turns
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -138,7 +137,7 @@ class Worker:
 
     def _start(self) -> ProcessPoolExecutor:
         pool = _ahead.pop() if _ahead else _pool(self._context)
-        pool.submit(_tune, *self._initial, _level())
+        pool.submit(_tune, *self._initial, level_here())
         return pool
 
 
@@ -191,17 +190,9 @@ def _attach() -> None:
         watcher.start()
 
 
-def _level() -> int:
-    """From which level up this process logs; the lowest where it logs by a class of its own, which
-    another process may not know.
-    """
-    is_known = hasattr(structlog.get_config()["wrapper_class"], "get_effective_level")
-    return int(structlog.get_logger().bind().get_effective_level()) if is_known else logging.NOTSET
-
-
 def _tune(threads: int, niceness: int, level: int) -> None:
     # The starter has one by now: as it forked a process ahead, it had none yet.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
+    log_from(level)
     # What a process loaded before it was forked keeps the threads that it was loaded with.
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(threads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import select
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import structlog
 from eth_account import Account
 
 from atoll.chain.keys import sign_digest
@@ -28,6 +30,7 @@ from atoll.service import gateway_process
 from atoll.service.gateway_process import GatewayProcess, GatewaySpec
 from atoll.service.greeting import Greeter
 from atoll.service.journal import Journal
+from atoll.service.logs import log_from
 
 ACCOUNT = Account.from_key("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
 CHAIN = 31337
@@ -61,6 +64,12 @@ if __name__ == "__main__":
 def nothing(cid: Cid) -> bool:
     """What a cheat serves."""
     return False
+
+
+def everything(cid: Cid) -> bool:
+    """Says so, and gives it out."""
+    structlog.get_logger().info("a word of the gateway")
+    return True
 
 
 @pytest.fixture
@@ -130,6 +139,27 @@ async def test_a_child_that_is_killed_is_started_anew_at_its_port(
     assert await get(gateway, f"ipfs/{cid}?format=raw") == (200, b"content")
     assert gateway.url == url
     await until(lambda: gateway.bytes_up == 2 * len(b"content"))
+
+
+@pytest.mark.parametrize(("level", "is_told"), [(logging.INFO, True), (logging.WARNING, False)])
+async def test_a_child_logs_from_the_level_up_that_its_parent_does(
+    spec: GatewaySpec,
+    store: LocalStore,
+    capfd: pytest.CaptureFixture[str],
+    level: int,
+    is_told: bool,
+) -> None:
+    before = structlog.get_config()
+    process = GatewayProcess(replace(spec, serves=f"{__name__}:everything"))
+    log_from(level)
+    try:
+        await process.start()
+        cid = store.add_block(b"content")
+        assert await get(process, f"ipfs/{cid}?format=raw") == (200, b"content")
+    finally:
+        structlog.configure(**before)
+        await process.stop()
+    assert ("a word of the gateway" in capfd.readouterr().err) is is_told
 
 
 @pytest.mark.parametrize("line", [b"x" * (1 << 10), b"[]", b"{}", b'{"bytes_up": {}}', b"\xff"])
