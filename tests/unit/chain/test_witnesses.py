@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -38,7 +38,7 @@ def test_a_stranger_s_topic_is_not_kept() -> None:
 class OneByOne:
     """Has no receipts of whole blocks."""
 
-    async def ask(self, method: str, _: list[Any], read: Callable[[Any], Any]) -> Any:
+    async def ask(self, method: str, params: Sequence[Any], read: Callable[[Any], Any]) -> Any:
         if method == "eth_getBlockReceipts":
             raise RpcUnavailable("no such method")
         return read(RECEIPT)
@@ -55,8 +55,7 @@ async def test_receipts_that_come_one_by_one_are_checked_beside_the_loop(
         return check(block, receipts)
 
     monkeypatch.setattr(logs, "_all_of", noted)
-    reader = LogReader(cast(FailoverProvider, OneByOne()), [])
-    assert [item.tx_hash for item in await reader._receipts(BLOCK)] == [TX_HASH]
+    assert [item.tx_hash for item in await logs._receipts(BLOCK, OneByOne().ask)] == [TX_HASH]
     assert threading.get_ident() not in checkers and len(checkers) == 1
 
 
@@ -89,7 +88,9 @@ class Counted:
             }
         )  # fmt: skip
 
-    async def ask_two(self, _: str, params: list[Any], read: Callable[[Any], Any]) -> list[Any]:
+    async def ask_several(
+        self, _: int, __: str, params: list[Any], read: Callable[[Any], Any]
+    ) -> list[Any]:
         self.asked.append((int(params[0]["fromBlock"], 16), int(params[0]["toBlock"], 16)))
         return [read([])]
 
