@@ -18,8 +18,15 @@ against what cannot lag, the blocks themselves:
    witness where its bloom speaks of us: indexes lag together.
 
 Receipts that leave something out are no answer: the next endpoint is asked, and if none has them,
-`RpcUnavailable` says so and the caller waits. This guards against endpoints that fail, not against
-one that makes up headers: who must not trust any asks a node of his own.
+`RpcUnavailable` says so and the caller waits.
+
+All of this finds what an endpoint fails to say, not what it makes up. Headers can have blooms of
+their own behind true hashes; receipts can have logs of strangers, made up to set the bits of one
+that is left out, and need none where other logs of ours set the same. So where an agreement of n
+is asked for, n endpoints have to give alike every header of the range, with its bloom and its
+transactions, the logs that two have to give else, and what is ours in a block's receipts
+(`atoll.chain.agreement`). Fewer than n liars hide nothing then, and make nothing up. Who must not
+trust any asks a node of his own.
 """
 
 from __future__ import annotations
@@ -93,7 +100,7 @@ class LogReader:
     """Reads the logs of some contracts.
 
     Args:
-        agreement: endpoints that have to give a block alike, and what is in it.
+        agreement: endpoints that have to give a block alike, and what is ours in it.
 
     Attributes:
         left_out: logs that `eth_getLogs` did not have and the blocks' receipts did.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -173,19 +172,12 @@ async def test_an_endpoint_that_hides_logs_behind_the_right_hash_hides_none_wher
     deployment: Deployment,
     accounts: list[LocalAccount],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    hider: dict[str, Any],
     place: int,
 ) -> None:
-    def without_logs(answer: dict[str, Any]) -> str:
-        result = answer.get("result")
-        if isinstance(result, dict) and "logsBloom" in result:
-            result |= {"logsBloom": f"0x{0:0512x}", "transactions": []}
-        return json.dumps({**answer, "result": [] if isinstance(result, list) else result})
-
-    monkeypatch.setitem(FAULTS, "without logs", without_logs)
     urls = await announce(anvil, deployment, accounts[1], accounts[2])
     async with (
-        faulty_rpc(anvil.url, 0, rate=1.0, only=("without logs",)) as proxy,
+        faulty_rpc(anvil.url, 0, **hider) as proxy,
         faulty_rpc(anvil.url, 0) as honest,
     ):
         alone = await AtollChain.connect(proxy.url, deployment)

@@ -235,6 +235,7 @@ async def test_one_that_is_slow_is_waited_for_no_longer_than_others_take(
         chain_of(blocks, slow, Endpoint(), Endpoint(), agreement=2) as chain,
         indexing(chain, tmp_path, 0) as index,
     ):
+        chain.provider._request_seconds = 3600.0
         assert announced(await index.poll()) == all_of(blocks)
         assert chain.provider.preferred()[-1] == chain.provider.urls[0]
     assert 0 < by_number(slow).total() <= PARALLEL

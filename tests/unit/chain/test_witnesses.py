@@ -6,13 +6,16 @@ import secrets
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.unit.chain.several import Blocks, Endpoint, chain_of
 
 from atoll.chain import logs
 from atoll.chain.answers import Header, TxReceipt
 from atoll.chain.decode import event_topics
+from atoll.chain.index import EventIndex
 from atoll.chain.logs import LogReader, bloom_of
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable
@@ -118,3 +121,25 @@ async def test_of_a_block_that_may_have_some_they_are_asked_for_and_witnessed() 
     with pytest.raises(ValueError, match="without some of the block's logs"):
         await LogReader(cast(FailoverProvider, chain), [OURS]).read(1, 2, None)
     assert chain.asked == [(2, 2)]
+
+
+async def test_a_receipt_s_logs_are_those_of_its_own_block_whatever_they_name(
+    tmp_path: Path,
+) -> None:
+    """One that named a block behind the last one ended whoever looked for it."""
+
+    def elsewhere(method: str, _: list[Any], truth: Any) -> Any:
+        if method != "eth_getBlockReceipts":
+            return [] if method == "eth_getLogs" else truth
+        moved = {"blockNumber": "0xffff", "blockHash": TX_HASH, "transactionHash": TX_HASH}
+        return [{**each, "logs": [{**log, **moved} for log in each["logs"]]} for each in truth]
+
+    blocks = Blocks(9, {4: 2, 7: 1})
+    async with chain_of(blocks, Endpoint(elsewhere)) as chain, chain_of(blocks, Endpoint()) as true:
+        index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+        await index.poll()
+        found = [(each.block.number, each.log_index, each.transaction) for each in index.history()]
+        index.close()
+        wanted = await true.logs(0, 8)
+    assert found == [(each.block_number, each.index, each.transaction) for each in wanted]
+    assert len(found) == 3
