@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,11 +16,13 @@ from tests.unit.chain.test_log_decode import log_of
 from tests.unit.law.factories import DOMAIN, address
 
 from atoll.chain.contracts import AtollChain
+from atoll.chain.decode import RawLog
 from atoll.chain.deployment import Deployment
 from atoll.chain.logs import bloom_of
 from atoll.law.events import GatewayAnnounced
 
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
+STRANGE = RawLog(address("a stranger"), (), b"", 0, bytes(32), 0)
 Lie = Callable[[str, list[Any], Any], Any]
 """What is answered to a question instead of the truth."""
 
@@ -30,7 +32,7 @@ def word(number: int) -> str:
 
 
 class Blocks:
-    """The truth: in some of its blocks there are so many announcements."""
+    """The truth: some of its blocks have so many announcements, and the others a stranger's log."""
 
     def __init__(self, count: int, announcements: dict[int, int]) -> None:
         self.count, self.announcements = count, announcements
@@ -39,15 +41,16 @@ class Blocks:
         return [f"http://{number}:{at}" for at in range(self.announcements.get(number, 0))]
 
     def logs(self, number: int) -> list[dict[str, Any]]:
-        said = [log_of(GatewayAnnounced(address("a member"), url)) for url in self.urls(number)]
+        ours = [log_of(GatewayAnnounced(address("a member"), url)) for url in self.urls(number)]
+        said = [replace(raw, address=DOMAIN.rounds) for raw in ours]
         return [
             {
-                "address": DOMAIN.rounds, "topics": [f"0x{topic.hex()}" for topic in raw.topics],
+                "address": raw.address, "topics": [f"0x{topic.hex()}" for topic in raw.topics],
                 "data": f"0x{raw.data.hex()}", "blockNumber": hex(number),
                 "blockHash": word(number + 1), "logIndex": hex(index),
                 "transactionHash": word(1000 * number + index),
             }
-            for index, raw in enumerate(said)
+            for index, raw in enumerate(said or [STRANGE])
         ]  # fmt: skip
 
     def block(self, number: int) -> dict[str, Any]:
@@ -77,7 +80,8 @@ class Blocks:
             return hex(DOMAIN.chain_id)
         if method == "eth_getLogs":
             first, end = (int(params[0][name], 16) for name in ("fromBlock", "toBlock"))
-            return [log for at in range(first, min(end, last) + 1) for log in self.logs(at)]
+            logs = (log for at in range(first, min(end, last) + 1) for log in self.logs(at))
+            return [log for log in logs if log["address"] == DOMAIN.rounds]
         number = last if params[0] == "latest" else int(params[0], 16)
         if number > last:
             return None

@@ -86,6 +86,7 @@ async def test_who_names_a_height_that_nobody_else_knows_holds_nobody_up() -> No
     liar, first, second = Endpoint(far), Endpoint(), Endpoint(lag=1)
     async with several(blocks, liar, first, second, agreement=2) as chain:
         assert (await chain.head()).number == 19
+    assert hex(FAR) not in first.asked | second.asked
 
 
 @pytest.mark.parametrize("lie", [(20, FAR), (FAR, FAR)])

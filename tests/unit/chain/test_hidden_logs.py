@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.chain.several import Blocks, Endpoint, Lie, chain_of
+from tests.unit.chain.several import Blocks, Endpoint, Lie, chain_of, word
 
 from atoll.chain import agreement as agreement_module
 from atoll.chain.contracts import AtollChain
@@ -212,6 +212,27 @@ async def test_one_that_lies_about_old_blocks_alone_costs_no_more_than_are_asked
         await index.poll()
     assert 0 < by_number(liar).total() <= PARALLEL
     assert [by_number(each).total() for each in others] == [199, 199]
+
+
+async def test_who_names_logs_in_blocks_that_have_none_makes_nobody_read_their_receipts(
+    tmp_path: Path,
+) -> None:
+    blocks = Blocks(40, SOME)
+
+    def everywhere(method: str, params: list[Any], truth: Any) -> Any:
+        if method != "eth_getLogs":
+            return truth
+        first, last = (int(params[0][name], 16) for name in ("fromBlock", "toBlock"))
+        places = ({"blockNumber": hex(n), "blockHash": word(n + 1)} for n in range(first, last + 1))
+        return [{**truth[0], **place} for place in places]
+
+    endpoints = [Endpoint(everywhere), Endpoint(), Endpoint()]
+    async with (
+        chain_of(blocks, *endpoints, agreement=2) as chain,
+        indexing(chain, tmp_path, 0) as index,
+    ):
+        assert announced(await index.poll()) == all_of(blocks)
+    assert [each.asked["eth_getBlockReceipts"] for each in endpoints] == [len(SOME), len(SOME), 0]
 
 
 async def test_one_that_lags_is_passed_over_and_not_distrusted(tmp_path: Path) -> None:
