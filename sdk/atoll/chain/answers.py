@@ -122,6 +122,18 @@ def header(value: Any) -> Header:
     )
 
 
+def header_at(number: int) -> Callable[[Any], Header]:
+    """A reader of the block of that height, which takes no other one."""
+
+    def read(value: Any) -> Header:
+        found = header(value)
+        if found.ref.number != number:
+            raise ValueError(f"block {found.ref.number} for block {number}")
+        return found
+
+    return read
+
+
 def raw_log(value: Any) -> RawLog:
     """A log that is in a block."""
     fields = _fields(value)

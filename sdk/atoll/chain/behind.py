@@ -7,11 +7,11 @@ itself, which may be anything.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
-from atoll.chain.answers import header, optional
+from atoll.chain.answers import Header, header_at, optional
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.urls import redact
 from atoll.law.words import BlockRef
@@ -52,21 +52,16 @@ async def pass_over_who_is_behind(provider: FailoverProvider, newest: BlockRef) 
         whether one does.
     """
 
-    async def blocks(number: int) -> dict[str, BlockRef | None]:
-        def read(value: Any) -> BlockRef:
-            found = header(value).ref
-            if found.number != number:
-                raise ValueError(f"block {found.number} for block {number}")
-            return found
-
+    async def blocks(number: int) -> dict[str, Header | None]:
         question = ("eth_getBlockByNumber", [hex(number), False])
-        return await provider.ask_all(*question, optional(read), bool)
+        return await provider.ask_all(*question, optional(header_at(number)), bool)
 
     if len(provider.urls) < 2:
         return False
     later = await blocks(newest.number + FAR_BLOCKS)
     same = await blocks(newest.number)
-    if not any(block is not None and same.get(url) == newest for url, block in later.items()):
+    goes_on = (same.get(url) for url, block in later.items() if block is not None)
+    if not any(block is not None and block.ref == newest for block in goes_on):
         return False
     for url, block in later.items():
         if block is None:

@@ -98,6 +98,10 @@ class RoundState:
 class AtollChain:
     """One deployment, asked through one or more RPC endpoints.
 
+    Args:
+        rpc: http(s) endpoints, the preferred one first.
+        agreement: endpoints that have to give a block alike before it and its logs are believed.
+
     Attributes:
         calls: builds what can be sent.
         deployment: where the contracts are.
@@ -105,16 +109,20 @@ class AtollChain:
         events: reads the contracts' logs, and blocks.
     """
 
-    def __init__(self, rpc: str | Sequence[str], deployment: Deployment) -> None:
+    def __init__(
+        self, rpc: str | Sequence[str], deployment: Deployment, agreement: int = 1
+    ) -> None:
         urls = [rpc] if isinstance(rpc, str) else list(rpc)
         self.deployment = deployment
         self.calls = Calls(deployment)
         self.provider = FailoverProvider(urls, deployment.chain_id)
         watched = [a for name, a in deployment.addresses.items() if name != "AtollToken"]
-        self.events = LogReader(self.provider, watched)
+        self.events = LogReader(self.provider, watched, agreement)
 
     @classmethod
-    async def connect(cls, rpc: str | Sequence[str], deployment: Deployment) -> AtollChain:
+    async def connect(
+        cls, rpc: str | Sequence[str], deployment: Deployment, agreement: int = 1
+    ) -> AtollChain:
         """Opens and checks: endpoints answer, chain id fits, the contracts are there.
 
         Raises:
@@ -122,7 +130,7 @@ class AtollChain:
             WrongChain: an endpoint serves another chain.
             ChainError: no contract at a deployment's address.
         """
-        chain = cls(rpc, deployment)
+        chain = cls(rpc, deployment, agreement)
         try:
             await chain.provider.check_all()
             address = deployment.addresses["Rounds"]

@@ -105,7 +105,6 @@ class EventIndex:
     Args:
         confirmations: blocks on top of a block before its events are given; 0: at once.
         looks_ahead: whether `ahead` is asked for, which reads each block once more.
-        agreement: endpoints that have to name a block before anything up to it is believed.
         from_block: where to start; None: at the deployment's own block.
         path: SQLite file; one process at a time.
     Raises:
@@ -120,12 +119,10 @@ class EventIndex:
         path: Path,
         from_block: int | None = None,
         looks_ahead: bool = False,
-        agreement: int = 1,
     ) -> None:
         self._chain = chain
         self._confirmations = confirmations
         self._looks_ahead = looks_ahead
-        self._agreement = agreement
         self._ahead: list[Indexed] = []
         self._from_block = chain.deployment.block if from_block is None else from_block
         self._head: BlockRef | None = None
@@ -174,18 +171,12 @@ class EventIndex:
         """
         if not self._has_recalled:
             await self._recall()
-        head = await self._newest()
+        head = await self._chain.head()
         if head != self._head and await self._catch_up(head):
             self._head = head
             self._untold.append(Advanced(head, self.confirmed))
         changes, self._untold = self._untold, []
         return changes
-
-    async def _newest(self) -> BlockRef:
-        """The chain's clock, too: no endpoint alone may say that a window is over."""
-        if self._agreement > 1:
-            return (await self._chain.events.newest_of(self._agreement)).ref
-        return await self._chain.head()
 
     async def _recall(self) -> None:
         """Everything on disk is untold; others get their turn while it is read and decoded."""
@@ -259,8 +250,6 @@ class EventIndex:
 
     async def _stands(self, block: BlockRef) -> bool | None:
         """Whether the chain still has a block that was read; None where it does not reach it."""
-        if self._agreement > 1:
-            return await self._chain.events.agreed(block.number, self._agreement) == block.hash
         found = await self._chain.block(block.number)
         return None if found is None else found == block
 
@@ -270,14 +259,11 @@ class EventIndex:
         The range has to stand on the tip, header by header: a turn below it since `_rewind` would
         leave lost events for ever, since `_rewind` starts from the tip.
         """
-        tip, events = self._tip(), self._chain.events
-        agreed = await events.agreed(last, self._agreement) if self._agreement > 1 else None
-        found = await events.read(first, last, None if tip is None else tip.hash)
+        tip = self._tip()
+        found = await self._chain.events.read(first, last, None if tip is None else tip.hash)
         if found is None:
             return None
         headers, logs = found
-        if agreed not in (None, headers[-1].ref.hash):
-            return None
         kept = {raw.block_number for raw in logs} | {last}
         blocks = {item.ref.number: item.ref for item in headers if item.ref.number in kept}
         self._save(blocks, logs)

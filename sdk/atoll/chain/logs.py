@@ -18,36 +18,44 @@ against what cannot lag, the blocks themselves:
    witness where its bloom speaks of us: indexes lag together.
 
 Receipts that leave something out are no answer: the next endpoint is asked, and if none has them,
-`RpcUnavailable` says so and the caller waits. This guards against endpoints that fail, not against
-one that makes up headers: who must not trust any asks a node of his own.
+`RpcUnavailable` says so and the caller waits.
+
+All of this finds what an endpoint fails to say, not what it makes up. Headers can have blooms of
+their own behind true hashes; receipts can have logs of strangers, made up to set the bits of one
+that is left out, and need none where other logs of ours set the same. So where an agreement of n
+is asked for, n endpoints have to give alike every header of the range, with its bloom and its
+transactions, the logs that two have to give else, and what is ours in a block's receipts
+(`atoll.chain.agreement`). Fewer than n liars hide nothing then, and make nothing up. Who must not
+trust any asks a node of his own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 from eth_utils.crypto import keccak
 
+from atoll.chain.agreement import Agreement
 from atoll.chain.answers import (
     Header,
     TxReceipt,
     block_receipts,
     header,
+    header_at,
     mined_receipt,
     optional,
     raw_logs,
 )
 from atoll.chain.behind import Growth, pass_over_who_is_behind
 from atoll.chain.decode import RawLog, event_topics
-from atoll.chain.rpc import FailoverProvider
+from atoll.chain.rpc import FailoverProvider, Read
 from atoll.errors import RpcUnavailable
-from atoll.law.words import Address, BlockRef, Digest
+from atoll.law.words import Address, Digest
 
 log = structlog.get_logger("atoll.chain.logs")
 
@@ -56,7 +64,8 @@ U = TypeVar("U")
 PARALLEL = 16
 """Questions about single blocks that are asked at once."""
 WITNESSES = 4
-"""Blocks whose receipts are asked for at once: those of a full one take memory until they are read.
+"""Receipts of whole blocks that are asked for at once: those of a full one take memory until they
+are read.
 """
 KEPT_HEADERS = 64
 """Of blocks seen as the newest: the confirmations of most chains, and the polls between."""
@@ -81,15 +90,28 @@ def _bits_of(item: bytes) -> int:
     return bits
 
 
+class Ask(Protocol):
+    """Asks for one thing: any endpoint, or one of them. Raises RpcUnavailable."""
+
+    async def __call__(self, method: str, params: Sequence[Any], read: Read[T]) -> T: ...
+
+
 class LogReader:
     """Reads the logs of some contracts.
+
+    Args:
+        agreement: endpoints that have to give a block alike, and what is ours in it.
 
     Attributes:
         left_out: logs that `eth_getLogs` did not have and the blocks' receipts did.
     """
 
-    def __init__(self, provider: FailoverProvider, contracts: Collection[Address]) -> None:
+    def __init__(
+        self, provider: FailoverProvider, contracts: Collection[Address], agreement: int = 1
+    ) -> None:
         self._provider = provider
+        self._least = agreement
+        self._agreement = Agreement(provider, agreement) if agreement > 1 else None
         self._contracts = tuple(contracts)
         self._topics = frozenset(event_topics())
         self._contract_bits = [_bits_of(bytes.fromhex(a.removeprefix("0x"))) for a in contracts]
@@ -110,7 +132,7 @@ class LogReader:
         then fits together.
 
         Raises:
-            RpcUnavailable: no endpoint answers, or each contradicts itself.
+            RpcUnavailable: no endpoint answers, each contradicts itself, or too few agree.
         """
 
         return self._named(number) or await self._ask(number)
@@ -126,15 +148,11 @@ class LogReader:
         return found if found is not None and found.ref.number == number else None
 
     async def _ask(self, number: int) -> Header | None:
-        def this_one(value: Any) -> Header:
-            found = header(value)
-            if found.ref.number != number:
-                raise ValueError(f"block {found.ref.number} for block {number}")
-            return found
-
+        if self._agreement is not None:
+            return await self._ask_for_agreed(self._agreement, number)
         for _ in range(LOOKS):
             question = ("eth_getBlockByNumber", [hex(number), False])
-            found = await self._provider.ask(*question, optional(this_one))
+            found = await self._provider.ask(*question, optional(header_at(number)))
             if found is not None or (await self.newest()).ref.number < number:
                 return found
         raise RpcUnavailable(
@@ -142,6 +160,16 @@ class LogReader:
             next_step="use another RPC endpoint: this one has dropped old blocks, or answers from "
             "nodes that disagree",
         )
+
+    async def _ask_for_agreed(self, agreement: Agreement, number: int) -> Header | None:
+        for _ in range(LOOKS):
+            try:
+                return await agreement.block(number)
+            except RpcUnavailable as error:
+                failure = error
+            if (await self.newest()).ref.number < number:
+                return None
+        raise failure
 
     async def newest(self, within: float = 0.0) -> Header:
         """The newest block, as it was at most `within` seconds ago. Raises RpcUnavailable.
@@ -151,12 +179,20 @@ class LogReader:
         if self._newest is not None and time.monotonic() - self._newest_at < within:
             return self._newest
         asked_at = time.monotonic()
+        if self._agreement is not None:
+            found = await self._agreement.newest()
+        else:
+            found = await self._growing(asked_at)
+        self._remember(found, asked_at)
+        return found
+
+    async def _growing(self, asked_at: float) -> Header:
+        """The newest block of the first endpoint that does not stand still while others go on."""
         found = await self._latest()
         if self._growth.is_doubtful(found.ref, asked_at):
             if await pass_over_who_is_behind(self._provider, found.ref):
                 found = await self._latest()
             self._growth.note(found.ref, asked_at)
-        self._remember(found, asked_at)
         return found
 
     def _remember(self, newest: Header, asked_at: float) -> None:
@@ -167,64 +203,6 @@ class LogReader:
 
     async def _latest(self) -> Header:
         return await self._provider.ask("eth_getBlockByNumber", ["latest", False], header)
-
-    async def newest_of(self, least: int) -> Header:
-        """The newest block whose height and time so many endpoints have reached, its own included.
-
-        So an endpoint alone can set no clock forward.
-
-        Raises:
-            RpcUnavailable: fewer answer.
-        """
-        question, asked_at = ("eth_getBlockByNumber", ["latest", False]), time.monotonic()
-        said = await self._provider.ask_all(*question, header, lambda told: len(told) >= least)
-
-        def is_reached(block: BlockRef) -> bool:
-            numbers = sum(one.ref.number >= block.number for one in said.values())
-            times = sum(one.ref.timestamp >= block.timestamp for one in said.values())
-            return min(numbers, times) >= least
-
-        reached = [one for one in said.values() if is_reached(one.ref)]
-        if not reached:
-            raise RpcUnavailable(
-                f"{len(said)} of {len(self._provider.urls)} RPC endpoints answer alike, and "
-                f"rpc_agreement is {least}",
-                next_step="look which one differs or is silent: `atoll doctor --config …`",
-            )
-        found = max(reached, key=lambda one: one.ref.number)
-        self._remember(found, asked_at)
-        return found
-
-    async def agreed(self, number: int, least: int) -> Digest:
-        """The hash that at least so many endpoints give the block of that height.
-
-        Who gives another one is asked after the others for a while.
-
-        Raises:
-            RpcUnavailable: fewer do.
-        """
-
-        def hash_of(value: Any) -> Digest:
-            found = header(value)
-            if found.ref.number != number:
-                raise ValueError(f"block {found.ref.number} for block {number}")
-            return found.ref.hash
-
-        question = ("eth_getBlockByNumber", [hex(number), False])
-        said = await self._provider.ask_all(
-            *question, optional(hash_of), lambda names: _most_named(names)[1] >= least
-        )
-        named_most, count = _most_named(said.values())
-        if named_most is None or count < least:
-            raise RpcUnavailable(
-                f"{count} of {len(self._provider.urls)} RPC endpoints name the same block "
-                f"{number}, and rpc_agreement is {least}",
-                next_step="look which one differs or is silent: `atoll doctor --config …`",
-            )
-        for url, named in said.items():
-            if named not in (None, named_most):
-                self._provider.distrust(url, f"it names another block {number} than most")
-        return named_most
 
     async def read(
         self, first: int, last: int, parent: Digest | None
@@ -260,12 +238,16 @@ class LogReader:
                 raise ValueError("logs that were not asked for")
             return found
 
-        told = await self._provider.ask_two("eth_getLogs", [self._query(first, last)], in_range)
+        witnesses, question = max(2, self._least), [self._query(first, last)]
+        told = await self._provider.ask_several(witnesses, "eth_getLogs", question, in_range)
         strange = any(hashes[raw.block_number] != raw.block_hash for raw in told[0])
         if strange and await self._turned(headers):
             return None
         named = {raw.block_number for answer in told for raw in answer}
-        agreed = [] if strange or told[0] != told[-1] or len(told) < 2 else told[0]
+        if self._agreement is not None:  # what so many headers exclude, one endpoint does not name
+            named -= {item.ref.number for item in headers if self._has_none(item)}
+        is_agreed = len(told) == witnesses and all(answer == told[0] for answer in told)
+        agreed = told[0] if is_agreed and not strange else []
         sure = {raw.block_number for raw in agreed}
         doubtful = [
             h
@@ -273,7 +255,7 @@ class LogReader:
             if h.ref.number not in sure and (h.ref.number in named or self.may_hold(h.bloom))
         ]
         try:
-            witnessed = await _each(doubtful, self._witnessed, WITNESSES)
+            witnessed = await _each(doubtful, self._witnessed, max(1, WITNESSES // self._least))
         except RpcUnavailable:
             if await self._turned(headers):
                 return None
@@ -324,35 +306,60 @@ class LogReader:
     def _is_ours(self, raw: RawLog) -> bool:
         return raw.address in self._contracts and self._topics.issuperset(raw.topics[:1])
 
-    async def _witnessed(self, block: Header) -> list[RawLog]:
-        """Our logs of one block, from its receipts."""
+    async def _witnessed(self, block: Header) -> Sequence[RawLog]:
+        """Our logs of one block, from its receipts; as so many endpoints give them alike."""
         if not block.transactions:
-            return []  # what sets a bloom without a transaction is no contract of ours
-        of_tx = {item.tx_hash: item.logs for item in await self._receipts(block)}
-        everyone_s = (raw for tx_hash in block.transactions for raw in of_tx[tx_hash])
+            return ()  # what sets a bloom without a transaction is no contract of ours
+        if self._agreement is None:
+            return await self._in_receipts(block, self._provider.ask)
+
+        async def of_one(url: str) -> tuple[RawLog, ...]:
+            async def ask(method: str, params: Sequence[Any], read: Read[T]) -> T:
+                return await self._provider.ask_at(url, method, params, read)
+
+            return await self._in_receipts(block, ask)
+
+        return await self._agreement.alike(of_one, f"receipts of block {block.ref.number}")
+
+    async def _in_receipts(self, block: Header, ask: Ask) -> tuple[RawLog, ...]:
+        of_tx = {item.tx_hash: item.logs for item in await _receipts(block, ask)}
+        everyone_s = ((tx_hash, raw) for tx_hash in block.transactions for raw in of_tx[tx_hash])
         # A log's place is its number in the block; Ganache counts each receipt's anew.
         placed = enumerate(everyone_s)
-        return [replace(raw, index=index) for index, raw in placed if self._is_ours(raw)]
-
-    async def _receipts(self, block: Header) -> list[TxReceipt]:
-        number = [hex(block.ref.number)]
-        try:
-            return await self._provider.ask(
-                "eth_getBlockReceipts", number, lambda value: _all_of(block, block_receipts(value))
+        return tuple(
+            replace(
+                raw,
+                block_number=block.ref.number,
+                block_hash=bytes(block.ref.hash),
+                transaction=bytes.fromhex(tx_hash.removeprefix("0x")),
+                index=index,
             )
-        except RpcUnavailable:
-            # Ganache, among others, gives them one by one.
-            found = await _each(block.transactions, self._receipt)
-            try:
-                return await asyncio.to_thread(_all_of, block, found)
-            except ValueError as error:
-                raise RpcUnavailable(
-                    f"no RPC endpoint has the receipts of block {block.ref.number}: {error}",
-                    next_step="wait, or use another RPC endpoint",
-                ) from error
+            for index, (tx_hash, raw) in placed
+            if self._is_ours(raw)
+        )
 
-    async def _receipt(self, tx_hash: str) -> TxReceipt:
-        return await self._provider.ask("eth_getTransactionReceipt", [tx_hash], mined_receipt)
+
+async def _receipts(block: Header, ask: Ask) -> list[TxReceipt]:
+    """Those of all its transactions. Raises RpcUnavailable."""
+
+    async def one(tx_hash: str) -> TxReceipt:
+        return await ask("eth_getTransactionReceipt", [tx_hash], mined_receipt)
+
+    def whole(value: Any) -> list[TxReceipt]:
+        return _all_of(block, block_receipts(value))
+
+    try:
+        return await ask("eth_getBlockReceipts", [hex(block.ref.number)], whole)
+    except RpcUnavailable:
+        # Ganache, among others, gives them one by one.
+        found = await _each(block.transactions, one)
+        try:
+            return await asyncio.to_thread(_all_of, block, found)
+        except ValueError as error:
+            raise RpcUnavailable(
+                f"no RPC endpoint has the receipts of block {block.ref.number}: {error}",
+                next_step="wait, or use another RPC endpoint",
+            ) from error
 
 
 def _all_of(block: Header, receipts: list[TxReceipt]) -> list[TxReceipt]:
@@ -366,12 +373,6 @@ def _all_of(block: Header, receipts: list[TxReceipt]) -> list[TxReceipt]:
     if block.bloom & ~made:
         raise ValueError("receipts without some of the block's logs")
     return receipts
-
-
-def _most_named(names: Iterable[Digest | None]) -> tuple[Digest | None, int]:
-    """The hash that most of them are, and how many; null is of one that has not got so far."""
-    votes = Counter(each for each in names if each is not None).most_common(1)
-    return votes[0] if votes else (None, 0)
 
 
 async def _each(

@@ -168,21 +168,28 @@ class FailoverProvider:
         _, answer = await self._first(method, params, read)
         return answer
 
-    async def ask_two(self, method: str, params: Sequence[Any], read: Read[T]) -> list[T]:
-        """As `ask`, and what another endpoint says, where one is at hand that answers."""
+    async def ask_at(self, url: str, method: str, params: Sequence[Any], read: Read[T]) -> T:
+        """As `ask`, of this one of the endpoints alone."""
+        alone = [endpoint for endpoint in self._usable() if endpoint.url == url]
+        _, answer = await self._first(method, params, read, alone)
+        return answer
+
+    async def ask_several(
+        self, count: int, method: str, params: Sequence[Any], read: Read[T]
+    ) -> list[T]:
+        """As `ask`, and what others say, up to so many in all, as far as they are at hand."""
         first, answer = await self._first(method, params, read)
-        now = asyncio.get_running_loop().time()
+        said, now = [answer], asyncio.get_running_loop().time()
         for other in self._usable():
-            if other is first or other.paused_until > now:
+            if other is first or other.paused_until > now or len(said) == count:
                 continue
             try:
-                second = await self._ask_one(other, method, params, read)
+                found = await self._ask_one(other, method, params, read)
             except _NoAnswer as error:
                 self._note(other, error)
             else:
-                if second is not None:
-                    return [answer, second[0]]
-        return [answer]
+                said += found or ()
+        return said
 
     async def ask_all(
         self,
@@ -267,19 +274,31 @@ class FailoverProvider:
             await self._session.close()
             self._session = None
 
+    def preferred(self) -> list[str]:
+        """The endpoints of this chain in the order in which they are asked."""
+        return [endpoint.url for endpoint in self._in_order()]
+
     def _usable(self) -> list[_Endpoint]:
         return [endpoint for endpoint in self._endpoints if endpoint.wrong_chain is None]
 
+    def _in_order(self) -> list[_Endpoint]:
+        """Those of this chain; who failed lately is last."""
+        now = asyncio.get_running_loop().time()
+        return sorted(self._usable(), key=lambda endpoint: endpoint.paused_until > now)
+
     async def _first(
-        self, method: str, params: Sequence[Any], read: Read[T]
+        self,
+        method: str,
+        params: Sequence[Any],
+        read: Read[T],
+        among: Sequence[_Endpoint] | None = None,
     ) -> tuple[_Endpoint, T]:
-        """The first useful answer and whose it is; raises as `ask`.
+        """The first useful answer and whose it is, of all or these; raises as `ask`.
 
         An error that is no judgement is given to the caller where nobody has a better word, so that
         one call that every node chokes on does not look like a chain that is away.
         """
-        now = asyncio.get_running_loop().time()
-        left = sorted(self._usable(), key=lambda endpoint: endpoint.paused_until > now)
+        left = self._in_order() if among is None else list(among)
         refusal: RpcRefused | None = None
         for attempt in range(TRIES):
             if attempt and left:

@@ -80,9 +80,10 @@ class Whose:
         """What the chain says. Raises ConfigError, ChainError."""
         from atoll.job.account import reading
 
-        is_service = self.settings is not None
-        urls = self.settings.rpc_urls if is_service else self.network.rpc.split(",")
-        async with reading(urls, self.deployment, self.folder) as reader:
+        urls, agreement = self.network.rpc.split(","), 1
+        if self.settings is not None:
+            urls, agreement = list(self.settings.rpc_urls), self.settings.rpc_agreement
+        async with reading(urls, self.deployment, self.folder, agreement) as reader:
             yield reader
 
     @asynccontextmanager

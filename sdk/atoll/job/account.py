@@ -120,7 +120,7 @@ class Reader:
 
 @asynccontextmanager
 async def reading(
-    rpc_urls: Sequence[str], deployment: Deployment, folder: Path
+    rpc_urls: Sequence[str], deployment: Deployment, folder: Path, agreement: int = 1
 ) -> AsyncIterator[Reader]:
     """Opens a reader that remembers events in a folder of its own below `folder`.
 
@@ -130,7 +130,7 @@ async def reading(
     """
     async with AsyncExitStack() as stack:
         place = free_folder(folder, stack)
-        chain = await AtollChain.connect(list(rpc_urls), deployment)
+        chain = await AtollChain.connect(list(rpc_urls), deployment, agreement)
         stack.push_async_callback(chain.close)
         index = EventIndex(chain, confirmations=0, path=place / "events.sqlite")
         stack.callback(index.close)

@@ -216,8 +216,8 @@ class ServiceConfig(_Section):
     jobs: Literal["any"] | tuple[int, ...] = "any"
     confirmations: int = Field(default=2, ge=0)
     rpc_agreement: int = Field(default=1, ge=1)
-    """Endpoints of `rpc_urls` that have to name the same block before anything is signed or staked
-    by what it says: a single one could show a chain of its own."""
+    """Endpoints of `rpc_urls` that have to give a block and its logs alike before anything is
+    signed or staked by what it says: a single one could show a chain of its own, or hide logs."""
     doppelganger_wait_s: int = Field(default=180, ge=0)
     """Seconds of the chain's clock for which the account must not have acted from elsewhere before
     this service acts; 0 does not look."""

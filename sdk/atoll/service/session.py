@@ -51,7 +51,7 @@ class SessionConfig:
         account: who signs; None can only watch.
         jobs: the jobs to follow; None follows every job.
         confirmations: blocks on top of one before we believe it.
-        agreement: endpoints that have to name the same block before we believe it.
+        agreement: endpoints that have to give a block alike before we believe it.
         looks_ahead: whether the blocks on top are read, too: see `Follower.ahead`.
     """
 
@@ -204,14 +204,13 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
     """
     config.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     async with AsyncExitStack() as stack:
-        chain = await AtollChain.connect(config.rpc_urls, config.deployment)
+        chain = await AtollChain.connect(config.rpc_urls, config.deployment, config.agreement)
         stack.push_async_callback(chain.close)
         index = EventIndex(
             chain,
             confirmations=config.confirmations,
             path=config.folder / "events.sqlite",
             looks_ahead=config.looks_ahead,
-            agreement=config.agreement,
         )
         stack.callback(index.close)
         session = Session(config, chain, Follower(index, config.deployment, config.jobs))

@@ -73,7 +73,8 @@ async def opened_queue(config: ServiceConfig) -> AsyncIterator[TxQueue]:
     config.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with hold_folder(config.data_dir):
         account = load_key(config.keystore, read_password(config.password_file))
-        chain = await AtollChain.connect(config.rpc_urls, Deployment.load(config.deployment))
+        deployment = Deployment.load(config.deployment)
+        chain = await AtollChain.connect(config.rpc_urls, deployment, config.rpc_agreement)
         try:
             bids = QueueConfig(fee_cap=config.fees.max_fee_gwei * GWEI)
             with closing(TxQueue(chain, account, config.data_dir / QUEUE_FILE, bids)) as queue:

@@ -86,3 +86,17 @@ def liar(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setitem(FAULTS, "forged", forged)
     return {"rate": 1.0, "only": ("forged",)}
+
+
+@pytest.fixture
+def hider(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Options of an endpoint that gives every block its true hash and nothing that is in it."""
+
+    def emptied(answer: dict[str, Any]) -> str:
+        result = answer.get("result")
+        if isinstance(result, dict) and "logsBloom" in result:
+            result |= {"logsBloom": f"0x{0:0512x}", "transactions": []}
+        return json.dumps({**answer, "result": [] if isinstance(result, list) else result})
+
+    monkeypatch.setitem(FAULTS, "emptied", emptied)
+    return {"rate": 1.0, "only": ("emptied",)}

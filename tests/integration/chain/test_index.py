@@ -92,7 +92,7 @@ class Turns:
         self, chain: AtollChain, anvil: Anvil, depth: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self._anvil, self._depth, self._left = anvil, depth, 0
-        for name in ("ask", "ask_two"):
+        for name in ("ask", "ask_several"):
             counted = self._counted(getattr(chain.provider, name))
             monkeypatch.setattr(chain.provider, name, counted)
 

@@ -19,7 +19,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.inspection import read_parameters, verify_contracts
 from atoll.chain.keys import import_key
 from atoll.law.words import Address
-from atoll.service.doctor.chain import check_chain
+from atoll.service.doctor.chain import DEEP_ENOUGH, check_chain
 from atoll.service.doctor.findings import Level
 from atoll.service.doctor.subject import Subject
 from atoll_devnet.processes.faulty_rpc import faulty_rpc
@@ -115,10 +115,21 @@ async def test_doctor_tells_a_dead_endpoint_from_a_wrong_chain(
     assert (await levels(wrong))["chain id"] is Level.FAILURE
 
 
+@pytest.mark.parametrize("lie", ["liar", "hider"])
 async def test_doctor_names_endpoints_that_show_two_chains(
-    subject: Subject, anvil: Anvil, liar: dict[str, Any]
+    subject: Subject,
+    anvil: Anvil,
+    accounts: list[LocalAccount],
+    request: pytest.FixtureRequest,
+    lie: str,
 ) -> None:
-    anvil.mine(3)
+    liar: dict[str, Any] = request.getfixturevalue(lie)
+    sent = anvil.ask(
+        "eth_sendTransaction", {"from": accounts[0].address, "to": accounts[1].address}
+    )
+    while anvil.ask("eth_getTransactionReceipt", sent) is None:
+        continue
+    anvil.mine(DEEP_ENOUGH)
     async with faulty_rpc(anvil.url, 0) as proxy:
         both = replace(subject, rpc_urls=(*subject.rpc_urls, proxy.url))
         assert (await levels(both))["agreement"] is Level.OK

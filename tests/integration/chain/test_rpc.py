@@ -140,9 +140,8 @@ async def test_one_endpoint_with_a_chain_of_its_own_is_not_believed_where_two_ha
         believing = EventIndex(alone, confirmations=0, path=tmp_path / "believing")
         assert announced(await believing.poll()) == urls  # that it is a chain is not in doubt
 
-        chain = await AtollChain.connect([proxy.url, anvil.url, honest.url], deployment)
-        index = EventIndex(chain, confirmations=0, path=tmp_path / "index", agreement=2)
-        assert announced(await index.poll()) == []  # its newest block was the liar's
+        chain = await AtollChain.connect([proxy.url, anvil.url, honest.url], deployment, 2)
+        index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
         assert announced(await index.poll()) == urls
         last = await chain.block(index.confirmed)
         assert last is not None
@@ -156,14 +155,44 @@ async def test_one_endpoint_with_a_chain_of_its_own_is_not_believed_where_two_ha
         assert announced(changes) == more
         assert not any(isinstance(change, Rewound) for change in changes)
 
-        two = await AtollChain.connect([proxy.url, anvil.url], deployment)
-        torn = EventIndex(two, confirmations=0, path=tmp_path / "torn", agreement=2)
+        two = await AtollChain.connect([proxy.url, anvil.url], deployment, 2)
+        torn = EventIndex(two, confirmations=0, path=tmp_path / "torn")
         with pytest.raises(RpcUnavailable, match=r"1 of 2 RPC endpoints .* rpc_agreement is 2"):
             await torn.poll()
         assert torn.confirmed < index.confirmed
         for each in (believing, index, torn):
             each.close()
         for opened in (alone, chain, two):
+            await opened.close()
+
+
+@pytest.mark.parametrize("place", range(3))
+async def test_an_endpoint_that_hides_logs_behind_the_right_hash_hides_none_where_two_have_to_agree(
+    anvil: Anvil,
+    deployment: Deployment,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+    hider: dict[str, Any],
+    place: int,
+) -> None:
+    urls = await announce(anvil, deployment, accounts[1], accounts[2])
+    async with (
+        faulty_rpc(anvil.url, 0, **hider) as proxy,
+        faulty_rpc(anvil.url, 0) as honest,
+    ):
+        alone = await AtollChain.connect(proxy.url, deployment)
+        believing = EventIndex(alone, confirmations=0, path=tmp_path / "believing")
+        assert announced(await believing.poll()) == []
+
+        endpoints = [anvil.url, honest.url]
+        endpoints.insert(place, proxy.url)
+        chain = await AtollChain.connect(endpoints, deployment, 2)
+        index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+        assert announced(await index.poll()) == urls
+        assert chain.provider.preferred()[-1] == proxy.url
+        for each in (believing, index):
+            each.close()
+        for opened in (alone, chain):
             await opened.close()
 
 
@@ -177,13 +206,13 @@ async def test_logs_of_another_fork_hold_nothing_up(
     """As of an endpoint whose index of logs stands on a fork that its blocks have left."""
     urls = await announce(anvil, deployment, *accounts)
     chain = await AtollChain.connect(anvil.url, deployment)
-    ask_two = chain.provider.ask_two
+    ask_several = chain.provider.ask_several
 
-    async def of_a_fork(method: str, params: Any, read: Any) -> Any:
-        told = await ask_two(method, params, read)
+    async def of_a_fork(count: int, method: str, params: Any, read: Any) -> Any:
+        told = await ask_several(count, method, params, read)
         return [[replace(raw, block_hash=b"\x01" * 32) for raw in answer] for answer in told]
 
-    monkeypatch.setattr(chain.provider, "ask_two", of_a_fork)
+    monkeypatch.setattr(chain.provider, "ask_several", of_a_fork)
     index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
     assert announced(await index.poll()) == urls
     assert announced(index.history()) == urls

@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.unit.chain.test_endpoints import served
 
 from atoll.chain import rpc
-from atoll.chain.logs import LogReader
+from atoll.chain.agreement import Agreement
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable
 
@@ -48,7 +48,7 @@ class Network:
 
 
 @asynccontextmanager
-async def reading(network: Network) -> AsyncIterator[LogReader]:
+async def reading(network: Network) -> AsyncIterator[Agreement]:
     async with AsyncExitStack() as stack:
         urls = []
         for name in "abc":
@@ -56,7 +56,7 @@ async def reading(network: Network) -> AsyncIterator[LogReader]:
             urls.append(await stack.enter_async_context(server))
         provider = FailoverProvider(urls, 1)
         stack.push_async_callback(provider.disconnect)
-        yield LogReader(provider, [])
+        yield Agreement(provider, LEAST)
 
 
 @pytest.fixture(autouse=True)
@@ -68,20 +68,21 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_one_that_failed_is_not_asked_again_while_the_others_agree() -> None:
     network = Network()
     network.reaches["a"] = -1
-    async with reading(network) as reader:
+    async with reading(network) as agreement:
         for number in (3, 4, 5):
-            assert int.from_bytes(await reader.agreed(number, LEAST), "big") == number + 1
-    assert network.asked == {"a": 1, "b": 3, "c": 3}
+            assert (await agreement.block(number)).ref.number == number
+    assert network.asked == {"a": rpc.TRIES, "b": 3, "c": 3}
 
 
 async def test_it_is_asked_where_one_of_the_others_is_behind() -> None:
     network = Network()
     network.reaches |= {"a": -1, "b": 4}
-    async with reading(network) as reader:
-        await reader.agreed(3, LEAST)
+    async with reading(network) as agreement:
+        await agreement.block(3)
+        network.asked.clear()
         network.reaches["a"] = 9
-        assert int.from_bytes(await reader.agreed(5, LEAST), "big") == 6
+        assert (await agreement.block(5)).ref.number == 5
         network.reaches["a"] = 4
-        with pytest.raises(RpcUnavailable, match="1 of 3 RPC endpoints"):
-            await reader.agreed(5, LEAST)
-    assert network.asked["a"] == 3
+        with pytest.raises(RpcUnavailable, match="1 of 3 RPC endpoints give the same block 5"):
+            await agreement.block(5)
+    assert network.asked == {"a": 2, "b": 2, "c": 2}

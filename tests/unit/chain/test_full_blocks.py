@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import aiohttp
@@ -99,7 +99,8 @@ async def test_few_full_blocks_are_held_at_once(monkeypatch: pytest.MonkeyPatch)
         return headers
 
     class NoLogs:
-        async def ask_two(self, _: str, __: list[Any], read: Callable[[Any], Any]) -> list[Any]:
+        async def ask_several(self, *question: Any) -> list[Any]:
+            *_, read = question
             return [read([])]
 
     monkeypatch.setattr(LogReader, "_witnessed", witnessed)

@@ -43,8 +43,10 @@ class Node:
         number = last if params[0] == "latest" else int(params[0], 16)
         return read(self._block(number) if number <= last else None)
 
-    async def ask_two(self, _: str, __: list[Any], read: Callable[[Any], Any]) -> list[Any]:
-        return [read(self.logs)] * 2
+    async def ask_several(
+        self, count: int, _: str, __: list[Any], read: Callable[[Any], Any]
+    ) -> list[Any]:
+        return [read(self.logs)] * count
 
     def announce(self, block: int, index: int, url: str) -> None:
         """Puts an event into a block."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import secrets
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.unit.chain.several import Blocks, Endpoint, chain_of
 
 from atoll.chain import logs
 from atoll.chain.answers import Header, TxReceipt
 from atoll.chain.decode import event_topics
+from atoll.chain.index import EventIndex
 from atoll.chain.logs import LogReader, bloom_of
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable
@@ -38,7 +41,7 @@ def test_a_stranger_s_topic_is_not_kept() -> None:
 class OneByOne:
     """Has no receipts of whole blocks."""
 
-    async def ask(self, method: str, _: list[Any], read: Callable[[Any], Any]) -> Any:
+    async def ask(self, method: str, params: Sequence[Any], read: Callable[[Any], Any]) -> Any:
         if method == "eth_getBlockReceipts":
             raise RpcUnavailable("no such method")
         return read(RECEIPT)
@@ -55,8 +58,7 @@ async def test_receipts_that_come_one_by_one_are_checked_beside_the_loop(
         return check(block, receipts)
 
     monkeypatch.setattr(logs, "_all_of", noted)
-    reader = LogReader(cast(FailoverProvider, OneByOne()), [])
-    assert [item.tx_hash for item in await reader._receipts(BLOCK)] == [TX_HASH]
+    assert [item.tx_hash for item in await logs._receipts(BLOCK, OneByOne().ask)] == [TX_HASH]
     assert threading.get_ident() not in checkers and len(checkers) == 1
 
 
@@ -89,7 +91,9 @@ class Counted:
             }
         )  # fmt: skip
 
-    async def ask_two(self, _: str, params: list[Any], read: Callable[[Any], Any]) -> list[Any]:
+    async def ask_several(
+        self, _: int, __: str, params: list[Any], read: Callable[[Any], Any]
+    ) -> list[Any]:
         self.asked.append((int(params[0]["fromBlock"], 16), int(params[0]["toBlock"], 16)))
         return [read([])]
 
@@ -117,3 +121,25 @@ async def test_of_a_block_that_may_have_some_they_are_asked_for_and_witnessed() 
     with pytest.raises(ValueError, match="without some of the block's logs"):
         await LogReader(cast(FailoverProvider, chain), [OURS]).read(1, 2, None)
     assert chain.asked == [(2, 2)]
+
+
+async def test_a_receipt_s_logs_are_those_of_its_own_block_whatever_they_name(
+    tmp_path: Path,
+) -> None:
+    """One that named a block behind the last one ended whoever looked for it."""
+
+    def elsewhere(method: str, _: list[Any], truth: Any) -> Any:
+        if method != "eth_getBlockReceipts":
+            return [] if method == "eth_getLogs" else truth
+        moved = {"blockNumber": "0xffff", "blockHash": TX_HASH, "transactionHash": TX_HASH}
+        return [{**each, "logs": [{**log, **moved} for log in each["logs"]]} for each in truth]
+
+    blocks = Blocks(9, {4: 2, 7: 1})
+    async with chain_of(blocks, Endpoint(elsewhere)) as chain, chain_of(blocks, Endpoint()) as true:
+        index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+        await index.poll()
+        found = [(each.block.number, each.log_index, each.transaction) for each in index.history()]
+        index.close()
+        wanted = await true.logs(0, 8)
+    assert found == [(each.block_number, each.index, each.transaction) for each in wanted]
+    assert len(found) == 3

@@ -93,7 +93,7 @@ async def _check_endpoints(urls: tuple[str, ...]) -> tuple[list[Finding], list[S
 
 
 async def _check_agreement(seen: list[Seen]) -> list[Finding]:
-    """Whether all endpoints name one block, which is deep enough for each to have it."""
+    """Whether all endpoints give one block alike, which is deep enough for each to have it."""
     number = min(one.head.number for one in seen) - DEEP_ENOUGH
     if len(seen) < 2 or number < 0:
         return []
@@ -102,10 +102,10 @@ async def _check_agreement(seen: list[Seen]) -> list[Finding]:
         said = await provider.ask_all("eth_getBlockByNumber", [hex(number), False], header)
     finally:
         await provider.disconnect()
-    named = {bytes(block.ref.hash): redact(url) for url, block in said.items()}
-    if len(named) < 2:
-        return [ok("agreement", f"all endpoints name the same block {number}")]
-    text = f"{' and '.join(named.values())} name different blocks {number}"
+    given = {block: redact(url) for url, block in said.items()}
+    if len(given) < 2:
+        return [ok("agreement", f"all endpoints give the same block {number}")]
+    text = f"{' and '.join(given.values())} give different blocks {number}"
     step = "take the wrong one out; a third endpoint, or a node of your own, tells which it is"
     return [failure("agreement", text, step)]
 
