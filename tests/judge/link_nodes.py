@@ -116,8 +116,8 @@ def _left(rng: Rng, count: int) -> Given:
 
 
 def _ranked(rng: Rng, count: int) -> Tensor:
-    """Up to so many values, now and then behind quarters of a chunk or at the border of one: any
-    bits, or with ties, or with hardly anything else.
+    """Up to so many values, of one vector in four behind quarters of a chunk or at the border of
+    one: any bits, or with ties, or with hardly anything else.
     """
     behind = QUARTER * size(rng, 1, QUARTERS + 1) * (size(rng, 0, 3) == 0)
     is_border = behind and size(rng, 0, 1)
@@ -155,17 +155,17 @@ def _kept(rng: Rng, count: int) -> Given:
 
 
 def _chosen(rng: Rng, count: int) -> Given:
-    total, flags = _flags(rng, 16 * count)
+    total, flags = _flags(rng, 100 * count)
     return Given(Op.CHOSEN, (total,), (flags, reals(rng, total)))
 
 
 def _lower_bits(rng: Rng, count: int) -> Given:
-    total, flags = _flags(rng, 16 * count)
+    total, flags = _flags(rng, 100 * count)
     return Given(Op.LOWER_BITS, (total,), (flags,))
 
 
 def _counts(rng: Rng, count: int) -> Given:
-    total, flags = _flags(rng, 16 * count)
+    total, flags = _flags(rng, 100 * count)
     return Given(Op.COUNTS, (total,), (flags,))
 
 
