@@ -17,7 +17,8 @@ from torch import Tensor
 
 from atoll.bits.codec.block_steps import SIGN_LEVELS, STEPS, TWO_BIT_LEVELS
 from atoll.bits.codec.packing import pack
-from atoll.bits.codec.sparse import CHUNK, KEPT, KEPT_LEVELS, kept, kept_of
+from atoll.bits.codec.sparse import KEPT, KEPT_LEVELS, QUARTER, QUARTERS, kept, kept_of
+from atoll.bits.tape import links
 from atoll.bits.tape.opcodes import Op
 
 _IN_BLOCKS: Final = ((SIGN_LEVELS, 32), (TWO_BIT_LEVELS, 32), (KEPT_LEVELS, KEPT))
@@ -115,43 +116,63 @@ def _left(rng: Rng, count: int) -> Given:
 
 
 def _ranked(rng: Rng, count: int) -> Tensor:
-    """Up to so many values, now and then behind a whole chunk: any bits, or with many ties."""
-    count = size(rng, 1, count) + CHUNK * (size(rng, 0, 3) == 0)
-    shapes = (reals(rng, count), _steps_of_a_grid(rng, count))
-    return shapes[size(rng, 0, 1)]
+    """Up to so many values, of one vector in four behind quarters of a chunk or at the border of
+    one: any bits, or with ties, or with hardly anything else.
+    """
+    behind = QUARTER * size(rng, 1, QUARTERS + 1) * (size(rng, 0, 3) == 0)
+    is_border = behind and size(rng, 0, 1)
+    count = behind + (size(rng, -1, 1) if is_border else size(rng, 1, count))
+    few = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan], np.float32)
+    tied = torch.from_numpy(few[rng.integers(size(rng, 0, 6), 7, count)])
+    return (reals(rng, count), _steps_of_a_grid(rng, count), tied)[size(rng, 0, 2)]
 
 
-def _flags(rng: Rng, count: int) -> Tensor:
-    """What is kept of such values, in the lowest bits of bytes."""
+def _flags(rng: Rng, count: int) -> tuple[int, Tensor]:
+    """How many such values there are, and which of them are kept; of one vector in three a liar's
+    flags, which are others, and those behind the last value too.
+    """
     flags = kept(_ranked(rng, count).numpy())
-    noise = rng.integers(0, 128, flags.size).astype(np.uint8) << 1
-    return torch.from_numpy(noise | flags)
+    packed = of_bytes(pack(flags.view(np.uint8), 1))
+    if size(rng, 0, 2) == 0:
+        wrong = of_bytes(rng.bytes(len(packed)))
+        packed ^= wrong if size(rng, 0, 1) else wrong & of_bytes(rng.bytes(len(packed)))
+    return flags.size, packed
+
+
+def _count_before(rng: Rng, count: int) -> Given:
+    x = _ranked(rng, count)
+    return Given(Op.COUNT_BEFORE, (x.numel(),), (x,))
 
 
 def _kept(rng: Rng, count: int) -> Given:
-    x = _ranked(rng, count)
-    return Given(Op.KEPT, (x.numel(),), (x,))
+    """Of values' ranks; one value in eight has any numbers."""
+    x = _ranked(rng, 8 * count)
+    words = (x.numel(),)
+    numbers = links.count_before(words, (x,), b"").numpy().reshape(-1, QUARTERS)
+    any_ = rng.integers(0, 1 << 16, numbers.shape).astype(np.uint16)
+    numbers = np.where(rng.integers(0, 8, (x.numel(), 1)) == 0, any_, numbers)
+    return Given(Op.KEPT, words, (torch.from_numpy(numbers.reshape(-1)),))
 
 
 def _chosen(rng: Rng, count: int) -> Given:
-    flags = _flags(rng, 16 * count)
-    return Given(Op.CHOSEN, (flags.numel(),), (flags, reals(rng, flags.numel())))
+    total, flags = _flags(rng, 100 * count)
+    return Given(Op.CHOSEN, (total,), (flags, reals(rng, total)))
 
 
 def _lower_bits(rng: Rng, count: int) -> Given:
-    flags = _flags(rng, 16 * count)
-    return Given(Op.LOWER_BITS, (flags.numel(),), (flags,))
+    total, flags = _flags(rng, 100 * count)
+    return Given(Op.LOWER_BITS, (total,), (flags,))
 
 
 def _counts(rng: Rng, count: int) -> Given:
-    flags = _flags(rng, 16 * count)
-    return Given(Op.COUNTS, (flags.numel(),), (flags,))
+    total, flags = _flags(rng, 100 * count)
+    return Given(Op.COUNTS, (total,), (flags,))
 
 
 def _spread(rng: Rng, count: int) -> Given:
-    flags = _flags(rng, count)
-    said = rng.integers(-127, 128, kept_of(flags.numel())).astype(np.int8)
-    return Given(Op.SPREAD, (flags.numel(),), (flags, torch.from_numpy(said)))
+    total, flags = _flags(rng, count)
+    said = rng.integers(-127, 128, kept_of(total)).astype(np.int8)
+    return Given(Op.SPREAD, (total,), (flags, torch.from_numpy(said)))
 
 
 def _update_header(rng: Rng, count: int) -> Given:
@@ -184,5 +205,6 @@ NODES: Final[Mapping[int, Draw]] = {
     Op.LOWER_BITS: _lower_bits,
     Op.COUNTS: _counts,
     Op.SPREAD: _spread,
+    Op.COUNT_BEFORE: _count_before,
 }
 OPERATIONS: Final[Mapping[int, Operation]] = {op: operation(Op(op)) for op in NODES}

@@ -17,6 +17,7 @@ from tests.games import EvenTree
 from tests.judge.table import Table, bonded
 
 from atoll.bits.codec.block_steps import STEPS
+from atoll.bits.codec.packing import pack
 from atoll.bits.codec.sparse import kept_of
 from atoll.bits.tape.imports import Context
 from atoll.bits.tape.opcodes import Op
@@ -153,8 +154,8 @@ class World:
         if template.op == Op.BLOCK_STEPS:
             return rng.integers(1, len(STEPS), PIECE, dtype=np.uint8).tobytes()
         if template.op == Op.KEPT:  # as many of any number of places from the first on
-            kept = [kept_of(place + 1) - kept_of(place) for place in range(PIECE)]
-            return bytes(kept)
+            kept = [kept_of(place + 1) - kept_of(place) for place in range(8 * PIECE)]
+            return pack(np.array(kept, np.uint8), 1)
         if template.width == 4 and template.op != Op.RESULT:
             return rng.standard_normal(256).astype("<f4").tobytes()
         return rng.integers(1, 256, PIECE, dtype=np.uint8).tobytes()

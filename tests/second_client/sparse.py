@@ -13,7 +13,7 @@ from tests.second_client.arithmetic import Array
 from tests.second_client.packing import STEPS, block_steps, packed, unpacked
 
 Integers = NDArray[np.int64]
-CHUNK, KEPT, BLOCK = 1024, 56, 64
+CHUNK, KEPT, BLOCK = 4096, 224, 64
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510")
 
 

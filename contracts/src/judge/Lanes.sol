@@ -5,7 +5,10 @@ pragma solidity 0.8.37;
 /// @notice `data` are whole little-endian numbers; the number of them is what its length says. Nothing here reverts.
 /// @dev A loop ends with the word in which `data` ends, where what stands behind it in the call's data counts as zeros.
 library Lanes {
-    // Every second byte, every second pair of bytes …, the low ones.
+    // Every second bit, every second pair of bits …, the low ones.
+    uint256 private constant ODD_BITS = 0x5555555555555555555555555555555555555555555555555555555555555555;
+    uint256 private constant BIT_PAIRS = 0x3333333333333333333333333333333333333333333333333333333333333333;
+    uint256 private constant HALF_BYTES = 0x0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f;
     uint256 private constant BYTES = 0x00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff;
     uint256 private constant PAIRS = 0x0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff;
     uint256 private constant FOURS = 0x00000000ffffffff00000000ffffffff00000000ffffffff00000000ffffffff;
@@ -15,7 +18,6 @@ library Lanes {
     uint256 private constant SIGNS32 = 0x8000000080000000800000008000000080000000800000008000000080000000;
     uint256 private constant SIGNS64 = 0x8000000000000000800000000000000080000000000000008000000000000000;
     uint256 private constant ONES32 = 0x0000000100000001000000010000000100000001000000010000000100000001;
-    uint256 private constant ODD = 0x0101010101010101010101010101010101010101010101010101010101010101;
     uint256 private constant ONES64 = 0x0000000000000001000000000000000100000000000000010000000000000001;
     uint256 private constant BYTE32 = 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff;
     uint256 private constant MANTISSAS = 0x007fffff007fffff007fffff007fffff007fffff007fffff007fffff007fffff;
@@ -107,72 +109,102 @@ library Lanes {
         }
     }
 
-    /// @return count how many f32 are before the one at this place: those of larger magnitude, and of the same those to its
-    /// left. Magnitudes are compared by their bits.
-    function countBefore(bytes calldata data, uint256 place) internal pure returns (uint256 count) {
+    /// @param magnitude of f32 by its bits, at most 2^31
+    /// @return how many f32 have it or a larger one
+    function countFrom(bytes calldata data, uint256 magnitude) internal pure returns (uint256) {
+        if (magnitude == 0) return data.length / 4; // all, and no zero behind the end
         unchecked {
-            uint256 own = place & ~uint256(7);
             // Of a lane of 32 bits, whose number is below 2^31: with 2^31 added, less a bound, that bit stays from it on.
-            uint256 bound = ((_eight(data, 4 * own) >> (32 * (7 - (place & 7)))) & 0x7fffffff) * ONES32;
+            uint256 bound = magnitude * ONES32;
             uint256 lanes;
-            uint256 next;
-            for (; next < own; next += 8) {
-                lanes += (((_eight(data, 4 * next) | SIGNS32) - bound) >> 31) & ONES32;
-            }
-            // From the place itself on it has to be larger, which the zeros behind the end are not.
-            lanes += (((_eight(data, 4 * next) | SIGNS32) - bound - (ONES32 >> (32 * (place & 7)))) >> 31) & ONES32;
-            bound += ONES32;
-            for (next += 8; 4 * next < data.length; next += 8) {
-                lanes += (((_eight(data, 4 * next) | SIGNS32) - bound) >> 31) & ONES32;
+            for (uint256 place; place < data.length; place += 32) {
+                lanes += (((_eight(data, place) | SIGNS32) - bound) >> 31) & ONES32;
             }
             return lanes % 0xffffffff;
         }
     }
 
-    // ---- flags ----------------------------------------------------------------------------------------------------
+    // ---- flags: eight a byte, the first in the lowest bit; `length` of them ---------------------------------------
 
-    /// @return how many bytes are odd
-    function countOdd(bytes calldata data) internal pure returns (uint256) {
+    /// @return count how many are set
+    function countSet(bytes calldata data, uint256 length) internal pure returns (uint256 count) {
         unchecked {
-            uint256 lanes;
-            for (uint256 place; place < data.length; place += 32) {
-                lanes += _odd(data, place) % 255; // of at most 32 lanes of 8 bits the sum, as 256 is 1 modulo 255
+            for (uint256 place; place < length; place += 256) {
+                count += _sixteens(_flags(data, length, place)) % 0xffff;
             }
-            return lanes;
         }
     }
 
-    /// @return place of the odd byte before which there are so many; behind the end where there is none
-    function placeOf(bytes calldata data, uint256 before) internal pure returns (uint256 place) {
+    /// @return place of the set one before which there are so many; `length` where there is none
+    function placeOf(bytes calldata data, uint256 length, uint256 before) internal pure returns (uint256 place) {
         unchecked {
-            for (; place < data.length; place += 32) {
-                uint256 odd = _odd(data, place);
-                uint256 count = odd % 255;
+            for (; place < length; place += 256) {
+                uint256 word = _flags(data, length, place);
+                uint256 lanes = _sixteens(word);
+                uint256 count = lanes % 0xffff;
                 if (count <= before) {
                     before -= count;
                     continue;
                 }
+                for (; lanes & 0xffff <= before; lanes >>= 16) {
+                    before -= lanes & 0xffff;
+                    word >>= 16;
+                    place += 16;
+                }
                 for (;; ++place) {
-                    if (odd >> 248 == 1 && before-- == 0) return place;
-                    odd <<= 8;
+                    if (word & 1 == 1 && before-- == 0) return place;
+                    word >>= 1;
                 }
             }
-            return data.length;
+            return length;
         }
     }
 
-    /// @return the lowest bits of 32 bytes from `place` on, a byte each; zeros behind the end
-    function _odd(bytes calldata data, uint256 place) private pure returns (uint256) {
-        uint256 word;
-        assembly ("memory-safe") {
-            word := calldataload(add(data.offset, place))
-            let left := sub(data.length, place)
-            if lt(left, 32) {
-                let beyond := sub(256, shl(3, left))
-                word := shl(beyond, shr(beyond, word))
+    /// @notice Flags in unary: of every 16 a 1 for each that is set, and a 0.
+    /// @param most so many of the set ones count
+    /// @return bits eight of what that gives, from the bit at `first` on, which is lowest; zeros behind its end
+    function unary(bytes calldata data, uint256 length, uint256 most, uint256 first)
+        internal
+        pure
+        returns (uint256 bits)
+    {
+        unchecked {
+            uint256 end; // of what the flags so far give
+            for (uint256 place; place < length && end < first + 8; place += 256) {
+                uint256 lanes = _sixteens(_flags(data, length, place));
+                uint256 count = lanes % 0xffff;
+                if (end + count + 16 <= first && count <= most) {
+                    (most, end) = (most - count, end + count + 16);
+                    continue;
+                }
+                for (uint256 i; i < 16; ++i) {
+                    count = lanes & 0xffff < most ? lanes & 0xffff : most;
+                    uint256 ones = (1 << count) - 1;
+                    bits |= end < first ? ones >> (first - end) : ones << (end - first);
+                    (most, end) = (most - count, end + count + 1);
+                    lanes >>= 16;
+                }
             }
+            return bits & 0xff;
         }
-        return word & ODD;
+    }
+
+    /// @return word 256 flags from number `place` on, the first in its lowest bit; zeros behind the end
+    function _flags(bytes calldata data, uint256 length, uint256 place) private pure returns (uint256 word) {
+        word = _four(data, place / 8);
+        word = ((word & EIGHTS) << 64) | ((word >> 64) & EIGHTS);
+        word = (word << 128) | (word >> 128);
+        return length - place < 256 ? word & ((1 << (length - place)) - 1) : word;
+    }
+
+    /// @return how many bits of each lane of 16 are set
+    function _sixteens(uint256 word) private pure returns (uint256) {
+        unchecked {
+            word -= (word >> 1) & ODD_BITS;
+            word = (word & BIT_PAIRS) + ((word >> 2) & BIT_PAIRS);
+            word = (word + (word >> 4)) & HALF_BYTES;
+            return (word & BYTES) + ((word >> 8) & BYTES);
+        }
     }
 
     // ---- maxima ---------------------------------------------------------------------------------------------------

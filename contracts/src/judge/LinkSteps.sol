@@ -13,9 +13,8 @@ import {SoftFloat} from "./SoftFloat.sol";
 /// 0603 GRID8        0606 PACK_STEPS    0609 UPDATE
 /// 060a FP32         060b SAID          060c LEFT
 /// 060d KEPT         060e CHOSEN        060f LOWER_BITS
-/// 0610 COUNTS       0611 SPREAD
-/// An element of what is bytes is a byte, so one of GRID4, PACK_STEPS and CODES has several codes. What is kept of a chunk are
-/// flags, a byte each, whose lowest bit says it.
+/// 0610 COUNTS       0611 SPREAD        0612 COUNT_BEFORE
+/// An element of what is bytes is a byte, so one of GRID4, PACK_STEPS and CODES has several codes, and one of KEPT eight flags.
 contract LinkSteps is IOneStep {
     error NoSuchOperation(uint256 op);
 
@@ -37,10 +36,13 @@ contract LinkSteps is IOneStep {
     uint256 private constant LOWER_BITS = 0x060f;
     uint256 private constant COUNTS = 0x0610;
     uint256 private constant SPREAD = 0x0611;
+    uint256 private constant COUNT_BEFORE = 0x0612;
 
-    uint256 private constant CHUNK = 1024; // values of which so many are kept
-    uint256 private constant KEPT_OF_A_CHUNK = 56;
-    uint256 private constant COUNT_BYTES = 15; // of a whole chunk: 56 ones and 64 zeros
+    uint256 private constant CHUNK = 4096; // values of which so many are kept
+    uint256 private constant KEPT_OF_A_CHUNK = 224;
+    uint256 private constant COUNT_BYTES = 60; // of a whole chunk: 224 ones and 256 zeros
+    uint256 private constant QUARTERS = 4; // of a chunk
+    uint256 private constant QUARTER = 1024;
     uint256 private constant NOISE = 32; // values whose noise is one hash
     uint256 private constant PIECE = 1 << 16; // values with one key of noise
     uint256 private constant SEED_AND_SEAT = 64; // bytes of the context
@@ -63,8 +65,9 @@ contract LinkSteps is IOneStep {
         if (op == LEFT) return _leftNeed(attributes, element, k);
         if (op == SAID) return _saidNeed(attributes, element, k);
         if (op == CODES && k > 0) return _codeNeed(attributes, element, k);
-        if (op == CHOSEN && k == 1) return _chosenNeed(element, opened[0]);
-        if (op == SPREAD && k == 1) return _spreadNeed(element, opened[0]);
+        if (op == CHOSEN && k == 1) return _chosenNeed(attributes, element, opened[0]);
+        if (op == SPREAD && k == 1) return _spreadNeed(attributes, element, opened[0]);
+        if (op == COUNT_BEFORE) return _quarterNeed(attributes, element, k);
         if (k > 0) return Need(0, 0, 0);
         if (op == SCALED || op == GRID8 || op == FP32) return Need(0, 4 * element, 4);
         if (op == GRID4) return _some(8, element, 4 * Operands.word(attributes, 0));
@@ -78,8 +81,26 @@ contract LinkSteps is IOneStep {
             return element < fixed_ ? Need(0, 0, 0) : Need(0, (element - fixed_) / 2 * 4, 4);
         }
         if (op == UPDATE) return _partNeed(attributes, element);
-        if (op == KEPT) return _some(4 * CHUNK, element / CHUNK, 4 * Operands.word(attributes, 0));
-        return _some(CHUNK, _chunkOf(op, element), Operands.word(attributes, 0));
+        if (op == KEPT) return _some(64, element, 8 * Operands.word(attributes, 0));
+        return _some(CHUNK / 8, _chunkOf(op, element), (Operands.word(attributes, 0) + 7) / 8);
+    }
+
+    /// A value, and then the quarter of its chunk in which those before it are counted; nothing where that has no values.
+    function _quarterNeed(bytes calldata attributes, uint256 element, uint256 k) private pure returns (Need memory) {
+        uint256 value = element / QUARTERS;
+        uint256 first = value - value % CHUNK + element % QUARTERS * QUARTER;
+        uint256 count = Operands.word(attributes, 0);
+        if (k == 2 || first >= count) return Need(0, 0, 0);
+        if (k == 0) return Need(0, 4 * value, 4);
+        return Need(0, 4 * first, 4 * (count - first < QUARTER ? count - first : QUARTER));
+    }
+
+    /// @return length values of a chunk
+    /// @return most how many of them are kept: 7/128, rounded up
+    function _chunk(bytes calldata attributes, uint256 chunk) private pure returns (uint256 length, uint256 most) {
+        length = Operands.word(attributes, 0) - chunk * CHUNK;
+        if (length > CHUNK) length = CHUNK;
+        most = (length * KEPT_OF_A_CHUNK + CHUNK - 1) / CHUNK;
     }
 
     /// The chunk whose flags an element is of.
@@ -92,17 +113,28 @@ contract LinkSteps is IOneStep {
     }
 
     /// The value that is kept; nothing where that many are not.
-    function _chosenNeed(uint256 element, bytes calldata flags) private pure returns (Need memory) {
-        uint256 place = Lanes.placeOf(flags, element % KEPT_OF_A_CHUNK);
-        if (place == flags.length) return Need(0, 0, 0);
-        return Need(1, 4 * (element / KEPT_OF_A_CHUNK * CHUNK + place), 4);
+    function _chosenNeed(bytes calldata attributes, uint256 element, bytes calldata flags)
+        private
+        pure
+        returns (Need memory)
+    {
+        uint256 chunk = element / KEPT_OF_A_CHUNK;
+        (uint256 length,) = _chunk(attributes, chunk);
+        uint256 place = Lanes.placeOf(flags, length, element % KEPT_OF_A_CHUNK);
+        return place == length ? Need(0, 0, 0) : Need(1, 4 * (chunk * CHUNK + place), 4);
     }
 
     /// What is said of a value that is kept.
-    function _spreadNeed(uint256 element, bytes calldata flags) private pure returns (Need memory) {
+    function _spreadNeed(bytes calldata attributes, uint256 element, bytes calldata flags)
+        private
+        pure
+        returns (Need memory)
+    {
+        (, uint256 most) = _chunk(attributes, element / CHUNK);
         uint256 place = element % CHUNK;
-        if (uint8(flags[place]) & 1 == 0) return Need(0, 0, 0);
-        return Need(1, element / CHUNK * KEPT_OF_A_CHUNK + Lanes.countOdd(flags[:place]), 1);
+        uint256 before = Lanes.countSet(flags, place);
+        if (uint8(flags[place / 8]) >> (place % 8) & 1 == 0 || before >= most) return Need(0, 0, 0);
+        return Need(1, element / CHUNK * KEPT_OF_A_CHUNK + before, 1);
     }
 
     /// What element number `element` has of an input that elements share out, `each` bytes apiece.
@@ -179,11 +211,12 @@ contract LinkSteps is IOneStep {
         if (op == CODES) return Operands.store(_codes(attributes, element, opened), 1);
         if (op == UPDATE_HEADER) return Operands.store(_headerByte(attributes, element, opened), 1);
         if (op == UPDATE) return opened.length == 0 ? new bytes(1) : bytes(opened[0]);
-        if (op == KEPT) return Operands.store(_isKept(element % CHUNK, opened[0]), 1);
+        if (op == COUNT_BEFORE) return Operands.store(_countBefore(element, opened), 2);
+        if (op == KEPT) return Operands.store(_kept(attributes, element, opened[0]), 1);
         if (op == CHOSEN) return opened.length == 2 ? bytes(opened[1]) : new bytes(4);
         if (op == SPREAD) return opened.length == 2 ? bytes(opened[1]) : new bytes(1);
-        if (op == LOWER_BITS) return Operands.store(_lowerBits(element, opened[0]), 1);
-        if (op == COUNTS) return Operands.store(uint8(_counts(opened[0]) >> (8 * (element % COUNT_BYTES))), 1);
+        if (op == LOWER_BITS) return Operands.store(_lowerBits(attributes, element, opened[0]), 1);
+        if (op == COUNTS) return Operands.store(_counts(attributes, element, opened[0]), 1);
         revert NoSuchOperation(op);
     }
 
@@ -209,26 +242,11 @@ contract LinkSteps is IOneStep {
     function _blockStep(bytes calldata attributes, bytes calldata values) private pure returns (uint256 index) {
         uint256 reach = Operands.word(attributes, 1);
         uint256 exceptions = values.length / 4 / Operands.word(attributes, 2);
-        (uint256[] memory magnitudes, uint256 most) = _magnitudes(values);
+        uint256 most = Lanes.maxAbs(values);
         for (; index < STEPS.length - 1; ++index) {
             int256 steps = int256(reach * uint8(STEPS[index]));
             if (most > SoftFloat.fromInt32(2 * steps)) continue;
-            if (_above(magnitudes, SoftFloat.fromInt32(steps)) <= exceptions) return index;
-        }
-    }
-
-    function _magnitudes(bytes calldata values) private pure returns (uint256[] memory found, uint256 most) {
-        found = new uint256[](values.length / 4);
-        for (uint256 i = 0; i < found.length; ++i) {
-            uint256 magnitude = Operands.load(values[4 * i:4 * i + 4]) & MAGNITUDE;
-            if (magnitude > most) most = magnitude;
-            found[i] = magnitude;
-        }
-    }
-
-    function _above(uint256[] memory magnitudes, uint256 limit) private pure returns (uint256 count) {
-        for (uint256 i = 0; i < magnitudes.length; ++i) {
-            if (magnitudes[i] > limit) ++count;
+            if (Lanes.countFrom(values, SoftFloat.fromInt32(steps) + 1) <= exceptions) return index;
         }
     }
 
@@ -297,29 +315,50 @@ contract LinkSteps is IOneStep {
         if (SoftFloat.lessEqual32(ONE, half)) ++code;
     }
 
-    /// @return 1 where fewer values of the chunk come before the one at this place than are kept: 7/128, rounded up
-    function _isKept(uint256 place, bytes calldata chunk) private pure returns (uint256) {
-        uint256 most = (chunk.length / 4 * KEPT_OF_A_CHUNK + CHUNK - 1) / CHUNK;
-        return Lanes.countBefore(chunk, place) < most ? 1 : 0;
+    /// @return how many values of a quarter come before one: those of larger magnitude, and of the same those to its left
+    function _countBefore(uint256 element, bytes[] calldata opened) private pure returns (uint256) {
+        if (opened.length == 0) return 0;
+        uint256 magnitude = Operands.load(opened[0]) & MAGNITUDE;
+        uint256 place = element / QUARTERS % CHUNK;
+        uint256 first = element % QUARTERS * QUARTER;
+        uint256 left = place < first ? 0 : 4 * (place - first);
+        if (left > opened[1].length) left = opened[1].length;
+        return Lanes.countFrom(opened[1][:left], magnitude) + Lanes.countFrom(opened[1][left:], magnitude + 1);
+    }
+
+    /// @param numbers for each of up to eight values how many of every quarter come before it
+    /// @return flags 1 where these are fewer than are kept of the chunk
+    function _kept(bytes calldata attributes, uint256 element, bytes calldata numbers)
+        private
+        pure
+        returns (uint256 flags)
+    {
+        (, uint256 most) = _chunk(attributes, 8 * element / CHUNK);
+        for (uint256 i = 0; i < numbers.length; i += 8) {
+            uint256 four = Operands.load(numbers[i:i + 8]);
+            uint256 rank = uint16(four) + (four >> 16 & 0xffff) + (four >> 32 & 0xffff) + (four >> 48);
+            if (rank < most) flags |= 1 << (i / 8);
+        }
     }
 
     /// @return bits the places of two kept values modulo 16; of an odd number the last has none behind it
-    function _lowerBits(uint256 element, bytes calldata flags) private pure returns (uint256 bits) {
-        uint256 first = Lanes.placeOf(flags, 2 * element % KEPT_OF_A_CHUNK);
-        uint256 second = Lanes.placeOf(flags, 2 * element % KEPT_OF_A_CHUNK + 1);
-        if (first < flags.length) bits = first % 16;
-        if (second < flags.length) bits |= second % 16 << 4;
+    function _lowerBits(bytes calldata attributes, uint256 element, bytes calldata flags)
+        private
+        pure
+        returns (uint256 bits)
+    {
+        (uint256 length, uint256 most) = _chunk(attributes, _chunkOf(LOWER_BITS, element));
+        uint256 number = 2 * element % KEPT_OF_A_CHUNK;
+        for (uint256 i = 0; i < 2 && number + i < most; ++i) {
+            uint256 place = Lanes.placeOf(flags, length, number + i);
+            if (place < length) bits |= place % 16 << 4 * i;
+        }
     }
 
-    /// @return bits of a chunk: for every 16 places a 1 for each that is kept, then a 0
-    function _counts(bytes calldata flags) private pure returns (uint256 bits) {
-        uint256 length;
-        for (uint256 group = 0; group < flags.length; group += 16) {
-            uint256 end = flags.length - group < 16 ? flags.length : group + 16;
-            uint256 ones = Lanes.countOdd(flags[group:end]);
-            bits |= ((1 << ones) - 1) << length;
-            length += ones + 1;
-        }
+    /// @return eight bits of a chunk's counts: for every 16 places a 1 for each that is kept, then a 0
+    function _counts(bytes calldata attributes, uint256 element, bytes calldata flags) private pure returns (uint256) {
+        (uint256 length, uint256 most) = _chunk(attributes, _chunkOf(COUNTS, element));
+        return Lanes.unary(flags, length, most, 8 * (element % COUNT_BYTES));
     }
 
     function _headerByte(bytes calldata attributes, uint256 element, bytes[] calldata opened)

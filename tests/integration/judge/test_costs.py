@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from tests.judge.costs import (
@@ -22,6 +22,8 @@ from atoll.bits.tape.opcodes import Op
 
 TEMPLATES = 1
 """Of each operation that are tried; bench/judge.py tries more, and variants of the job."""
+LINKS = 6
+"""The family of an update's operations."""
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +37,24 @@ def seat() -> Iterator[Table]:
         yield made
 
 
+def costs_of(seat: Table, world: World, ops: Iterable[Op]) -> dict[str, int]:
+    found = {op: dearest(seat, world, op, TEMPLATES) for op in ops}
+    return {op.name: cost.gas for op, cost in found.items() if cost is not None}
+
+
 def test_every_proof_fits(seat: Table, world: World) -> None:
-    found = {op: dearest(seat, world, op, TEMPLATES) for op in Op}
-    costs = {op.name: cost.gas for op, cost in found.items() if cost is not None}
+    costs = costs_of(seat, world, Op)
     assert len(costs) > len(Op) * 3 // 4
     assert {name: gas for name, gas in costs.items() if gas > MOST} == {}
     assert max(costs.values()) > MOST // 2
+
+
+def test_every_proof_about_a_sparse_update_fits(seat: Table) -> None:
+    """Of which a rank is the dearest: a quarter of a chunk is opened beside the value itself."""
+    world = world_of("llama-1b", "sparse, fed back")
+    costs = costs_of(seat, world, (op for op in Op if op.family == LINKS))
+    assert {"KEPT", "CHOSEN", "LOWER_BITS", "COUNTS", "SPREAD", "LEFT"} < set(costs)
+    assert MOST // 2 < max(costs.values()) == costs["COUNT_BEFORE"] <= MOST
 
 
 def test_what_the_preset_does_not_have_some_variant_does() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.law.factories import DOMAIN, JOB, make_manifest
 
+from atoll.bits.codec import sparse
 from atoll.law import (
     ballots,
     certificates,
@@ -55,6 +56,12 @@ SHARED = {
     "judge/Claims.sol": {"BOND_SHARE": claims.BOND_SHARE},
     "judge/Openings.sol": {"PIECE": trees.PIECE, "CHUNK": trees.CHUNK},
     "judge/Judge.sol": {"MAX_OPENINGS": judge.MAX_OPENINGS},
+    "judge/LinkSteps.sol": {
+        "CHUNK": sparse.CHUNK,
+        "KEPT_OF_A_CHUNK": sparse.KEPT,
+        "QUARTER": sparse.QUARTER,
+        "QUARTERS": sparse.QUARTERS,
+    },
     "judge/Game.sol": {"ROW_LEVELS": trees.ROW_LEVELS},
     "judge/ProgramReader.sol": {"MOST_SHOWN": terms.MAX_SHOWN},
 }

@@ -19,7 +19,7 @@ from atoll.errors import MalformedUpdate
 from atoll.merge.chunks import Plan
 from atoll.merge.contributors import DENOMINATOR, contributor_mean
 
-SIZES = [1, 31, 33, 64, 100, 1023, 1024, 1025, 10_000]
+SIZES = [1, 31, 33, 64, 100, 1023, 1024, 1025, 4095, 4096, 4097, 10_000]
 EXPONENTS = {"w": -2}
 
 
@@ -31,8 +31,8 @@ def delta_of(size: int, seed: int = 0) -> dict[str, torch.Tensor]:
 def plain_top_k(values: list[float]) -> list[int]:
     """Indices by the definition: per chunk, by magnitude, ties to the lower index."""
     kept = []
-    for start in range(0, len(values), 1024):
-        chunk = values[start : start + 1024]
+    for start in range(0, len(values), 4096):
+        chunk = values[start : start + 4096]
         order = sorted(range(len(chunk)), key=lambda i: (-abs(chunk[i]), i))
         kept += sorted(start + i for i in order[: -(-len(chunk) * 7 // 128)])
     return kept
@@ -42,7 +42,7 @@ def plain_values(steps: list[float]) -> dict[int, int]:
     """What is sent, by coordinate: two bits and a chunk's step, by SPEC.md, section 12."""
     chunks: dict[int, list[int]] = {}
     for i in plain_top_k(steps):
-        chunks.setdefault(i // 1024, []).append(i)
+        chunks.setdefault(i // 4096, []).append(i)
     values = {}
     for kept in chunks.values():
         units = (1, 2, 4, 5, 7, 10, 14, 20, 28)
@@ -77,7 +77,7 @@ def test_the_size_is_below_six_hundredths_of_a_byte():
     assert SPARSE.encoded_length(Layout.of({"w": (1_000_000,)})) < 0.06 * 1_000_000
 
 
-@pytest.mark.parametrize("size", [33, 100, 1025])
+@pytest.mark.parametrize("size", [33, 100, 4097])
 def test_every_bit_flip_is_refused_or_says_something_else(size: int):
     delta = delta_of(size)
     layout = Layout.of_tensors(delta)
@@ -132,11 +132,11 @@ def test_a_malformed_body_is_refused(wrong: bytes, message: str):
 
 
 def test_a_whole_chunk_has_whole_bytes():
-    """As a contract reads them: 28 of lower bits, 15 of counts and 14 of codes a chunk."""
+    """As a contract reads them: 112 of lower bits, 60 of counts and 56 of codes a chunk."""
     for chunks in (1, 2, 64):
-        assert section_lengths(1024 * chunks) == (
+        assert section_lengths(4096 * chunks) == (
             -(-chunks // 2),
-            *(chunks * n for n in (28, 15, 14)),
+            *(chunks * n for n in (112, 60, 56)),
         )
 
 
@@ -149,19 +149,19 @@ def test_what_is_not_a_number_is_the_largest():
 
 
 def test_every_chunk_keeps_its_share():
-    """Coordinate 1023, not kept, is sent in place of 1024, the only one of its chunk."""
-    delta = delta_of(1025)
-    delta["w"][1023] = 0.0
+    """Coordinate 4095, not kept, is sent in place of 4096, the only one of its chunk."""
+    delta = delta_of(4097)
+    delta["w"][4095] = 0.0
     layout = Layout.of_tensors(delta)
     data = bytearray(SPARSE.encode(delta, EXPONENTS))
-    assert kept_of(1025) == 57
-    lower = 42 + 1 + 57 // 2
-    counts = lower + 1 + (57 + 65 - 1) // 8
+    assert kept_of(4097) == 225
+    lower = 42 + 1 + 225 // 2
+    counts = lower + 1 + (225 + 257 - 1) // 8
     assert (data[lower], data[counts] & 3) == (0, 1)
-    # The counts end in 0 (of 1008 to 1023), 1 (1024), 0: now it is a one of the group before.
+    # The counts end in 0 (of 4080 to 4095), 1 (4096), 0: now it is a one of the group before.
     data[lower] = 15
     bits = int.from_bytes(data[lower + 1 : counts + 1], "little")
-    last = 57 + 65 - 2
+    last = 225 + 257 - 2
     assert bits >> last == 1
     bits ^= 0b11 << (last - 1)
     data[lower + 1 : counts + 1] = bits.to_bytes(counts - lower, "little")

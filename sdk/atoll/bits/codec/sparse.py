@@ -1,16 +1,16 @@
 """SparseLoCo's update: the largest coordinates of every chunk, two bits each, and where they are.
 
-The flat vector, in grid steps, is cut into chunks of 1024; of each the 56 largest magnitudes are
+The flat vector, in grid steps, is cut into chunks of 4096; of each the 224 largest magnitudes are
 kept (of a shorter last chunk 7/128, rounded up), ties to the lower index. A kept value is ±1 or ±3
 times its chunk's step, chosen as `block_steps` chooses a block's. Used with error feedback (Sarfi
-et al. 2025, arXiv:2508.15706). 0.0562 bytes a parameter: indices in Elias and Fano's code (Elias
-1974) cost 6.2 bits each, so that 1.6 times as many coordinates travel as with the 10 bits of an
-index within a chunk. A chunk is 4 KiB of fp32, which a contract can be shown whole: a coordinate's
-rank in it is one pass.
+et al. 2025, arXiv:2508.15706). 0.0558 bytes a parameter: indices in Elias and Fano's code (Elias
+1974) cost 6.1 bits each, so that 1.7 times as many coordinates travel as with the 12 bits of an
+index within a chunk. A contract can be shown a quarter of a chunk at a time, 4 KiB of fp32: a
+coordinate's rank is the sum of what it counts in each.
 
 Body, each part filled up with zero bits: every chunk's step, 4 bits each; the lower 4 bits of
 every kept index; in unary how many were kept of each 16 coordinates (a one for each, then a zero);
-the 2-bit codes of the values. All in ascending order of indices. A whole chunk has 28, 15 and 14
+the 2-bit codes of the values. All in ascending order of indices. A whole chunk has 112, 60 and 56
 bytes of the last three.
 """
 
@@ -26,20 +26,22 @@ from atoll.bits.codec.header import CodecId
 from atoll.bits.codec.packing import Codes, pack, packed_length, unpack
 from atoll.errors import MalformedUpdate
 
-CHUNK = 1024
-KEPT = 56
+CHUNK = 4096
+KEPT = 224
 KEPT_LEVELS = Levels(2, 4, 8)
+QUARTER = 1024
+QUARTERS = CHUNK // QUARTER
 GROUP_BITS = 4
 """Coordinates are counted by groups of 16: near the mean distance of kept ones, 18."""
 
 Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
-_Magnitudes = npt.NDArray[np.uint32]
+Magnitudes = npt.NDArray[np.uint32]
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
 
 def kept_of(length: int) -> int:
-    """Coordinates kept of a vector: 56 of each 1024, and 7/128 of the rest, rounded up."""
+    """Coordinates kept of a vector: 224 of each 4096, and 7/128 of the rest, rounded up."""
     whole, rest = divmod(length, CHUNK)
     return whole * KEPT + -(-rest * KEPT // CHUNK)
 
@@ -67,16 +69,16 @@ def chunks_of(length: int) -> int:
 
 def encode_body(scaled: Float32Vector) -> bytes:
     """The body for a vector in grid steps."""
-    flags = kept(scaled)
-    values = scaled[flags]
+    places = np.flatnonzero(kept(scaled))
+    values, where = scaled[places], (places, np.arange(len(places)), len(scaled))
     steps = KEPT_LEVELS.steps(values, KEPT)
     codes = KEPT_LEVELS.codes(values, steps, KEPT)
-    return b"".join((pack(steps, STEP_BITS), lower_bits(flags), counts(flags), pack(codes, 2)))
+    return b"".join((pack(steps, STEP_BITS), lower_bits(*where), counts(*where), pack(codes, 2)))
 
 
 def kept(scaled: Float32Vector) -> Flags:
     """Which values are kept. Magnitudes are compared by their bits: NaN is above infinity."""
-    magnitudes = scaled.view(np.uint32) & _MAGNITUDE
+    magnitudes = magnitudes_of(scaled)
     whole = len(magnitudes) // CHUNK * CHUNK
     parts = [_largest_of_rows(magnitudes[:whole].reshape(-1, CHUNK), KEPT)]
     if whole < len(magnitudes):
@@ -85,17 +87,27 @@ def kept(scaled: Float32Vector) -> Flags:
     return np.concatenate(parts)
 
 
-def lower_bits(flags: Flags) -> bytes:
-    """The lower bits of the kept indices, packed."""
-    lower = np.flatnonzero(flags) & ((1 << GROUP_BITS) - 1)
-    return pack(lower.astype(np.uint8), GROUP_BITS)
+def magnitudes_of(values: Float32Vector) -> Magnitudes:
+    """The bits below the sign, in whose order values are kept."""
+    return values.view(np.uint32) & _MAGNITUDE
 
 
-def counts(flags: Flags) -> bytes:
-    """How many are kept of each group, in unary."""
-    chosen = np.flatnonzero(flags)
-    ones = np.zeros(len(chosen) + _groups(len(flags)), dtype=np.uint8)
-    ones[(chosen >> GROUP_BITS) + np.arange(len(chosen))] = 1
+def lower_bits(places: Indices, numbers: Indices, length: int) -> bytes:
+    """The lower bits of kept indices, packed.
+
+    Args:
+        places: these, ascending; numbers: theirs among the `kept_of(length)`, all unless some are
+            missing, of which zeros are said.
+    """
+    lower = np.zeros(kept_of(length), dtype=np.uint8)
+    lower[numbers] = places & ((1 << GROUP_BITS) - 1)
+    return pack(lower, GROUP_BITS)
+
+
+def counts(places: Indices, numbers: Indices, length: int) -> bytes:
+    """How many are kept of each group, in unary; as `lower_bits`."""
+    ones = np.zeros(kept_of(length) + _groups(length), dtype=np.uint8)
+    ones[(places >> GROUP_BITS) + numbers] = 1
     return pack(ones, 1)
 
 
@@ -137,7 +149,7 @@ class SparseBody:
 SPARSE = UpdateCodec(SparseBody())
 
 
-def _largest_of_rows(rows: _Magnitudes, kept: int) -> Flags:
+def _largest_of_rows(rows: Magnitudes, kept: int) -> Flags:
     """Of each row the `kept` largest, ties to the lower index; flat."""
     width = rows.shape[1]
     smallest = np.partition(rows, width - kept, axis=1)[:, width - kept, None]

@@ -106,33 +106,51 @@ def left(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     return one_nan(w - told[first : first + w.numel()].float() * 2.0 ** int(exponents[at]))
 
 
+def count_before(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """COUNT_BEFORE [C]: of each quarter of its chunk, how many values come before one."""
+    magnitudes = sparse.magnitudes_of(_floats(inputs[0]))
+    found = np.empty((words[0], sparse.QUARTERS), np.uint16)
+    for at in range(0, words[0], sparse.CHUNK):
+        chunk = magnitudes[at : at + sparse.CHUNK]
+        order = np.argsort(~chunk, kind="stable")  # the largest first, of equals the left one
+        is_of = order[:, None] // sparse.QUARTER == np.arange(sparse.QUARTERS)
+        found[at + order] = np.cumsum(is_of, axis=0) - is_of
+    return torch.from_numpy(found.reshape(-1))
+
+
 def kept(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """KEPT [C]: which values are among the largest of their chunk."""
-    return torch.from_numpy(sparse.kept(_floats(inputs[0])).view(np.uint8))
+    """KEPT [C]: before which values there are fewer than are kept of their chunk."""
+    (count,) = words
+    ranks = inputs[0].numpy().reshape(-1, sparse.QUARTERS).sum(axis=1, dtype=np.uint32)
+    whole = count - count % sparse.CHUNK
+    parts = (ranks[:whole] < sparse.KEPT, ranks[whole:] < sparse.kept_of(count - whole))
+    return _bytes(pack(np.concatenate(parts).view(np.uint8), 1))
 
 
 def chosen(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     """CHOSEN [C]: the values that are kept."""
-    flags, x = inputs
-    return x[torch.from_numpy(_flags(flags, words[0]))]
+    places, numbers = _kept(inputs[0], words[0])
+    found = np.zeros(sparse.kept_of(words[0]), np.float32)
+    found[numbers] = _floats(inputs[1])[places]
+    return torch.from_numpy(found)
 
 
 def lower_bits(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     """LOWER_BITS [C]: the places of the kept, modulo 16."""
-    return _bytes(sparse.lower_bits(_flags(inputs[0], words[0])))
+    return _bytes(sparse.lower_bits(*_kept(inputs[0], words[0]), words[0]))
 
 
 def counts(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     """COUNTS [C]: how many are kept of each 16, in unary."""
-    return _bytes(sparse.counts(_flags(inputs[0], words[0])))
+    return _bytes(sparse.counts(*_kept(inputs[0], words[0]), words[0]))
 
 
 def spread(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     """SPREAD [C]: numbers of the kept at their places, and zeros."""
-    flags, numbers = inputs
-    found = torch.zeros(flags.numel(), dtype=torch.int8)
-    found[torch.from_numpy(_flags(flags, words[0]))] = numbers
-    return found
+    places, numbers = _kept(inputs[0], words[0])
+    found = np.zeros(words[0], np.int8)
+    found[places] = inputs[1].numpy()[numbers]
+    return torch.from_numpy(found)
 
 
 def update_header(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
@@ -161,16 +179,19 @@ def _floats(x: Tensor) -> _Floats:
     return found
 
 
-def _flags(kept: Tensor, count: int) -> sparse.Flags:
-    """Whether the lowest bit is set, of as many as a vector of `count` keeps.
+def _kept(flags: Tensor, count: int) -> tuple[sparse.Indices, sparse.Indices]:
+    """The places of the values that are kept, and their numbers among all that are.
 
-    Raises:
-        ValueError: another number is set, which no KEPT gives.
+    Of a chunk the first k count whose flags are set; only a liar's has more, or fewer.
     """
-    found: sparse.Flags = (kept.numpy() & 1).astype(np.bool_)
-    if np.count_nonzero(found) != sparse.kept_of(count):
-        raise ValueError("another number of values is kept than the operation keeps")
-    return found
+    places = np.flatnonzero(np.unpackbits(flags.numpy(), count=count, bitorder="little"))
+    chunks = places // sparse.CHUNK
+    inside = np.arange(len(places)) - np.searchsorted(chunks, chunks)
+    most = np.where(
+        chunks < count // sparse.CHUNK, sparse.KEPT, sparse.kept_of(count % sparse.CHUNK)
+    )
+    counted = inside < most
+    return places[counted], (chunks * sparse.KEPT + inside)[counted]
 
 
 def _bytes(data: bytes) -> Tensor:
@@ -195,4 +216,5 @@ OPERATIONS: Final = {
     Op.LOWER_BITS: lower_bits,
     Op.COUNTS: counts,
     Op.SPREAD: spread,
+    Op.COUNT_BEFORE: count_before,
 }

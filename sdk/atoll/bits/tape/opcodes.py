@@ -2,8 +2,9 @@
 
 Rule of this file: an operation's number is its family (high byte) and its place in it; families are
 contracts (`IOneStep`). A docstring has the words in brackets, in their order, then the inputs, then
-the result. Tensors are flat and row-major. i8, i32, i64, f32, f64 are their types, h is 32 bytes;
-words that are floats hold their bits, in the low half where they are f32. R is what the sizes say.
+the result. Tensors are flat and row-major. i8, i32, i64, u16, f32, f64 are their types, h is 32
+bytes; words that are floats hold their bits, in the low half where they are f32. R is what the
+sizes say.
 Inputs in capitals are sources beside the tape (`law.program.Source`).
 L2, A8 … are lines of SPEC-STEP.md. Every NaN of a result is the one NaN.
 """
@@ -242,9 +243,9 @@ class Op(IntEnum):
     Elements are of 4 bytes."""
 
     # The link. C are the values of all tensors of a section, in ascending order of name. With
-    # dither B is 32. Of a chunk of 1024 values 56 are kept, of the last, of v, k = ⌈v · 56/1024⌉; K
-    # in all. One comes before another if its magnitude is larger, by its bits, or the same and to
-    # the left.
+    # dither B is 32. Of a chunk of 4096 values 224 are kept, of the last, of v, k = ⌈v · 224/4096⌉;
+    # K in all. One comes before another if its magnitude is larger, by its bits, or the same and to
+    # the left. Flags are eight a byte from the low bits.
     SCALED = 0x0601
     """[tensor] x f32, EXPONENTS' node e → f32: x · 2^−e[tensor]."""
     DIFFERENCE = 0x0602
@@ -276,18 +277,22 @@ class Op(IntEnum):
     LEFT = 0x060C
     """[tensor first] w f32, said i8, EXPONENTS' node e → f32: w − said[first + …] · 2^e[tensor]."""
     KEPT = 0x060D
-    """[C] x f32 [C] → u8 [C]: 1 where fewer than k values of its chunk come before one, else 0."""
-    CHOSEN = 0x060E
-    """[C] kept u8 [C], x f32 [C] → f32 [K]: the values that are kept, in their order."""
-    LOWER_BITS = 0x060F
-    """[C] kept u8 [C] → u8 [⌈K/2⌉]: the places of the kept values modulo 16, two a byte from the
-    low bits."""
-    COUNTS = 0x0610
-    """[C] kept u8 [C] → u8 [⌈(K + ⌈C/16⌉)/8⌉]: of every 16 values a 1 for each kept one and then a
-    0, a bit each from the low bits."""
-    SPREAD = 0x0611
-    """[C] kept u8 [C], x i8 [K] → i8 [C]: the numbers of x, in their order, where values are kept,
+    """[C] n u16 [C, 4] → flags u8 [⌈C/8⌉]: 1 where a value's four numbers add up to less than k,
     else 0."""
+    CHOSEN = 0x060E
+    """[C] flags, x f32 [C] → f32 [K]: the values that are kept, in their order."""
+    LOWER_BITS = 0x060F
+    """[C] flags → u8 [⌈K/2⌉]: the places of the kept values modulo 16, two a byte from the low
+    bits."""
+    COUNTS = 0x0610
+    """[C] flags → u8 [⌈(K + ⌈C/16⌉)/8⌉]: of every 16 values a 1 for each kept one and then a 0, a
+    bit each from the low bits."""
+    SPREAD = 0x0611
+    """[C] flags, x i8 [K] → i8 [C]: the numbers of x, in their order, where values are kept, else
+    0."""
+    COUNT_BEFORE = 0x0612
+    """[C] x f32 [C] → u16 [C, 4]: of each quarter of its chunk, 1024 values, how many come before a
+    value; 0 of what is behind the last value."""
 
     @property
     def family(self) -> int:

@@ -78,6 +78,7 @@ JOBS: Mapping[str, Changes] = {
     "lora of one": {"lora": {**LORA, "targets": ["down"]}, "model": {"tied": False}},
     "fed back": {"codec": {"kind": "two_bit", "feedback": "0.9", "exponents": COARSE}},
     "largest fed back": {
+        "model": {"vocab": 500},  # more values than a chunk of an update has
         "codec": {"kind": "sparse", "feedback": "0.95", "exponents": COARSE},
         "robust": {"rule": "contributor_mean"},
     },

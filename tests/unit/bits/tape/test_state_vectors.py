@@ -23,6 +23,7 @@ _TYPES = {
     "i32": torch.int32,
     "i64": torch.int64,
     "i8": torch.int8,
+    "u16": torch.uint16,
 }
 INPUTS = {
     Op.STATE: ["f32"], Op.BASE: ["f32"], Op.MODEL: ["f32"], Op.COUNT: ["i64"], Op.IDS: ["i32"],
@@ -30,8 +31,8 @@ INPUTS = {
     Op.RESULT: ["", "norm", "f32", "f32"], Op.SCALED: ["f32", "i32"],
     Op.DIFFERENCE: ["f32", "f32"], Op.FP32: ["f32"], Op.GRID8: ["f32"], Op.GRID4: ["f32"],
     Op.BLOCK_STEPS: ["f32"], Op.CODES: ["f32"], Op.UPDATE_HEADER: ["i32"],
-    Op.SAID: ["", "", ""], Op.LEFT: ["f32", "i8", "i32"], Op.KEPT: ["f32"], Op.CHOSEN: ["", "f32"],
-    Op.SPREAD: ["", "i8"],
+    Op.SAID: ["", "", ""], Op.LEFT: ["f32", "i8", "i32"], Op.KEPT: ["u16"], Op.CHOSEN: ["", "f32"],
+    Op.SPREAD: ["", "i8"], Op.COUNT_BEFORE: ["f32"],
 }  # fmt: skip
 """Types of inputs that are not bytes."""
 WORDS = {Op.STATE: 3, Op.BASE: 3, Op.MODEL: 3, Op.COUNT: 3, Op.CHUNKS: 2, Op.UPDATE_HEADER: 0}

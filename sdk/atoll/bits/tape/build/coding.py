@@ -18,7 +18,14 @@ from atoll.bits.codec.block_steps import (
 from atoll.bits.codec.dither import DELTA_SECTION
 from atoll.bits.codec.header import CodecId
 from atoll.bits.codec.packing import packed_length
-from atoll.bits.codec.sparse import GROUP_BITS, KEPT, KEPT_LEVELS, counts_length, kept_of
+from atoll.bits.codec.sparse import (
+    GROUP_BITS,
+    KEPT,
+    KEPT_LEVELS,
+    QUARTERS,
+    counts_length,
+    kept_of,
+)
 from atoll.bits.layout import moment_layout
 from atoll.bits.tape.build.graph import Value
 from atoll.bits.tape.build.grids import f32, joined
@@ -52,7 +59,8 @@ class Coded:
         codes: of those that are sent.
         indices: of the steps of their blocks, where there are blocks; packed: as the update has
             them.
-        kept: flags of the values that are sent; None where all are. where: as the update says it.
+        kept: flags of the values that are sent, eight a byte; None where all are. where: as the
+            update says it.
     """
 
     count: int
@@ -119,7 +127,8 @@ class Coder:
             return Coded(count, g.add(Op.GRID4, [x], size, [count], width=1))
         if self.codec is not CodecId.SPARSE:
             return self._in_blocks(x, section)
-        kept = g.add(Op.KEPT, [x], count, [count], width=1)
+        before = g.add(Op.COUNT_BEFORE, [x], QUARTERS * count, [count], width=2)
+        kept = g.add(Op.KEPT, [before], packed_length(count, 1), [count], width=1)
         chosen = g.add(Op.CHOSEN, [kept, x], kept_of(count), [count])
         lower = packed_length(chosen.elements, GROUP_BITS)
         where = (
