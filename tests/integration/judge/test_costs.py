@@ -36,9 +36,13 @@ def seat() -> Iterator[Table]:
 
 
 def test_every_proof_fits(seat: Table, world: World) -> None:
-    found = {op: dearest(seat, world, op, TEMPLATES) for op in Op}
-    costs = {op.name: cost.gas for op, cost in found.items() if cost is not None}
+    costs: dict[str, int] = {}
+    for each in (world, world_of("llama-1b", "dct, fed back")):
+        ops = [op for op in Op if op.name not in costs]
+        found = {op: dearest(seat, each, op, TEMPLATES) for op in ops}
+        costs |= {op.name: cost.gas for op, cost in found.items() if cost is not None}
     assert len(costs) > len(Op) * 3 // 4
+    assert {"DCT", "INVERSE_DCT", "LEFT_FINE"} < costs.keys()
     assert {name: gas for name, gas in costs.items() if gas > MOST} == {}
     assert max(costs.values()) > MOST // 2
 

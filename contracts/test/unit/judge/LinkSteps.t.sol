@@ -9,13 +9,13 @@ contract LinkStepsTest is Sources {
     LinkSteps internal step = LinkSteps(deployed("LinkSteps", ""));
 
     function test_everyElementIsPythons() public view {
-        compare(step, "judge_links", 17, 120_000);
+        compare(step, "judge_links", 20, 120_000);
     }
 
     function test_anotherFamilysOperationIsRefused() public {
         bytes4 refused = LinkSteps.NoSuchOperation.selector;
-        vm.expectRevert(abi.encodeWithSelector(refused, 0x0612));
-        step.need(0x0612, new bytes(16), 0, new bytes[](0));
+        vm.expectRevert(abi.encodeWithSelector(refused, 0x0616));
+        step.need(0x0616, new bytes(16), 0, new bytes[](0));
         vm.expectRevert(abi.encodeWithSelector(refused, 0x0600));
         step.run(0x0600, new bytes(16), 0, new bytes[](0));
     }
