@@ -18,6 +18,7 @@ ROUNDS, EPOCH = 6, 3
 METHODS: dict[str, dict[str, Any]] = {
     "streaming": {"method.name": "streaming"},
     "the largest, and what they leave out": {"method.name": "sparseloco"},
+    "rounds of one step, of cosines the largest": {"method.name": "demo"},
 }
 
 

@@ -51,6 +51,11 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
         "codec": {"kind": "sparse", "feedback": "0.95"},
         "robust": {"rule": "contributor_mean"},
     },
+    "dct, fed back": {
+        "inner": SGD,
+        "codec": {"kind": "dct", "feedback": "0.999"},
+        "robust": {"rule": "contributor_mean"},
+    },
 }
 """What a preset's model is trained with, so that every operation occurs."""
 

@@ -16,6 +16,7 @@ from tests.judge.state_nodes import Given, context, of_bytes, operation
 from torch import Tensor
 
 from atoll.bits.codec.block_steps import SIGN_LEVELS, STEPS, TWO_BIT_LEVELS
+from atoll.bits.codec.dct import BLOCK, FINE_BITS, coefficients_of, matrix
 from atoll.bits.codec.packing import pack
 from atoll.bits.codec.sparse import KEPT, KEPT_LEVELS, QUARTER, QUARTERS, kept, kept_of
 from atoll.bits.tape import links
@@ -107,12 +108,50 @@ def _said(rng: Rng, count: int) -> Given:
 
 def _left(rng: Rng, count: int) -> Given:
     """Of values of every size, one in four just what was said, so that zeros are left."""
+    return _left_of(Op.LEFT, np.int8, 127, rng, count)
+
+
+def _left_fine(rng: Rng, count: int) -> Given:
+    """Of any numbers, or such as 64 coefficients give."""
+    limit = (1 << 31) - 1 if rng.integers(0, 2) else 370_000
+    return _left_of(Op.LEFT_FINE, np.int32, limit, rng, count)
+
+
+def _left_of(op: Op, kind: type[np.int8 | np.int32], limit: int, rng: Rng, count: int) -> Given:
     first, exponents = size(rng, 0, 40), _exponents(rng)
-    said = torch.from_numpy(rng.integers(-127, 128, first + count + 7).astype(np.int8))
+    said = torch.from_numpy(rng.integers(-limit, limit + 1, first + count + 7).astype(kind))
     at, w = size(rng, 0, 4), reals(rng, count)
-    exact = said[first : first + count].float() * 2.0 ** int(exponents[at])
+    unit = 2.0 ** (int(exponents[at]) - (FINE_BITS if op is Op.LEFT_FINE else 0))
+    exact = said[first : first + count].float() * unit
     w = torch.where(torch.from_numpy(rng.integers(0, 4, count)) == 0, exact, w)
-    return Given(Op.LEFT, (at, first), (w, said, exponents))
+    return Given(op, (at, first), (w, said, exponents))
+
+
+def _dct(rng: Rng, count: int) -> Given:
+    """Blocks of any values, of zeros of either sign, of the largest that cosines' signs make of
+    them, and a last one that may be shorter.
+    """
+    count += size(rng, 0, BLOCK)
+    x = _steps_of_a_grid(rng, count)
+    k, shape = size(rng, 0, BLOCK - 1), size(rng, 0, 3)
+    signs = torch.from_numpy(np.sign(np.resize(matrix()[k], count)).astype(np.float32))
+    if shape == 0:
+        x = signs * 1e4
+    elif shape == 1:
+        x = signs * 0.0
+    return Given(Op.DCT, (count,), (x,))
+
+
+def _inverse_dct(rng: Rng, count: int) -> Given:
+    """Coefficients as they are sent, mostly zeros, or any; or the largest that one value has."""
+    count += size(rng, 0, BLOCK)
+    x = rng.integers(-128, 128, coefficients_of(count)).astype(np.int8)
+    shape = size(rng, 0, 2)
+    if shape == 0:
+        x *= rng.random(x.size) < KEPT / CHUNK
+    elif shape == 1:
+        x = np.resize(np.where(matrix()[:, size(rng, 0, BLOCK - 1)] < 0, -128, 127), x.size)
+    return Given(Op.INVERSE_DCT, (count,), (torch.from_numpy(x.astype(np.int8)),))
 
 
 def _ranked(rng: Rng, count: int) -> Tensor:
@@ -206,5 +245,8 @@ NODES: Final[Mapping[int, Draw]] = {
     Op.COUNTS: _counts,
     Op.SPREAD: _spread,
     Op.COUNT_BEFORE: _count_before,
+    Op.DCT: _dct,
+    Op.INVERSE_DCT: _inverse_dct,
+    Op.LEFT_FINE: _left_fine,
 }
 OPERATIONS: Final[Mapping[int, Operation]] = {op: operation(Op(op)) for op in NODES}

@@ -37,6 +37,7 @@ STEPS: Final = (
     "wide",
     "fed back",
     "largest fed back",
+    "cosines fed back",
 )
 LINKS: Final[Mapping[str, Changes]] = {f"link of {kind}": codec for kind, codec in CODECS.items()}
 WARM: Final = frozenset({"link of two_bit", "link of sign"})

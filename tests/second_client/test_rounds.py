@@ -90,6 +90,11 @@ JOBS: dict[str, Changes] = {
         "codec": {"kind": "dct", "exponents": COARSE},
         "robust": {"rule": "contributor_mean"},
     },
+    "SGD, cosines with feedback": {
+        "inner": {**SGD, "momentum": "0"},
+        "codec": {"kind": "dct", "feedback": "0.999", "exponents": COARSE},
+        "robust": {"rule": "contributor_mean"},
+    },
     "AdamW, sparse with feedback": {
         "inner": ADAMW,
         "codec": {"kind": "sparse", "feedback": "0.95", "exponents": COARSE},

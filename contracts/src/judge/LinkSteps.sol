@@ -14,6 +14,7 @@ import {SoftFloat} from "./SoftFloat.sol";
 /// 060a FP32         060b SAID          060c LEFT
 /// 060d KEPT         060e CHOSEN        060f LOWER_BITS
 /// 0610 COUNTS       0611 SPREAD        0612 COUNT_BEFORE
+/// 0613 DCT          0614 INVERSE_DCT   0615 LEFT_FINE
 /// An element of what is bytes is a byte, so one of GRID4, PACK_STEPS and CODES has several codes, and one of KEPT eight flags.
 contract LinkSteps is IOneStep {
     error NoSuchOperation(uint256 op);
@@ -38,6 +39,10 @@ contract LinkSteps is IOneStep {
     uint256 private constant SPREAD = 0x0611;
     uint256 private constant COUNT_BEFORE = 0x0612;
 
+    uint256 private constant DCT = 0x0613;
+    uint256 private constant INVERSE_DCT = 0x0614;
+    uint256 private constant LEFT_FINE = 0x0615;
+
     uint256 private constant CHUNK = 4096; // values of which so many are kept
     uint256 private constant KEPT_OF_A_CHUNK = 224;
     uint256 private constant COUNT_BYTES = 60; // of a whole chunk: 224 ones and 256 zeros
@@ -51,6 +56,18 @@ contract LinkSteps is IOneStep {
     uint256 private constant ONE = 0x3f800000;
     bytes private constant STEPS = hex"01020405070a0e141c";
 
+    uint256 private constant BLOCK = 64; // values that are transformed together
+    uint256 private constant FINE_BITS = 8; // of a grid step's parts
+    int256 private constant FINE_LIMIT = 2047 * 256;
+    uint256 private constant FINE_LIMIT32 = 0x44ffe000; // 2047
+    uint256 private constant FROM_PRODUCT = (127 - 14 - FINE_BITS) << 23; // 2^-22
+    // Of 0 to 63 of a turn's 256 parts the cosine in units of 2^-14, times √(1/32), 2 bytes each; the first, which the
+    // matrix has in row 0 alone, is what that row consists of, 2^14 · √(1/64).
+    bytes private constant COSINES = hex"08000b4f0b4d0b480b420b3b0b310b260b190b0a0afa0ae70ad40abe0aa70a8e"
+        hex"0a740a580a3a0a1b09fa09d809b4098f09680940091608eb08bf089108620832"
+        hex"080007cd07990764072d06f606bd06840649060e05d105940555051604d60496"
+        hex"0454041203d0038d0349030402c0027b023501ef01a90163011c00d5008e0047";
+
     // ---- what is opened -------------------------------------------------------------------------------------------
 
     /// @inheritdoc IOneStep
@@ -62,7 +79,8 @@ contract LinkSteps is IOneStep {
         uint256 k = opened.length;
         if (op == SCALED && k == 1) return Need(1, 4 * Operands.word(attributes, 0), 4);
         if (op == DIFFERENCE) return k < 2 ? Need(k, 4 * element, 4) : Need(0, 0, 0);
-        if (op == LEFT) return _leftNeed(attributes, element, k);
+        if (op == LEFT) return _leftNeed(attributes, element, k, 1);
+        if (op == LEFT_FINE) return _leftNeed(attributes, element, k, 4);
         if (op == SAID) return _saidNeed(attributes, element, k);
         if (op == CODES && k > 0) return _codeNeed(attributes, element, k);
         if (op == CHOSEN && k == 1) return _chosenNeed(attributes, element, opened[0]);
@@ -81,6 +99,8 @@ contract LinkSteps is IOneStep {
             return element < fixed_ ? Need(0, 0, 0) : Need(0, (element - fixed_) / 2 * 4, 4);
         }
         if (op == UPDATE) return _partNeed(attributes, element);
+        if (op == DCT) return _some(4 * BLOCK, element / BLOCK, 4 * Operands.word(attributes, 0));
+        if (op == INVERSE_DCT) return Need(0, element - element % BLOCK, BLOCK);
         if (op == KEPT) return _some(64, element, 8 * Operands.word(attributes, 0));
         return _some(CHUNK / 8, _chunkOf(op, element), (Operands.word(attributes, 0) + 7) / 8);
     }
@@ -159,9 +179,14 @@ contract LinkSteps is IOneStep {
         return k == 2 && Operands.word(attributes, 2) != 0 ? Need(2, 0, SEED_AND_SEAT) : Need(0, 0, 0);
     }
 
-    function _leftNeed(bytes calldata attributes, uint256 element, uint256 k) private pure returns (Need memory) {
+    /// @param width bytes of a number that was said
+    function _leftNeed(bytes calldata attributes, uint256 element, uint256 k, uint256 width)
+        private
+        pure
+        returns (Need memory)
+    {
         if (k == 0) return Need(0, 4 * element, 4);
-        if (k == 1) return Need(1, Operands.word(attributes, 1) + element, 1);
+        if (k == 1) return Need(1, width * (Operands.word(attributes, 1) + element), width);
         return k == 2 ? Need(2, 4 * Operands.word(attributes, 0), 4) : Need(0, 0, 0);
     }
 
@@ -207,7 +232,12 @@ contract LinkSteps is IOneStep {
             return Operands.store(uint8(opened[0][0]) | second << 4, 1);
         }
         if (op == SAID) return Operands.store(uint8(int8(_said(attributes, element, opened))), 1);
-        if (op == LEFT) return Operands.store(_left(opened), 4);
+        if (op == LEFT) return Operands.store(_left(opened, int8(uint8(opened[1][0])), 0), 4);
+        if (op == LEFT_FINE) {
+            return Operands.store(_left(opened, Operands.int32Of(Operands.load(opened[1])), FINE_BITS), 4);
+        }
+        if (op == DCT) return Operands.store(_coefficient(element % BLOCK, opened[0]), 4);
+        if (op == INVERSE_DCT) return Operands.store(_coordinate(element % BLOCK, opened[0]), 4);
         if (op == CODES) return Operands.store(_codes(attributes, element, opened), 1);
         if (op == UPDATE_HEADER) return Operands.store(_headerByte(attributes, element, opened), 1);
         if (op == UPDATE) return opened.length == 0 ? new bytes(1) : bytes(opened[0]);
@@ -288,11 +318,58 @@ contract LinkSteps is IOneStep {
         value -= _dither(uint8(noise[element % NOISE]), step);
     }
 
+    /// @param told in steps of the grid divided by 2^bits
     /// @return what the codes lack of a value: the exponents are a grid's, −64 to 64
-    function _left(bytes[] calldata opened) private pure returns (uint256) {
-        uint256 told = SoftFloat.fromInt32(int8(uint8(opened[1][0])));
-        int256 e = Operands.int32Of(Operands.load(opened[2]));
-        return SoftFloat.sub32(Operands.load(opened[0]), SoftFloat.mul32(told, uint256(127 + e) << 23));
+    function _left(bytes[] calldata opened, int256 told, uint256 bits) private pure returns (uint256) {
+        int256 e = Operands.int32Of(Operands.load(opened[2])) - int256(bits);
+        uint256 said = SoftFloat.mul32(SoftFloat.fromInt32(told), uint256(127 + e) << 23);
+        return SoftFloat.sub32(Operands.load(opened[0]), said);
+    }
+
+    /// @return coefficient number k of a block, whose values behind the last are 0
+    function _coefficient(uint256 k, bytes calldata values) private pure returns (uint256) {
+        bytes memory cosines = COSINES;
+        int256 sum = 0; // below 2^37
+        unchecked {
+            for (uint256 i = 0; i < values.length / 4; ++i) {
+                sum += _cosine(cosines, (2 * i + 1) * k) * _fine(Operands.load(values[4 * i:4 * i + 4]));
+            }
+        }
+        return SoftFloat.mul32(SoftFloat.fromInt32(sum), FROM_PRODUCT);
+    }
+
+    /// @return rounded 256ths of a grid step, half to even, at most 2047 steps of them
+    function _fine(uint256 x) private pure returns (int256 rounded) {
+        uint256 magnitude = x & MAGNITUDE;
+        // A subnormal number becomes another one that is far below a half.
+        if (magnitude < FINE_LIMIT32) return SoftFloat.rint32ToInt(x + (FINE_BITS << 23));
+        if (magnitude <= SoftFloat.INF32) rounded = x == magnitude ? FINE_LIMIT : -FINE_LIMIT;
+    }
+
+    /// @return value number i of a block in 256ths of a grid step, an i32, from its coefficients in steps; halves up
+    function _coordinate(uint256 i, bytes calldata coefficients) private pure returns (uint256) {
+        bytes memory cosines = COSINES;
+        int256 sum = 0; // in units of 2^-14 of a step
+        unchecked {
+            for (uint256 k = 0; k < BLOCK; ++k) {
+                sum += _cosine(cosines, (2 * i + 1) * k) * int8(uint8(coefficients[k]));
+            }
+        }
+        return uint32(int32((sum + 32) >> 6));
+    }
+
+    /// @param parts of a turn's 256: not a quarter, a half or three, which no entry of the matrix has
+    /// @return entry of the matrix
+    function _cosine(bytes memory cosines, uint256 parts) private pure returns (int256 entry) {
+        unchecked {
+            parts &= 255;
+            if (parts > 128) parts = 256 - parts;
+            uint256 place = parts < 64 ? parts : 128 - parts;
+            assembly ("memory-safe") {
+                entry := shr(240, mload(add(add(cosines, 32), shl(1, place))))
+            }
+            if (parts > 64) entry = -entry;
+        }
     }
 
     /// The noise of the 32 values about one, of a section of a seat's update (SPEC-MERGE.md, 2).

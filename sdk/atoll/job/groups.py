@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from atoll.job.methods import DENSE_CODECS, JUDGED, METHODS
+from atoll.job.methods import DENSE_CODECS, METHODS
 from atoll.law.manifest import (
     Beta,
     DecimalText,
@@ -263,7 +263,7 @@ class MethodChoice(Group):
     """How they train together."""
 
     name: Annotated[str, AfterValidator(_known(METHODS, "method"))] = Field(
-        default="fedavg", description=", ".join(JUDGED)
+        default="fedavg", description=", ".join(METHODS)
     )
     codec: Annotated[str, AfterValidator(_known(("", *DENSE_CODECS), "dense codec"))] = Field(
         default="",
@@ -273,9 +273,9 @@ class MethodChoice(Group):
         default="0",
         description="share of what a dense codec leaves out that is sent a round later, in epochs",
     )
-    epoch: Annotated[int, Field(ge=1, lt=1 << 32)] = Field(
-        default=8,
-        description="rounds that open from public data once, where seats keep state of their own",
+    epoch: Annotated[int, Field(ge=1, lt=1 << 32)] | None = Field(
+        default=None,
+        description="rounds that open from public data once, where seats keep state; the method's",
     )
 
 

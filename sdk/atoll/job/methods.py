@@ -18,7 +18,6 @@ from atoll.law.manifest import (
     CodecSpec,
     OuterSpec,
     TensorExponents,
-    has_link,
 )
 
 DENSE_RULE: Final = "nnm_trimmed_mean"
@@ -34,6 +33,7 @@ class Method:
         inner: fields of InnerSpec that take the place of the job's.
         overlaps: what a round merged comes back a segment into the next round, where there are two.
         one_step: a round is a single step.
+        epoch: rounds that open from public data once, where seats keep a state of their own.
         one_round: the job is a single round.
     """
 
@@ -46,6 +46,7 @@ class Method:
     overlaps: bool = False
     one_step: bool = False
     one_round: bool = False
+    epoch: int = 8
 
 
 def _outer(kind: str, lr: str, **fields: str | int) -> OuterSpec:
@@ -131,6 +132,8 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             rule=CONTRIBUTOR_MEAN,
             inner=_SGD_INNER,
             one_step=True,
+            # Its feedback is its momentum: dropped every 8 steps, it costs 8 % (docs/methods.md).
+            epoch=64,
         ),
         "lo_fi": Method(
             "Wortsman et al. 2022, arXiv:2210.11948", "all", _FEDAVG, _GRID8, one_round=True
@@ -139,8 +142,6 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
 )
 
 
-JUDGED: Final = tuple(name for name, method in METHODS.items() if has_link(method.codec))
-"""Methods whose own codec a job can have."""
 DENSE_CODECS: Final[Mapping[str, CodecSpec]] = MappingProxyType(
     {
         "grid8": _GRID8,

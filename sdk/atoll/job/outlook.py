@@ -162,13 +162,13 @@ def round_traffic(name: str, manifest: Manifest, pace: Pace) -> tuple[int, int]:
 
 def member_needs(name: str, manifest: Manifest, pace: Pace) -> RoleNeeds:
     """What a `provider` or `verifier` needs: it fetches the data, and keeps models and updates of
-    the rounds that are not FINAL.
+    the rounds that are not FINAL, and of those of an epoch that began before them.
     """
     terms = manifest.terms
     model, data = max_state_bytes(manifest), data_bytes(manifest)
     fetched, served = round_traffic(name, manifest, pace)
     behind = ceil(AuditClock.of(terms, 0).window_end / round_seconds(manifest, pace))
-    kept = min(terms.rounds, 1 + behind) + 1
+    kept = min(terms.rounds, manifest.epoch + behind) + 1
     needed = provider_bytes if name == "provider" else verifier_bytes
     return RoleNeeds(
         name,

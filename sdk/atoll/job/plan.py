@@ -16,7 +16,7 @@ from atoll.errors import ConfigError
 from atoll.job.deterrence import BOND_MARGIN, bond_for, found_part
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.methods import method_of
-from atoll.job.spec import JobSpec, method_chosen, robust_f
+from atoll.job.spec import JobSpec, epoch_chosen, method_chosen, robust_f
 from atoll.law.lots import COMMITTEE, LAST_AUDITORS
 from atoll.law.manifest import epoch_of
 from atoll.law.terms import MIN_BOND
@@ -183,7 +183,7 @@ def _borne(spec: JobSpec) -> int:
 
 def epoch_rounds(spec: JobSpec) -> int:
     """Rounds that a duty replays at most: those since a seat opened from public data."""
-    return epoch_of(method_chosen(spec.method).codec, min(spec.method.epoch, _rounds(spec)))
+    return epoch_of(method_chosen(spec.method).codec, min(epoch_chosen(spec.method), _rounds(spec)))
 
 
 def _mean_replay(spec: JobSpec) -> Fraction:

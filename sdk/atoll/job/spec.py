@@ -33,7 +33,6 @@ from atoll.job.groups import (
     Windows,
 )
 from atoll.job.methods import (
-    JUDGED,
     Method,
     method_of,
     moment_exponents,
@@ -55,7 +54,6 @@ from atoll.law.manifest import (
     OuterSpec,
     RobustSpec,
     epoch_of,
-    has_link,
 )
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.words import ZERO_DIGEST, Digest, Terms
@@ -170,8 +168,6 @@ class JobSpec(Group):
             place = ".".join(str(part) for part in first["loc"])
             message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
             raise ManifestError(message, next_step="change the job's options") from error
-        if not has_link(manifest.codec):
-            raise _not_judged(spec.method.name)
         return manifest
 
     def left_out(self) -> list[str]:
@@ -198,13 +194,6 @@ class JobSpec(Group):
         return inner.steps // inner.segment
 
 
-def _not_judged(method: str) -> ManifestError:
-    return ManifestError(
-        f"method {method}: the judge has no operation for a cosine transform",
-        next_step=f"choose one of the methods {', '.join(JUDGED)}",
-    )
-
-
 def method_chosen(choice: MethodChoice) -> Method:
     """The method, with the codec that takes the place of its own, and what that feeds back.
 
@@ -214,6 +203,11 @@ def method_chosen(choice: MethodChoice) -> Method:
     method = method_of(choice.name)
     method = with_codec(method, choice.codec) if choice.codec else method
     return with_feedback(method, choice.feedback) if choice.feedback != "0" else method
+
+
+def epoch_chosen(choice: MethodChoice) -> int:
+    """Rounds of an epoch, where seats keep a state of their own: as chosen, else the method's."""
+    return choice.epoch or method_of(choice.name).epoch
 
 
 def robust_f(seats: int, rule: str) -> int:
@@ -238,7 +232,7 @@ def _build(
         name=spec.name,
         created=now,
         model=model,
-        epoch=epoch_of(codec, min(spec.method.epoch, spec.rounds)),
+        epoch=epoch_of(codec, min(epoch_chosen(spec.method), spec.rounds)),
         numerics=numerics,
         lora=spec.lora,
         init=_init(spec, init),

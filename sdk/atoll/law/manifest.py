@@ -505,11 +505,6 @@ class CodecSpec(_Spec):
         return self.fragment_of(tensor) == round % self.fragments
 
 
-def has_link(codec: CodecSpec) -> bool:
-    """Whether a game can work its updates out: it has no operation for a cosine transform."""
-    return codec.kind != "dct"
-
-
 def epoch_of(codec: CodecSpec, most: int) -> int:
     """The epoch of a job: so many rounds where seats carry what nobody else has, else one."""
     return most if codec.carries_more else 1

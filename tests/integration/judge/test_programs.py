@@ -83,7 +83,8 @@ def chosen(job: Small) -> dict[int, list[int]]:
 
 JOBS = ["dropout", "lora", "long", "masked", "muon", "relu2", "sgd", "wide"]
 # With weights so large, loss and norm are no numbers, and most tensors have none.
-OVERFLOWING = [(name, 1e20) for name in ("plain", "muon", "fed back", "largest fed back")]
+FED_BACK = ("fed back", "largest fed back", "cosines fed back")
+OVERFLOWING = [(name, 1e20) for name in ("plain", "muon", *FED_BACK)]
 
 
 @pytest.mark.parametrize(("name", "factor"), [*((name, 1.0) for name in JOBS), *OVERFLOWING])

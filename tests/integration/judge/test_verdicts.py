@@ -89,17 +89,24 @@ def test_a_right_tape_from_a_wrong_opening_falls(judges: Table) -> None:
     assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.STATE)
 
 
-@pytest.mark.parametrize("name", ["fed back", "largest fed back"])
+@pytest.mark.parametrize(
+    ("name", "coded", "left"),
+    [
+        ("fed back", Op.CODES, Op.LEFT),
+        ("largest fed back", Op.CODES, Op.LEFT),
+        ("cosines fed back", Op.DCT, Op.LEFT_FINE),
+    ],
+)
 def test_a_step_that_is_not_finite_has_no_state_whatever_its_codes_are(
-    judges: Table, name: str
+    judges: Table, name: str, coded: Op, left: Op
 ) -> None:
     """A holder could have those of the contract, were an honest tape's others."""
     first = trial(name)
     params = {each: p * 2.0**60 for each, p in first.sources.state.params.items()}
     state = replace(first.sources.state, params=params)
     at = replace(first, sources=first.job.sources(state, first.sources.context.step))
-    codes, (result,) = middle(at, Op.CODES), at.places(Op.RESULT)
-    assert at.values[middle(at, Op.LEFT)].isnan().all()
+    codes, (result,) = middle(at, coded), at.places(Op.RESULT)
+    assert at.values[middle(at, left)].isnan().all()
     finite = torch.zeros_like(at.values[result])
     finite[0] = 1  # of a digest
     lying = Party(at, {codes: torch.zeros_like(at.values[codes]), result: finite})

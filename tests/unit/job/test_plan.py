@@ -186,8 +186,9 @@ def test_a_completed_job_is_one_that_the_contract_takes(name: str) -> None:
 def test_methods_of_one_round_or_of_epochs_are_priced_as_such() -> None:
     once = completed({"method.name": "lo_fi", "money.budget": TOKEN})
     assert 0.99 * TOKEN < cost(once) <= TOKEN
-    streamed = completed({"method.name": "streaming", "money.budget": TOKEN})
-    assert 0.99 * TOKEN < cost(streamed) <= TOKEN
+    for method in ("streaming", "demo"):
+        in_epochs = completed({"method.name": method, "rounds": 100, "money.budget": TOKEN})
+        assert 0.99 * TOKEN < cost(in_epochs) <= TOKEN
 
 
 def test_a_duty_of_an_epoch_is_paid_and_waited_for_as_long_as_its_replays() -> None:
@@ -268,7 +269,8 @@ def test_an_outlook_says_whom_so_few_members_trust() -> None:
     assert warnings_of(many) == ""
     assert "one seat can move the model" in warnings_of(many | {"members.seats": 3})
     assert "one seat can move the model" in warnings_of(many | {"method.codec": "fp32"})
-    assert "one seat can move the model" in warnings_of(many | {"method.name": "sparseloco"})
+    for method in ("sparseloco", "demo"):
+        assert "one seat can move the model" in warnings_of(many | {"method.name": method})
     assert "6 verifiers are enough" in warnings_of(many | {"members.min_verifiers": 6})
 
 

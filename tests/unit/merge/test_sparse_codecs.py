@@ -1,7 +1,7 @@
 """Sparse updates and their merge, against plain Python."""
 
 from fractions import Fraction
-from math import floor, isqrt
+from math import floor, isnan, isqrt
 
 import mpmath
 import numpy as np
@@ -202,6 +202,42 @@ def test_the_transform_inverts_within_a_step(size: int):
     steps = np.random.default_rng(1).integers(-2047, 2048, size).astype(np.float32)
     coefficients = np.rint(dct.forward(steps)).astype(np.int64)
     assert np.abs(dct.inverse(coefficients, size) - steps).max() <= 4
+
+
+def in_fine_steps(x: float) -> int:
+    """By the definition, and 0 for NaN."""
+    return 0 if isnan(x) else round(Fraction(min(max(x, -2047.0), 2047.0)) * 256)
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 1000])
+def test_coefficients_are_those_of_integers_whatever_the_values(size: int):
+    """Halves, what is beyond the limit, infinities, NaN and −0; the largest sums that there are."""
+    rng = np.random.default_rng(size)
+    odd = [0.5, -1.5, 2.5 / 256, -0.0, 5e-324, 2047.5, -1e30, np.inf, -np.inf, np.nan]
+    drawn = rng.normal(size=size) * 2.0 ** rng.integers(-10, 14, size)
+    mixed = np.where(rng.random(size) < 0.5, rng.choice(odd, size), drawn)
+    loudest = np.resize(np.sign(dct.matrix()[5]) * 2047, size)
+    for x in (mixed, loudest, np.full(size, -0.0), np.full(size, np.nan)):
+        scaled = x.astype(np.float32)
+        units = [in_fine_steps(float(value)) for value in scaled] + [0] * (-size % 64)
+        found = dct.forward(scaled)
+        for at in range(0, len(units), 64):
+            for k in range(64):
+                total = sum(int(dct.matrix()[k, i]) * units[at + i] for i in range(64))
+                expected = np.float32(total / 2**22)  # 37 bits, which a double has
+                assert found[at + k].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 200])
+def test_what_coefficients_say_is_rounded_once_with_halves_up(size: int):
+    rng = np.random.default_rng(size)
+    for limit in (3, 128):
+        said = rng.integers(-limit, limit, dct.coefficients_of(size)).astype(np.int8)
+        found = dct.said_coordinates(said, size).tolist()
+        for at, value in enumerate(found):
+            block, i = at // 64 * 64, at % 64
+            total = sum(int(dct.matrix()[k, i]) * int(said[block + k]) for k in range(64))
+            assert value == floor(Fraction(total, 64) + Fraction(1, 2))
 
 
 def test_a_cosine_is_sent_as_one_coefficient():

@@ -44,7 +44,6 @@ from atoll.service.context import Context
 from atoll.service.duties import material
 from atoll.service.duties.challenge import _allow
 from atoll.service.duties.material import (
-    NOT_JUDGED,
     DataReady,
     DoFetchData,
     DoFetchSpec,
@@ -579,15 +578,6 @@ async def test_other_terms_than_the_chains_are_refused(context: Any) -> None:
     done = await effects(context).run(view, replace(spec_of(view), terms_hash=digest("other")))
     assert isinstance(done.fact, JobRefused)
     assert "terms" in done.fact.reason
-
-
-async def test_a_job_whose_updates_no_game_could_work_out_is_refused(context: Any) -> None:
-    cosines = make_manifest(
-        {"codec.kind": "dct", "robust.rule": "contributor_mean", "robust.f": 0, "terms.f": 0}
-    )
-    view = replace(view_at(1), spec_cid=cosines.cid(), terms_hash=terms_hash(cosines.terms))
-    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = cosines.to_bytes()
-    assert (await effects(context).run(view, spec_of(view))).fact == JobRefused(NOT_JUDGED)
 
 
 async def test_a_machine_of_another_class_refuses_the_job(context: Any) -> None:

@@ -115,7 +115,7 @@ def make_job(folder: Path) -> Job:
 
 
 def with_method(manifest: Manifest, name: str) -> Manifest:
-    """The manifest with all that a method sets, though jobs of some are not to be had yet."""
+    """The manifest with all that a method sets."""
     method, inner = method_of(name), manifest.inner
     inner = inner.model_copy(update=dict(method.inner))
     if method.one_step:

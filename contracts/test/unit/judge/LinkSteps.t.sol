@@ -9,7 +9,7 @@ contract LinkStepsTest is Sources {
     LinkSteps internal step = LinkSteps(deployed("LinkSteps", ""));
 
     function test_everyElementIsPythons() public view {
-        compare(step, "judge_links", 18, 80_000);
+        compare(step, "judge_links", 21, 120_000);
     }
 
     function test_anotherFamilysOperationIsRefused() public {

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 BLOCK = 64
 LIMIT = 2047
 """Grid steps that coordinates are clamped to, so that the transform's sums stay far below 2^53."""
-FINENESS = 256
+FINE_BITS = 8
+FINENESS = 1 << FINE_BITS
 """Parts of a grid step that coordinates are rounded to; what is sent are whole steps."""
 MATRIX_UNIT = 1 << 14
 
@@ -59,19 +60,26 @@ def coefficients_of(length: int) -> int:
 
 
 def forward(scaled: Float32Vector) -> Float32Vector:
-    """The coefficients, in grid steps, of a vector in grid steps."""
+    """The coefficients, in grid steps and never −0, of a vector in grid steps; NaN counts as 0."""
     padded = np.zeros(coefficients_of(len(scaled)), dtype=np.float64)
-    padded[: len(scaled)] = np.rint(np.clip(scaled, -LIMIT, LIMIT) * np.float32(FINENESS))
-    # Integers below 2^39 throughout, which fp64 adds exactly in any order.
-    products = padded.reshape(-1, BLOCK) @ matrix().T
+    clamped = np.nan_to_num(np.clip(scaled, -LIMIT, LIMIT))
+    padded[: len(scaled)] = np.rint(clamped * np.float32(FINENESS))
+    # Integers below 2^37 throughout, which fp64 adds exactly in any order; a sum of −0 is made +0.
+    products = padded.reshape(-1, BLOCK) @ matrix().T + 0.0
     return (products.reshape(-1) / (MATRIX_UNIT * FINENESS)).astype(np.float32)
 
 
 def inverse(coefficients: npt.NDArray[Any], length: int) -> Int64Vector:
     """The vector, in the coefficients' own unit, of integer coefficients below 2^24; halves up."""
+    # Sums are below 2^42.
     blocks = coefficients.astype(np.float64).reshape(-1, BLOCK)
     products = (blocks @ matrix()).astype(np.int64).reshape(-1)[:length]
     return (2 * products + MATRIX_UNIT) // (2 * MATRIX_UNIT)
+
+
+def said_coordinates(coefficients: Int8Vector, length: int) -> Int32Vector:
+    """The vector that coefficients in grid steps say, in 1/256 of a step: below 2^19."""
+    return inverse(coefficients.astype(np.int32) << FINE_BITS, length).astype(np.int32)
 
 
 def merged_coordinates(numerators: npt.NDArray[Any], denominator: int, length: int) -> Int32Vector:
@@ -108,8 +116,6 @@ class DctBody:
 class DctCodec(UpdateCodec):
     """DeMo's codec; `DCT_SPARSE` is the one there is."""
 
-    _DECODE_BITS = 8
-
     def __init__(self) -> None:
         super().__init__(DctBody())
 
@@ -119,9 +125,8 @@ class DctCodec(UpdateCodec):
         Raises:
             MalformedUpdate: as `decode_flat`.
         """
-        coefficients = self.decode_flat(data, layout, exponents).astype(np.int32)
-        values = inverse(coefficients << self._DECODE_BITS, layout.total)
-        finer = {name: exponent - self._DECODE_BITS for name, exponent in exponents.items()}
+        values = said_coordinates(self.decode_flat(data, layout, exponents), layout.total)
+        finer = {name: exponent - FINE_BITS for name, exponent in exponents.items()}
         return as_tensors(values, layout, finer)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from atoll.bits.codec import sparse
 from atoll.bits.codec.base import PIECE
 from atoll.bits.codec.block_steps import BLOCK, STEP_BITS, Levels, dither_of
+from atoll.bits.codec.dct import FINE_BITS, forward, said_coordinates
 from atoll.bits.codec.dense import LIMIT, LIMIT4
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.packing import Codes, pack, unpack
@@ -153,6 +154,22 @@ def spread(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tenso
     return torch.from_numpy(found)
 
 
+def dct(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """DCT [C]: the coefficients of the values, by blocks of 64."""
+    return torch.from_numpy(forward(_floats(inputs[0])))
+
+
+def inverse_dct(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """INVERSE_DCT [C]: the values that coefficients say, in 256ths of a grid step."""
+    return torch.from_numpy(said_coordinates(inputs[0].numpy(), words[0]))
+
+
+def left_fine(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """LEFT_FINE [tensor first]: w less what was said of it, in 256ths of a grid step."""
+    w, told, exponents = inputs
+    return left(words, (w, told, exponents - FINE_BITS), tail)
+
+
 def update_header(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     """UPDATE_HEADER []: the tail, and each exponent as a big-endian int16."""
     return _bytes(tail + b"".join(x.numpy().astype(">i2").tobytes() for x in inputs))
@@ -217,4 +234,7 @@ OPERATIONS: Final = {
     Op.COUNTS: counts,
     Op.SPREAD: spread,
     Op.COUNT_BEFORE: count_before,
+    Op.DCT: dct,
+    Op.INVERSE_DCT: inverse_dct,
+    Op.LEFT_FINE: left_fine,
 }

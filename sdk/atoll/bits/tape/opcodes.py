@@ -245,7 +245,8 @@ class Op(IntEnum):
     # The link. C are the values of all tensors of a section, in ascending order of name. With
     # dither B is 32. Of a chunk of 4096 values 224 are kept, of the last, of v, k = ⌈v · 224/4096⌉;
     # K in all. One comes before another if its magnitude is larger, by its bits, or the same and to
-    # the left. Flags are eight a byte from the low bits.
+    # the left. Flags are eight a byte from the low bits. M is the matrix of the codec dct
+    # (SPEC-MERGE.md, 2).
     SCALED = 0x0601
     """[tensor] x f32, EXPONENTS' node e → f32: x · 2^−e[tensor]."""
     DIFFERENCE = 0x0602
@@ -293,6 +294,15 @@ class Op(IntEnum):
     COUNT_BEFORE = 0x0612
     """[C] x f32 [C] → u16 [C, 4]: of each quarter of its chunk, 1024 values, how many come before a
     value; 0 of what is behind the last value."""
+    DCT = 0x0613
+    """[C] x f32 [C] → f32 [64 · ⌈C/64⌉]: element 64b + k is Σ M[k, i] · u[64b + i] / 2²² over i;
+    u is 256 · x, half to even, clamped to ±524032, 0 behind the last value."""
+    INVERSE_DCT = 0x0614
+    """[C] x i8 [64 · ⌈C/64⌉] → i32 [C]: element 64b + i is Σ M[k, i] · x[64b + k] / 2⁶ over k,
+    halves up."""
+    LEFT_FINE = 0x0615
+    """[tensor first] w f32, said i32, EXPONENTS' node e → f32: w − said[first + …] ·
+    2^(e[tensor] − 8)."""
 
     @property
     def family(self) -> int:

@@ -19,7 +19,7 @@ from atoll.chain.answers import text
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
-from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest, has_link
+from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
 from atoll.law.words import Digest, JobStatus, Phase, Role
 from atoll.service.commands import TASKS, Done, Fact, Facts, Work
@@ -41,7 +41,6 @@ S = TypeVar("S")
 PACE_TRIES: Final = 6
 PACE_PAUSE_S: Final = 30.0
 """Between two measurements of a pace that is too slow."""
-NOT_JUDGED: Final = "no game could work its updates out: they are of cosine coefficients"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,6 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             manifest = Manifest.from_bytes(data)
             manifest.check_terms(self.terms_hash)
             await _keep_data(effects, view, manifest)
-            if not has_link(manifest.codec):
-                return Done(JobRefused(NOT_JUDGED))
             refused = manifest_refusal(policy, manifest)
             if role is not None and not refused:
                 here = Machine(memory()[0], shutil.disk_usage(config.data_dir).free)

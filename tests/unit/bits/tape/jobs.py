@@ -82,6 +82,11 @@ JOBS: Mapping[str, Changes] = {
         "codec": {"kind": "sparse", "feedback": "0.95", "exponents": COARSE},
         "robust": {"rule": "contributor_mean"},
     },
+    "cosines fed back": {
+        "inner": SGD,
+        "codec": {"kind": "dct", "feedback": "0.999", "exponents": COARSE},
+        "robust": {"rule": "contributor_mean"},
+    },
     # Three tiles of attention, the last one short; wide and tall enough for parts of every sum.
     "long": {
         "model": {"seq": 261, "layers": 1, "heads": 4, "kv_heads": 2, "vocab": 300},

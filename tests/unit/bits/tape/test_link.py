@@ -15,6 +15,7 @@ from atoll.bits.link import close_round
 from atoll.bits.moments import Moments
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.tape.run import run
+from atoll.law.manifest import SPARSE_CODECS
 from atoll.law.program import Part
 
 EXPONENTS = {"embedding": -10, "matrix": -13, "vector": -9}
@@ -35,6 +36,10 @@ CODECS: Mapping[str, Mapping[str, Any]] = {
     },
     "sparse": {
         "codec": {"kind": "sparse", "exponents": EXPONENTS},
+        "robust": {"rule": "contributor_mean"},
+    },
+    "dct": {
+        "codec": {"kind": "dct", "exponents": EXPONENTS},
         "robust": {"rule": "contributor_mean"},
     },
 }
@@ -92,7 +97,7 @@ FEW = ("plain", "untied", "wide")
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(kind, name) for kind in CODECS for name in (FEW if kind == "sparse" else NAMES)],
+    [(kind, name) for kind in CODECS for name in (FEW if kind in SPARSE_CODECS else NAMES)],
 )
 def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
     job = make_small({**JOBS[name], **CODECS[kind]})
@@ -103,7 +108,7 @@ def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
         assert job.program.templates[-1].size == len(sent)
 
 
-@pytest.mark.parametrize("kind", ["grid8", "grid4", "two_bit", "sign", "sparse"])
+@pytest.mark.parametrize("kind", ["grid8", "grid4", "two_bit", "sign", "sparse", "dct"])
 def test_a_link_sends_what_was_left_out_before(kind: str) -> None:
     """At the end of a round and of a part of one alike, whatever the steps said is left now."""
     plain: Mapping[str, Any] = CODECS[kind]["codec"]

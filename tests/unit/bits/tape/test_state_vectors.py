@@ -33,6 +33,7 @@ INPUTS = {
     Op.BLOCK_STEPS: ["f32"], Op.CODES: ["f32"], Op.UPDATE_HEADER: ["i32"],
     Op.SAID: ["", "", ""], Op.LEFT: ["f32", "i8", "i32"], Op.KEPT: ["u16"], Op.CHOSEN: ["", "f32"],
     Op.SPREAD: ["", "i8"], Op.COUNT_BEFORE: ["f32"],
+    Op.DCT: ["f32"], Op.INVERSE_DCT: ["i8"], Op.LEFT_FINE: ["f32", "i32", "i32"],
 }  # fmt: skip
 """Types of inputs that are not bytes."""
 WORDS = {Op.STATE: 3, Op.BASE: 3, Op.MODEL: 3, Op.COUNT: 3, Op.CHUNKS: 2, Op.UPDATE_HEADER: 0}

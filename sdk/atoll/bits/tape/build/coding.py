@@ -15,6 +15,7 @@ from atoll.bits.codec.block_steps import (
     TWO_BIT_LEVELS,
     Levels,
 )
+from atoll.bits.codec.dct import coefficients_of
 from atoll.bits.codec.dither import DELTA_SECTION
 from atoll.bits.codec.header import CodecId
 from atoll.bits.codec.packing import packed_length
@@ -40,12 +41,16 @@ CODECS = {
     "two_bit": CodecId.TWO_BIT,
     "sign": CodecId.SIGN,
     "sparse": CodecId.SPARSE,
+    "dct": CodecId.DCT_SPARSE,
 }
 _LEVELS = {
     CodecId.TWO_BIT: TWO_BIT_LEVELS,
     CodecId.SIGN: SIGN_LEVELS,
     CodecId.SPARSE: KEPT_LEVELS,
+    CodecId.DCT_SPARSE: KEPT_LEVELS,
 }
+_LARGEST = {CodecId.SPARSE, CodecId.DCT_SPARSE}
+"""Codecs that send the largest of their values."""
 EXPONENT_BYTES = 2
 GRID4_BITS = 4
 
@@ -55,7 +60,7 @@ class Coded:
     """Nodes of a section's values in codes.
 
     Attributes:
-        count: of the values.
+        count: of the values; of dct of the coefficients.
         codes: of those that are sent.
         indices: of the steps of their blocks, where there are blocks; packed: as the update has
             them.
@@ -117,6 +122,7 @@ class Coder:
 
     def coded(self, x: Value, section: int) -> Coded:
         """A section's values, in steps of their grids; of fp32 as they are."""
+        x = self._transformed(x)
         g, count = self.m.graph, x.elements
         if self.codec is CodecId.FP32:
             return Coded(count, g.add(Op.FP32, [x], count))
@@ -125,7 +131,7 @@ class Coder:
         if self.codec is CodecId.GRID4:
             size = packed_length(count, GRID4_BITS)
             return Coded(count, g.add(Op.GRID4, [x], size, [count], width=1))
-        if self.codec is not CodecId.SPARSE:
+        if self.codec not in _LARGEST:
             return self._in_blocks(x, section)
         before = g.add(Op.COUNT_BEFORE, [x], QUARTERS * count, [count], width=2)
         kept = g.add(Op.KEPT, [before], packed_length(count, 1), [count], width=1)
@@ -139,7 +145,9 @@ class Coder:
         return replace(coded, count=count, kept=kept, where=where)
 
     def said(self, coded: Coded) -> Value:
-        """What the codes of the parameters' section say, in grid steps, a byte each."""
+        """What the codes of the parameters' section say, in grid steps, a byte each; of dct of the
+        coefficients.
+        """
         g, codes, kept = self.m.graph, coded.codes, coded.kept
         if self.codec is CodecId.GRID8:
             return codes
@@ -152,6 +160,23 @@ class Coder:
         if kept is None:
             return said
         return g.add(Op.SPREAD, [kept, said], coded.count, [coded.count], width=1)
+
+    def left(self, w: Value, said: Value, exponents: Value, words: list[int]) -> Value:
+        """What `coordinates` lack of a parameter's values; the words are of LEFT."""
+        op = Op.LEFT_FINE if self.codec is CodecId.DCT_SPARSE else Op.LEFT
+        return self.m.graph.add(op, [w, said, exponents], w.elements, words)
+
+    def coordinates(self, said: Value, count: int) -> Value:
+        """So many values from what was said; of dct in 256ths of a grid step."""
+        if self.codec is not CodecId.DCT_SPARSE:
+            return said
+        return self.m.graph.add(Op.INVERSE_DCT, [said], count, [count])
+
+    def _transformed(self, x: Value) -> Value:
+        """What is put in codes: of dct the coefficients."""
+        if self.codec is not CodecId.DCT_SPARSE:
+            return x
+        return self.m.graph.add(Op.DCT, [x], coefficients_of(x.elements), [x.elements])
 
     def _in_blocks(self, x: Value, section: int) -> Coded:
         """In codes of one or two bits, with a step for each block."""
@@ -172,7 +197,7 @@ class Coder:
 
     @property
     def _block(self) -> int:
-        return KEPT if self.codec is CodecId.SPARSE else BLOCK
+        return KEPT if self.codec in _LARGEST else BLOCK
 
     @property
     def _levels(self) -> Levels:
@@ -192,11 +217,10 @@ def left_of(m: Making, params: dict[str, Value]) -> dict[str, Value]:
     wanted = {name: coder.wanted(name, after) for name, after in params.items()}
     steps = [coder.in_steps(w, exponents, at) for at, w in enumerate(wanted.values())]
     x = joined(m.graph, steps)
-    said = coder.said(coder.coded(x, DELTA_SECTION))
+    said = coder.coordinates(coder.said(coder.coded(x, DELTA_SECTION)), x.elements)
     for at, (name, w) in enumerate(wanted.items()):
         found[f"feedback/{name}"] = m.state(1, f"feedback/{name}")
-        inputs, words = [w, said, exponents], [at, first]
-        found[f"left/{name}"] = m.graph.add(Op.LEFT, inputs, w.elements, words)
+        found[f"left/{name}"] = coder.left(w, said, exponents, [at, first])
         first += w.elements
     return found
 

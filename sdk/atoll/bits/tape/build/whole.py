@@ -9,7 +9,7 @@ from atoll.bits.tape.build.link import make_link
 from atoll.bits.tape.build.step import make_step
 from atoll.bits.tape.program import Program
 from atoll.errors import ManifestError
-from atoll.law.manifest import Manifest, has_link
+from atoll.law.manifest import Manifest
 from atoll.law.program import Fragment, Header, Part, Template
 from atoll.law.terms import MAX_SHOWN, shown_bytes
 from atoll.law.words import ZERO_DIGEST, Digest
@@ -21,12 +21,12 @@ MAX_BATCH: Final = 512
 def can_be_judged(manifest: Manifest) -> bool:
     """Whether the EVM can execute any one of the job's operations.
 
-    It can where no cosine transform makes the update, and where a transaction has gas for all draws
-    of a batch, and for what a segment's steps resulted in.
+    It can where a transaction has gas for all draws of a batch, and for what a segment's steps
+    resulted in.
     """
     inner = manifest.inner
     shown = shown_bytes(inner.segment, inner.batch // inner.micro_batch)
-    return has_link(manifest.codec) and inner.batch <= MAX_BATCH and shown <= MAX_SHOWN
+    return inner.batch <= MAX_BATCH and shown <= MAX_SHOWN
 
 
 def program_of(manifest: Manifest, initial: Digest) -> Program:
@@ -39,8 +39,7 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
     if not can_be_judged(manifest):
         raise ManifestError(
             "manifest: the operations of this job cannot be judged, and every job has a judge",
-            next_step=f"choose another codec than dct, at most {MAX_BATCH} sequences a step, or "
-            "shorter segments",
+            next_step=f"choose at most {MAX_BATCH} sequences a step, or shorter segments",
         )
     m, result = make_step(manifest)
     nodes, templates = m.graph.templates(Part.STEP, result)
