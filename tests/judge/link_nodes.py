@@ -18,7 +18,7 @@ from torch import Tensor
 from atoll.bits.codec.block_steps import SIGN_LEVELS, STEPS, TWO_BIT_LEVELS
 from atoll.bits.codec.dct import BLOCK, FINE_BITS, coefficients_of, matrix
 from atoll.bits.codec.packing import pack
-from atoll.bits.codec.sparse import KEPT, KEPT_LEVELS, QUARTER, QUARTERS, kept, kept_of
+from atoll.bits.codec.sparse import CHUNK, KEPT, KEPT_LEVELS, QUARTER, QUARTERS, kept, kept_of
 from atoll.bits.tape import links
 from atoll.bits.tape.opcodes import Op
 
