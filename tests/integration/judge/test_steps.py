@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 import torch
 from tests.judge import replay
+from tests.judge.elements import raw
 from tests.judge.replay import NODES, OPERATIONS, Court, court, differences
+from tests.judge.state_nodes import Given
 from torch import Tensor
 
 from atoll.bits.tape.opcodes import Op
@@ -26,6 +29,19 @@ def test_no_element_differs(judges: Court, op: int) -> None:
     finding = differences(judges, op, ELEMENTS, seed=0)
     assert finding.elements >= ELEMENTS
     assert finding.different == 0, finding.first
+
+
+@pytest.mark.parametrize("count", [4097, 5119, 7168, 8193])
+def test_ranks_at_the_borders_of_quarters_and_chunks(judges: Court, count: int) -> None:
+    """Of values next to a border every number; where all are equal, all to the left come before."""
+    borders = np.arange(0, count + 1024, 1024)
+    places = [p for p in sorted({*(borders - 1), *borders, *(borders + 1)}) if 0 <= p < count]
+    elements = [4 * int(place) + quarter for place in places for quarter in range(4)]
+    tied = torch.randn(count, generator=torch.Generator().manual_seed(count)).round()
+    for x in (torch.zeros(count), torch.arange(float(count)), tied):
+        node = Given(Op.COUNT_BEFORE, (count,), (x,))
+        expected = node.result(OPERATIONS[Op.COUNT_BEFORE])[torch.tensor(elements)]
+        assert judges.elements(node, 2, elements) == raw(expected)
 
 
 def test_one_bit_in_one_element_is_found(judges: Court, monkeypatch: pytest.MonkeyPatch) -> None:
