@@ -191,6 +191,18 @@ def test_methods_of_one_round_or_of_epochs_are_priced_as_such() -> None:
         assert 0.99 * TOKEN < cost(in_epochs) <= TOKEN
 
 
+@pytest.mark.parametrize(
+    ("method", "forced"),
+    [("demo", {"inner.steps": 1, "inner.segment": 1}), ("lo_fi", {"rounds": 1})],
+)
+def test_what_a_method_forces_is_what_figures_are_of(
+    method: str, forced: dict[str, object]
+) -> None:
+    """Whatever the file says there: presets say fifty steps a round, in segments of five."""
+    job = NANO.but({"method.name": method, "rounds": 100, "money.budget": TOKEN})
+    assert complete(job, PACE)[1] == complete(job.but(forced), PACE)[1]
+
+
 def test_a_duty_of_an_epoch_is_paid_and_waited_for_as_long_as_its_replays() -> None:
     plain = completed({"method.epoch": 4})  # of a method whose epochs are one round
     streamed = completed({"method.name": "streaming", "method.epoch": 4, "rounds": 8})
