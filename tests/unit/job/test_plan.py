@@ -255,6 +255,19 @@ def test_a_window_or_a_lifetime_that_this_machine_does_not_keep_is_said() -> Non
         assert f"{path} is " not in warnings_of({})
 
 
+def test_verifiers_that_fall_behind_from_round_to_round_are_said() -> None:
+    """16 seats, 32.5 replays of 2.5 s each; a round has merges of 8 s and blocks of 48 s more."""
+    many = {"members.seats": 16, "members.places": 40, "rounds": 10_000}
+    steps = many | {"method.name": "demo"}
+    assert 22 == -(-16 * 32.5 * 2.5 // (2.5 + 8 + 48 + 1.2))  # and of the last audit its part
+    assert "fewer than 22 verifiers fall behind" in warnings_of(steps)
+    assert "fall behind" in warnings_of(steps | {"members.min_verifiers": 22})  # a shorter window
+    assert "fall behind" not in warnings_of(steps | {"members.min_verifiers": 23})
+    for less in ({"method.epoch": 1}, {"rounds": 16}):  # what waits at the end fits into its window
+        assert "fall behind" not in warnings_of(steps | less)
+    assert "fewer than 8 verifiers fall behind" in warnings_of(many)
+
+
 def test_bonds_that_deter_nobody_are_said() -> None:
     spec = completed({})
     assert "deter nobody" not in warnings_of({})
