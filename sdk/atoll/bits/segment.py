@@ -135,6 +135,7 @@ def run_segment(
             is_finite = False
             break
         state = done.state
+        del begun, done  # what the state before it was takes as much again
     if is_finite:
         state = course.end(state)
     seconds = time.perf_counter() - started

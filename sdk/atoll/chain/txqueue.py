@@ -50,6 +50,10 @@ UNCLEAR_REFUSALS = 5
 """How often an estimate may be refused for no reason that a contract would give."""
 NO_MONEY = "InsufficientFundsForGas"
 """Not a contract's error: the account cannot pay for gas and value."""
+MOST_CALLDATA = (1 << 17) - 1024
+"""Bytes. Nodes take no transaction above 128 KiB, of which all else is a few hundred bytes."""
+TOO_LARGE = "TransactionTooLarge"
+"""Not a contract's error either: no node takes so much calldata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,11 +510,23 @@ class TxQueue:
             if fees is None:
                 self._store.note(intent, "waits: the base fee is above the fee cap")
                 return  # those behind it bid against the same base fee
+            if self._is_too_large(intent):
+                continue
             gas_limit = await self._estimate(intent)
             if gas_limit is None or not await self._can_pay(intent, gas_limit, fees):
                 continue
             nonce = await self._next_nonce()
             await self._sign_and_show(intent, nonce, gas_limit, fees)
+
+    def _is_too_large(self, intent: Intent) -> bool:
+        """Ends what every node would refuse: it would keep its nonce, and hold up all behind it."""
+        size = len(intent.call.data)
+        if size > MOST_CALLDATA:
+            message = (
+                f"{intent.call.label} has {size} bytes of calldata, {MOST_CALLDATA} are the most"
+            )
+            self._store.end(intent, TxState.FAILED, message, TOO_LARGE)
+        return size > MOST_CALLDATA
 
     async def _estimate(self, intent: Intent) -> int | None:
         """Gas limit with margin; None where the call would revert, and the intent has ended."""

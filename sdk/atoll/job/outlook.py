@@ -15,7 +15,7 @@ from atoll.job.deterrence import DRIFT, Deterrence
 from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.narrate import tokens
-from atoll.job.plan import MERGE_SECONDS, sum_of_windows
+from atoll.job.plan import MERGE_SECONDS, drawn_seats, sum_of_windows
 from atoll.law.clocks import AuditClock, last_audits
 from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
@@ -108,7 +108,11 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
         found_share=float(deters.found),
         deterred_wei=deters.bears,
         upkeep_wei=deters.upkeep,
-        warnings=(*_too_short(manifest, pace), *_warnings(terms, deters)),
+        warnings=(
+            *_too_short(manifest, pace),
+            *_too_few(draft, pace),
+            *_warnings(terms, deters),
+        ),
         roles=(
             _submitter(draft, pace),
             member_needs("provider", manifest, pace),
@@ -254,6 +258,24 @@ def _too_short(manifest: Manifest, pace: Pace) -> list[str]:
             f"{d(rounds)}: the job would be closed unfinished; raise it or leave it out"
         )
     return found
+
+
+def _too_few(draft: Draft, pace: Pace) -> list[str]:
+    """Whether verifiers like this machine are too few to replay as fast as rounds come.
+
+    They fall behind from round to round, until more is waiting than fits into an audit's window.
+    """
+    manifest, terms, d = draft.manifest, draft.manifest.terms, duration_text
+    replays = drawn_seats(draft.spec) * (1 + manifest.epoch) / 2
+    work, lasts = replays * train_seconds(manifest, pace), round_seconds(manifest, pace)
+    needed = ceil(work / (lasts + terms.audit_seconds / terms.rounds))
+    if needed <= terms.min_verifiers:
+        return []
+    return [
+        f"to audit a round takes machines like this one {d(ceil(work))}, and a round lasts "
+        f"{d(ceil(lasts))}: fewer than {needed} verifiers fall behind and are cut for what they "
+        f"miss; members.min_verifiers is {terms.min_verifiers}, members.places {terms.places}"
+    ]
 
 
 def _warnings(terms: Terms, deters: Deterrence) -> tuple[str, ...]:

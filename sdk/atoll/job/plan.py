@@ -15,7 +15,6 @@ from typing import Any
 from atoll.errors import ConfigError
 from atoll.job.deterrence import BOND_MARGIN, bond_for, found_part
 from atoll.job.groups import duration_text, tokens_text
-from atoll.job.methods import method_of
 from atoll.job.spec import JobSpec, epoch_chosen, method_chosen, robust_f
 from atoll.law.lots import COMMITTEE, LAST_AUDITORS
 from atoll.law.manifest import epoch_of
@@ -105,7 +104,7 @@ def complete(
     """
     figures: list[Figure] = []
     for group in (_windows, _prices, _bonds, _lifetime):
-        found = group(spec, pace, floors or Floors())
+        found = group(spec.as_method(), pace, floors or Floors())
         left_out = set(spec.left_out())
         chosen = {path: item for path, item in found.items() if path in left_out}
         spec = spec.but({path: value for path, (value, _) in chosen.items()})
@@ -183,7 +182,7 @@ def _borne(spec: JobSpec) -> int:
 
 def epoch_rounds(spec: JobSpec) -> int:
     """Rounds that a duty replays at most: those since a seat opened from public data."""
-    return epoch_of(method_chosen(spec.method).codec, min(epoch_chosen(spec.method), _rounds(spec)))
+    return epoch_of(method_chosen(spec.method).codec, min(epoch_chosen(spec.method), spec.rounds))
 
 
 def _mean_replay(spec: JobSpec) -> Fraction:
@@ -191,33 +190,18 @@ def _mean_replay(spec: JobSpec) -> Fraction:
     return Fraction(1 + epoch_rounds(spec), 2)
 
 
-def replayed_steps(spec: JobSpec) -> Fraction:
-    """Steps that all verifiers together replay in the mean round, of all seats."""
-    rounds, seats = _rounds(spec), spec.members.seats
-    mean = Fraction(drawn_seats(spec) * (rounds - 1) + LAST_AUDITORS * seats, rounds)
-    return mean * _mean_replay(spec) * _inner_steps(spec)
-
-
-def _rounds(spec: JobSpec) -> int:
-    return 1 if method_of(spec.method.name).one_round else spec.rounds
-
-
-def _inner_steps(spec: JobSpec) -> int:
-    return 1 if method_of(spec.method.name).one_step else spec.inner.steps
-
-
 def _prices(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     assert spec.model is not None  # a pace is of a model
     members, money = spec.members, spec.money
     a_step = spec.inner.batch * spec.model.seq
-    duty = ceil(FEE_MARGIN * _mean_replay(spec) * _inner_steps(spec) * a_step)
+    duty = ceil(FEE_MARGIN * _mean_replay(spec) * spec.inner.steps * a_step)
     price, reason = money.price_per_token, "written"
     if price is None:
         price, reason = DEFAULT_PRICE, "usual where neither price nor budget is written"
     if money.price_per_token is None and money.budget is not None:
-        trained = members.seats * _inner_steps(spec) * a_step
+        trained = members.seats * spec.inner.steps * a_step
         price = _price_of(spec, money.budget, trained, duty)
-        reason = f"what {tokens_text(money.budget)} tokens pay for in {_rounds(spec)} rounds"
+        reason = f"what {tokens_text(money.budget)} tokens pay for in {spec.rounds} rounds"
     why = f"{float(FEE_MARGIN):g} times the price of the round that is replayed"
     sign = duty * price // SIGN_PART
     return {
@@ -229,7 +213,7 @@ def _prices(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
 
 def _price_of(spec: JobSpec, budget: int, trained: int, duty: int) -> int:
     """Wei a token, such that the rounds cost no more than the budget."""
-    rounds, members, money = _rounds(spec), spec.members, spec.money
+    rounds, members, money = spec.rounds, spec.members, spec.money
     signatures = (rounds + 1) * min(COMMITTEE, members.places)
     borne = _borne(spec)
     drawn = ceil(Fraction(spec.audit.share) * members.seats) + borne if borne else members.seats
@@ -245,7 +229,7 @@ def _price_of(spec: JobSpec, budget: int, trained: int, duty: int) -> int:
     if price < 1:
         raise ConfigError(
             f"a budget of {tokens_text(budget)} tokens leaves no wei for each of "
-            f"{trained:,} tokens a round of {_rounds(spec)} rounds",
+            f"{trained:,} tokens a round of {spec.rounds} rounds",
             next_step="raise money.budget, or ask for fewer rounds, seats or steps",
         )
     return price
@@ -257,7 +241,7 @@ def _bonds(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     """
     assert spec.model is not None
     assert spec.money.price_per_token is not None  # `_prices` came first
-    tokens = _inner_steps(spec) * spec.inner.batch * spec.model.seq
+    tokens = spec.inner.steps * spec.inner.batch * spec.model.seq
     pay = tokens * spec.money.price_per_token
     share, members = Fraction(spec.audit.share), spec.members
     found = found_part(share, members.seats, members.min_verifiers, _borne(spec))
@@ -284,7 +268,7 @@ def _rounded(wei: Fraction) -> int:
 
 
 def _lifetime(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
-    longest = _rounds(spec) * sum_of_windows(spec)
+    longest = spec.rounds * sum_of_windows(spec)
     reason = "a day until members come, and every round at its longest"
     return {"lifetime": (min(DAY + longest, (1 << 32) - 1), reason)}
 

@@ -61,7 +61,8 @@ def prepare_data(
     )
     prepared = prepare(options, store, on_progress)
     if model is not None:
-        drawn = spec.rounds * spec.inner.steps * spec.inner.batch * spec.members.seats
+        run = spec.as_method()
+        drawn = run.rounds * run.inner.steps * run.inner.batch * run.members.seats
         check_enough(prepared, Appetite(model.seq, drawn))
     return prepared.spec(spec.evaluate.batches)
 

@@ -149,7 +149,7 @@ class JobSpec(Group):
             ConfigError: something is left out that has to be computed first (`atoll.job.plan`).
             ManifestError: the choices do not fit together.
         """
-        spec = self._as_method()
+        spec = self.as_method()
         if spec.model is None:
             raise ConfigError(
                 "the job has no model",
@@ -179,8 +179,8 @@ class JobSpec(Group):
             found += [f"{name}.{field}" for field in fields if getattr(group, field) is None]
         return found
 
-    def _as_method(self) -> Self:
-        """With what the method forces: rounds of one step, or a single round."""
+    def as_method(self) -> Self:
+        """The same with what the method forces: rounds of one step, or a single round."""
         method, spec = method_of(self.method.name), self
         if method.one_step:
             inner = spec.inner.model_copy(update={"steps": 1, "segment": 1})
@@ -190,7 +190,7 @@ class JobSpec(Group):
     @property
     def segments(self) -> int:
         """Of a round."""
-        inner = self._as_method().inner
+        inner = self.as_method().inner
         return inner.steps // inner.segment
 
 

@@ -51,7 +51,7 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
         steps += sizes.model  # what a merged fragment is mixed in from
     link = sizes.state + 2 * sizes.model + 2 * update_bytes
     if manifest.codec.carries_feedback:
-        link += 2 * sizes.model
+        link += 4 * sizes.model  # what is wanted, in steps of a grid, as ranks, and what is said
     # Section by section; then what came of it, and the whole state with the moments before.
     sections_merged = sizes.model + sizes.change + sizes.numerators + sizes.moments
     whole = sizes.global_state + sizes.change + 2 * sizes.moments + sizes.opened

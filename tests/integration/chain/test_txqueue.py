@@ -20,7 +20,7 @@ from tests.integration.chain.local_anvil import Anvil, until
 from atoll.chain.answers import TxReceipt
 from atoll.chain.contracts import AtollChain
 from atoll.chain.rpc import FailoverProvider
-from atoll.chain.txqueue import NO_MONEY, QueueConfig, TxQueue
+from atoll.chain.txqueue import MOST_CALLDATA, NO_MONEY, TOO_LARGE, QueueConfig, TxQueue
 from atoll.chain.txstore import TxState
 from atoll.errors import (
     ChainError,
@@ -628,6 +628,19 @@ async def test_no_money_for_gas_is_said_in_numbers(chain: AtollChain, tmp_path: 
     async with running(TxQueue(chain, poor, tmp_path / "tx.sqlite", EAGER)) as queue:
         with pytest.raises(InsufficientFunds):
             await queue.execute("gateway", chain.calls.announce_gateway("http://127.0.0.1:1"))
+
+
+async def test_what_no_node_takes_holds_up_nothing_behind_it(
+    chain: AtollChain, queue: TxQueue, accounts: list[LocalAccount]
+) -> None:
+    """Nodes refuse more than 128 KiB, though they estimate its gas: its nonce would never pass."""
+    before, pay = await nonce_of(chain, accounts[0]), chain.calls.transfer(SOMEONE, 5)
+    most = replace(pay, data=pay.data.ljust(MOST_CALLDATA, b"\0"))
+    with pytest.raises(TransactionFailed, match="130049 bytes of calldata") as caught:
+        await queue.execute("too large", replace(most, data=most.data + b"\0"))
+    assert caught.value.error == TOO_LARGE
+    assert (await queue.execute("largest", most)).has_effect
+    assert await nonce_of(chain, accounts[0]) == before + 1
 
 
 async def test_a_key_has_one_writer(

@@ -191,6 +191,18 @@ def test_methods_of_one_round_or_of_epochs_are_priced_as_such() -> None:
         assert 0.99 * TOKEN < cost(in_epochs) <= TOKEN
 
 
+@pytest.mark.parametrize(
+    ("method", "forced"),
+    [("demo", {"inner.steps": 1, "inner.segment": 1}), ("lo_fi", {"rounds": 1})],
+)
+def test_what_a_method_forces_is_what_figures_are_of(
+    method: str, forced: dict[str, object]
+) -> None:
+    """Whatever the file says there: presets say fifty steps a round, in segments of five."""
+    job = NANO.but({"method.name": method, "rounds": 100, "money.budget": TOKEN})
+    assert complete(job, PACE)[1] == complete(job.but(forced), PACE)[1]
+
+
 def test_a_duty_of_an_epoch_is_paid_and_waited_for_as_long_as_its_replays() -> None:
     plain = completed({"method.epoch": 4})  # of a method whose epochs are one round
     streamed = completed({"method.name": "streaming", "method.epoch": 4, "rounds": 8})
@@ -241,6 +253,19 @@ def test_a_window_or_a_lifetime_that_this_machine_does_not_keep_is_said() -> Non
         assert f"{path} is " in warnings_of({path: int(enough) - 1})
         assert f"{path} is " not in warnings_of({path: int(enough)})
         assert f"{path} is " not in warnings_of({})
+
+
+def test_verifiers_that_fall_behind_from_round_to_round_are_said() -> None:
+    """16 seats, 32.5 replays of 2.5 s each; a round has merges of 8 s and blocks of 48 s more."""
+    many = {"members.seats": 16, "members.places": 40, "rounds": 10_000}
+    steps = many | {"method.name": "demo"}
+    assert 22 == -(-16 * 32.5 * 2.5 // (2.5 + 8 + 48 + 1.2))  # and of the last audit its part
+    assert "fewer than 22 verifiers fall behind" in warnings_of(steps)
+    assert "fall behind" in warnings_of(steps | {"members.min_verifiers": 22})  # a shorter window
+    assert "fall behind" not in warnings_of(steps | {"members.min_verifiers": 23})
+    for less in ({"method.epoch": 1}, {"rounds": 16}):  # what waits at the end fits into its window
+        assert "fall behind" not in warnings_of(steps | less)
+    assert "fewer than 8 verifiers fall behind" in warnings_of(many)
 
 
 def test_bonds_that_deter_nobody_are_said() -> None:

@@ -10,6 +10,7 @@ and inverse are exact integers on every machine. Updates are merged as coefficie
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ FINENESS = 1 << FINE_BITS
 MATRIX_UNIT = 1 << 14
 
 _AT_ONCE = BLOCK << 14
-"""Coordinates that are transformed back at once: each takes forty bytes meanwhile."""
+"""Coordinates that are transformed at once: each takes forty bytes meanwhile."""
 Int32Vector = npt.NDArray[np.int32]
 Int64Vector = npt.NDArray[np.int64]
 
@@ -61,12 +62,19 @@ def coefficients_of(length: int) -> int:
 
 def forward(scaled: Float32Vector) -> Float32Vector:
     """The coefficients, in grid steps and never −0, of a vector in grid steps; NaN counts as 0."""
+    out = np.empty(coefficients_of(len(scaled)), dtype=np.float32)
+    for values, blocks in _parts(len(scaled)):
+        out[blocks] = _coefficients(scaled[values])
+    return out
+
+
+def _coefficients(scaled: Float32Vector) -> npt.NDArray[np.float64]:
     padded = np.zeros(coefficients_of(len(scaled)), dtype=np.float64)
     clamped = np.nan_to_num(np.clip(scaled, -LIMIT, LIMIT))
     padded[: len(scaled)] = np.rint(clamped * np.float32(FINENESS))
     # Integers below 2^37 throughout, which fp64 adds exactly in any order; a sum of −0 is made +0.
     products = padded.reshape(-1, BLOCK) @ matrix().T + 0.0
-    return (products.reshape(-1) / (MATRIX_UNIT * FINENESS)).astype(np.float32)
+    return products.reshape(-1) / (MATRIX_UNIT * FINENESS)
 
 
 def inverse(coefficients: npt.NDArray[Any], length: int) -> Int64Vector:
@@ -79,7 +87,11 @@ def inverse(coefficients: npt.NDArray[Any], length: int) -> Int64Vector:
 
 def said_coordinates(coefficients: Int8Vector, length: int) -> Int32Vector:
     """The vector that coefficients in grid steps say, in 1/256 of a step: below 2^19."""
-    return inverse(coefficients.astype(np.int32) << FINE_BITS, length).astype(np.int32)
+    out = np.empty(length, dtype=np.int32)
+    for values, blocks in _parts(length):
+        fine = coefficients[blocks].astype(np.int32) << FINE_BITS
+        out[values] = inverse(fine, values.stop - values.start)
+    return out
 
 
 def merged_coordinates(numerators: npt.NDArray[Any], denominator: int, length: int) -> Int32Vector:
@@ -88,11 +100,17 @@ def merged_coordinates(numerators: npt.NDArray[Any], denominator: int, length: i
     Honest updates are far from that: it bounds what coefficients of one block can add up to.
     """
     limit, out = 127 * denominator, np.empty(length, dtype=np.int32)
+    for values, blocks in _parts(length):
+        part = inverse(numerators[blocks], values.stop - values.start)
+        out[values] = part.clip(-limit, limit)
+    return out
+
+
+def _parts(length: int) -> Iterator[tuple[slice, slice]]:
+    """Of a vector the values that are transformed at once, and where their coefficients are."""
     for at in range(0, length, _AT_ONCE):
         count = min(_AT_ONCE, length - at)
-        part = inverse(numerators[at : at + coefficients_of(count)], count)
-        out[at : at + count] = part.clip(-limit, limit)
-    return out
+        yield slice(at, at + count), slice(at, at + coefficients_of(count))
 
 
 class DctBody:

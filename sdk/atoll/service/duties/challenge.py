@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 
 from atoll.chain.calls import Call
-from atoll.chain.txqueue import unspent_key
+from atoll.chain.txqueue import MOST_CALLDATA, unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.law import events as ev
 from atoll.law.ballots import Duty
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 LAST_PART: Final = 4
 """With so large a part of its time left an accusation is made, whatever else is played."""
+_BESIDE: Final = 256
+"""Bytes, at least as many as a challenge has beside its evidence."""
 log = structlog.get_logger("atoll.watch")
 
 
@@ -93,6 +95,8 @@ class SendChallenge(Transaction[NotChallenged]):
             claim = said.claim(segment, is_link=is_link)
         except ProtocolError as error:
             return Done(NotChallenged(str(error)))
+        if len(evidence) > MOST_CALLDATA - _BESIDE:
+            return Done(NotChallenged(f"its {len(evidence)} bytes fit into no transaction"))
         async with effects.staking:  # one allowance is for one challenge
             call = await self._call(effects, view, claim, evidence)
             return await effects.transact(view, self, call)

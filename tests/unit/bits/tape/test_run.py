@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from tests.jobs import demo_model
 from tests.judge.finished import FinishedStep
 from tests.unit.bits.tape.jobs import DATA_SEED, JOBS, SEAT, Small, make_small, small
 
+from atoll.bits import link
 from atoll.bits.segment import run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots
@@ -59,6 +62,25 @@ def test_a_program_gives_what_a_segment_gives(name: str) -> None:
         assert found.digest == state_roots(done.state).digest()
         state = done.state
     assert run_segment(job.opening, 0, job.course).roots.digest() == found.digest
+
+
+def test_what_an_update_leaves_out_is_found_when_the_state_before_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a round with feedback would hold both states beside all that its update takes."""
+    changes = JOBS["cosines fed back"]
+    job = make_small({**changes, "inner": {**changes["inner"], "segment": 1}})
+    gone = list[bool]()
+    states = [replace(job.opening, params={n: p.clone() for n, p in job.opening.params.items()})]
+    before = weakref.ref(states[0].params["model.norm.weight"])
+
+    def with_left(*given: Any) -> SeatState:
+        gone.append(before() is None)
+        return link.with_left(*given)
+
+    monkeypatch.setattr("atoll.bits.segment.with_left", with_left)
+    done = run_segment(states.pop(), 0, job.course)
+    assert done.is_finite and gone == [True]
 
 
 def test_a_loss_that_is_not_finite_leaves_no_state() -> None:

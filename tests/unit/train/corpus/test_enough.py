@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from tests.jobs import PLAIN
 
 from atoll.bits.errors import DataUnusable
+from atoll.content.local import LocalStore
+from atoll.job.prepare import prepare_data
 from atoll.law.words import Digest
 from atoll.train.corpus.enough import Appetite, check_enough
 from atoll.train.corpus.options import PUBLIC_NOTICE
@@ -39,6 +43,18 @@ def test_too_little_is_said_in_numbers(changes: dict[str, int], complaint: str) 
     with pytest.raises(DataUnusable, match=complaint) as caught:
         check_enough(replace(DATA, **changes), JOB)  # type: ignore[arg-type]
     assert caught.value.next_step
+
+
+def test_a_job_reads_what_its_method_makes_of_rounds_and_steps(tmp_path: Path) -> None:
+    """Of 80,000 steps `demo` does 200, one a round, and `lo_fi` the 400 of its one round."""
+    text, store = tmp_path / "text.txt", LocalStore(tmp_path / "store", sync=False)
+    text.write_text("the quick brown fox jumps over the lazy dog\n" * 1000)
+    sizes = {"rounds": 200, "inner.steps": 400, "inner.batch": 1}
+    job = PLAIN.but({"data.paths": [str(text)], **sizes})
+    with pytest.raises(DataUnusable, match="the job reads 20480000 tokens"):
+        prepare_data(job, store)
+    for method in ("demo", "lo_fi"):
+        prepare_data(job.but({"method.name": method}), store)
 
 
 def test_the_notice_says_that_data_becomes_public() -> None:
