@@ -140,7 +140,8 @@ def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     return {
         "windows.train": (
             _window(train),
-            f"{count} segments of {spec.inner.segment} steps; {speed}; the model over {line}",
+            f"{_many(count, 'segment')} of {_many(spec.inner.segment, 'step')}; {speed}; "
+            f"the model over {line}",
         ),
         "windows.reveal": (_window(0), f"one transaction, {CLOCK} s"),
         "windows.merge": (
@@ -174,6 +175,10 @@ def drawn_seats(spec: JobSpec) -> int:
     seats, f = spec.members.seats, _borne(spec)
     drawn = ceil(Fraction(spec.audit.share) * seats)
     return min(seats, drawn + f) if f else seats
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count > 1 else ''}"
 
 
 def _borne(spec: JobSpec) -> int:
