@@ -510,7 +510,8 @@ class TxQueue:
             if fees is None:
                 self._store.note(intent, "waits: the base fee is above the fee cap")
                 return  # those behind it bid against the same base fee
-            if self._is_too_large(intent):
+            if len(intent.call.data) > MOST_CALLDATA:
+                self._end_too_large(intent)
                 continue
             gas_limit = await self._estimate(intent)
             if gas_limit is None or not await self._can_pay(intent, gas_limit, fees):
@@ -518,15 +519,11 @@ class TxQueue:
             nonce = await self._next_nonce()
             await self._sign_and_show(intent, nonce, gas_limit, fees)
 
-    def _is_too_large(self, intent: Intent) -> bool:
-        """Ends what every node would refuse: it would keep its nonce, and hold up all behind it."""
-        size = len(intent.call.data)
-        if size > MOST_CALLDATA:
-            message = (
-                f"{intent.call.label} has {size} bytes of calldata, {MOST_CALLDATA} are the most"
-            )
-            self._store.end(intent, TxState.FAILED, message, TOO_LARGE)
-        return size > MOST_CALLDATA
+    def _end_too_large(self, intent: Intent) -> None:
+        """What every node refuses would keep its nonce, and hold up all behind it."""
+        size, label = len(intent.call.data), intent.call.label
+        message = f"{label} has {size} bytes of calldata, {MOST_CALLDATA} are the most"
+        self._store.end(intent, TxState.FAILED, message, TOO_LARGE)
 
     async def _estimate(self, intent: Intent) -> int | None:
         """Gas limit with margin; None where the call would revert, and the intent has ended."""
