@@ -35,6 +35,8 @@ from atoll.law.words import Digest, SeatIndex, to_bitmap
 from atoll.merge.round import merge
 
 SEATS: Final = tuple(SeatIndex(seat) for seat in range(3))
+TRAINED: Final = SEATS[0]
+"""Who trains; the others send of its last state what their dither makes of it."""
 TOKENS: Final = 1 << 12
 _ZERO = bytes(32)
 _CID = bytes((0x01, 0x55, 0x12, 0x20)) + _ZERO
@@ -97,22 +99,19 @@ def probe_digest() -> Digest:
 def _rounds(manifest: Manifest) -> Iterator[bytes]:
     """State digest and work word of every segment, update roots and merged digests of a job."""
     model = initial_global_state(manifest)
-    carried: dict[SeatIndex, SeatState] = {}
+    carried: SeatState | None = None
     for round in range(manifest.terms.rounds):
-        updates: dict[int, bytes] = {}
         seed = Digest(sha256(bytes([round])).digest())
-        for seat in SEATS:
-            course = _course(manifest, model, seed, seat)
-            brought = None if manifest.opens_publicly(round) else carried[seat]
-            state = open_round(manifest, model, brought)
-            for segment in range(manifest.segments):
-                done = run_segment(state, segment, course)
-                yield done.roots.digest() + done.work_word
-                state = done.state
-            updates[seat], carried[seat] = close_round(
-                manifest, model, state, DitherKey(seed, seat)
-            )
-            yield root_of_update(updates[seat])
+        course = _course(manifest, model, seed)
+        state = open_round(manifest, model, None if manifest.opens_publicly(round) else carried)
+        for segment in range(manifest.segments):
+            done = run_segment(state, segment, course)
+            yield done.roots.digest() + done.work_word
+            state = done.state
+        links = [close_round(manifest, model, state, DitherKey(seed, seat)) for seat in SEATS]
+        carried = links[TRAINED][1]
+        updates: dict[int, bytes] = {seat: link[0] for seat, link in zip(SEATS, links, strict=True)}
+        yield from map(root_of_update, updates.values())
         there = to_bitmap(SEATS)
         facts = MergeFacts(there, 1, [there], dict.fromkeys(SEATS, manifest.segments))
         merged = merge(model, updates, facts=facts, data_seed=seed, manifest=manifest)
@@ -129,7 +128,7 @@ def _adapters() -> bytes:
     init = {"seed": 0, "cid": _CID, "root": root}
     manifest = probe_manifest(_LORA, init, _CODEC | _NOTHING_KEPT)
     model, recipe = initial_global_state(manifest), Recipe.of(manifest, base)
-    course = Course(manifest, recipe, _tokens(), Digest(_ZERO), SEATS[0], 0, model)
+    course = Course(manifest, recipe, _tokens(), Digest(_ZERO), TRAINED, 0, model)
     state = open_round(manifest, model, None)
     said = b""
     for segment in range(manifest.segments):  # in the first B is zero, so A has no gradient
@@ -168,8 +167,8 @@ def probe_manifest(
     )
 
 
-def _course(manifest: Manifest, model: GlobalState, seed: Digest, seat: SeatIndex) -> Course:
-    return Course(manifest, Recipe.of(manifest), _tokens(), seed, seat, model.round, model)
+def _course(manifest: Manifest, model: GlobalState, seed: Digest) -> Course:
+    return Course(manifest, Recipe.of(manifest), _tokens(), seed, TRAINED, model.round, model)
 
 
 def _tokens() -> Tokens:
