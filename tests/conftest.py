@@ -29,15 +29,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NETWORKS = ("e2e", "network")
-WINDOWS_RUN = "e2e/test_quickstart.py"
-"""The one network whose windows nobody skips: it waits for minutes, whatever the machine."""
 LONGEST_FIRST = (
-    WINDOWS_RUN,
-    "e2e/test_weather.py",  # one of it on Ganache
+    "e2e/test_quickstart.py::test_the_page",  # its windows nobody skips: it waits for minutes
+    "e2e/test_weather.py::test_the_same_run_on_ganache",
+    "network/test_lies.py",
+    "e2e/test_acceptance.py",
     "e2e/test_second_client.py",
+    "e2e/test_epochs.py",
+    "e2e/test_weather.py",
     "network/test_two_of_four.py",
     "network/test_colluders.py",
-    "e2e/test_acceptance.py",
+    "e2e/test_jobs.py",
+    "e2e/test_lora.py",
     *NETWORKS,
     "integration",
     "adversary",
@@ -45,6 +48,8 @@ LONGEST_FIRST = (
     "unit/bits",
     "property",
 )
+SHORT = "e2e/test_command_line.py"
+"""Of networks, what takes seconds and is a test for each process."""
 
 settings.register_profile(
     "atoll", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -74,7 +79,7 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         module = item.path.relative_to(TESTS)
         if module.parts[0] in NETWORKS:
@@ -82,9 +87,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         else:
             item.add_marker(pytest.mark.xdist_group(module.as_posix()))
     items.sort(key=_place)
+    # xdist gives a process its second test at once, and nobody else takes that any more: behind
+    # the longest of all comes what is not waited for.
+    processes = getattr(config, "workerinput", {}).get("workercount", 0)
+    short = [item for item in items if _name(item).startswith(SHORT)][:processes]
+    rest = [item for item in items if item not in short]
+    items[:] = [*rest[:processes], *short, *rest[processes:]]
 
 
 def _place(item: pytest.Item) -> int:
-    module = item.path.relative_to(TESTS)
-    within = (n for n, name in enumerate(LONGEST_FIRST) if module.is_relative_to(name))
+    within = (n for n, name in enumerate(LONGEST_FIRST) if _name(item).startswith(name))
     return next(within, len(LONGEST_FIRST))
+
+
+def _name(item: pytest.Item) -> str:
+    """As `e2e/test_jobs.py::test_name[parameters]`."""
+    module = item.path.relative_to(TESTS).as_posix()
+    return f"{module}::{item.nodeid.rpartition('.py::')[2]}"
