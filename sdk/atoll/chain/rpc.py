@@ -13,8 +13,9 @@ import asyncio
 import itertools
 import json
 import json.scanner
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import aiohttp
@@ -28,6 +29,8 @@ Read = Callable[[Any], T]
 """Makes a JSON value into what was asked for, and raises anything where it is not that."""
 
 REQUEST_SECONDS = 10.0  # a second endpoint is asked long before a window of a round ends
+DOUBLINGS: Final = 2
+"""Of that, where an endpoint computes for longer: asked anew in vain, it would only be slower."""
 SLOWEST: Final = 1 << 19
 """Bytes a second of a line that large answers come through: what has come buys as much time."""
 FIRST_PAUSE_SECONDS = 1.0
@@ -93,6 +96,7 @@ class _Endpoint:
     failures: int = 0
     paused_until: float = 0.0  # event loop time, seconds
     last_error: str = ""
+    overdue: Counter[str] = field(default_factory=Counter)  # by method, since it was answered last
 
     def pause(self, now: float) -> None:
         pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self.failures, 16), LONGEST_PAUSE_SECONDS)
@@ -380,14 +384,18 @@ class FailoverProvider:
                 auto_decompress=False,
             )
         asked = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
+        patience_s = self._request_seconds * 2 ** min(endpoint.overdue[method], DOUBLINGS)
         try:
             # Sent on, the question would go to whatever host the endpoint names: this machine, too.
             asking = self._session.post(endpoint.url, json=asked, allow_redirects=False)
-            async with asyncio.timeout(self._request_seconds) as patience, asking as reply:
+            async with asyncio.timeout(patience_s) as patience, asking as reply:
                 if 300 <= reply.status < 400 or reply.status == 429 or reply.status >= 500:
                     raise _NoAnswer(f"HTTP {reply.status}")
-                return await _read_whole(reply.content, method, patience)
+                body = await _read_whole(reply.content, method, patience)
+                del endpoint.overdue[method]
+                return body
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
+            endpoint.overdue[method] += method in JUDGED and isinstance(error, TimeoutError)
             raise _NoAnswer(str(error) or type(error).__name__, silent=True) from error
         # ValueError: aiohttp documents no closed list of what a malformed answer raises.
         except (aiohttp.ClientError, OSError, ValueError) as error:

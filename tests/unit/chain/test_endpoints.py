@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from eth_abi.abi import encode
+from tests.unit.chain.test_full_blocks import Clock
 from tests.unit.law.factories import JOB, address
 
 from atoll.chain import rpc
@@ -208,3 +210,42 @@ def test_long_json_means_what_short_json_means(result: Any) -> None:
 def test_what_is_no_json_is_no_answer_at_any_length(text: str, room: str) -> None:
     with pytest.raises(rpc._NoAnswer, match="not JSON"):
         rpc._result_of(f"{text}{room}".encode(), "eth_getLogs")
+
+
+class Slow:
+    """Computes for so long, as whoever asks sees it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.takes_s = 0.0
+        self._clock = clock
+
+    async def answer(self, request: web.Request) -> web.Response:
+        await request.read()
+        self._clock.ahead += self.takes_s
+        for _ in range(3):  # the loop looks at its clock
+            await asyncio.sleep(0)
+        return web.json_response({"jsonrpc": "2.0", "id": 1, "result": "0x1"})
+
+
+async def is_answered(provider: FailoverProvider, method: str) -> bool:
+    try:
+        return await provider.ask(method, [], quantity) == 1
+    except RpcUnavailable:
+        return False
+
+
+async def test_who_computes_for_long_is_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given up after ten seconds and asked anew each time, a busy node never comes to an end."""
+    clock = Clock(asyncio.get_running_loop())
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", clock)
+    slow, longest = Slow(clock), rpc.REQUEST_SECONDS * 2**rpc.DOUBLINGS
+    async with asking(slow.answer) as provider:
+        assert await is_answered(provider, "eth_chainId")
+        slow.takes_s = rpc.REQUEST_SECONDS * 1.5
+        found = [await is_answered(provider, "eth_estimateGas") for _ in range(3)]
+        assert found == [False, True, False]  # once it answered, it is as quick as any other again
+        assert not any([await is_answered(provider, "eth_blockNumber") for _ in range(3)])
+        slow.takes_s = longest * 1.5
+        assert not any([await is_answered(provider, "eth_estimateGas") for _ in range(4)])
+        slow.takes_s = longest / 1.5
+        assert await is_answered(provider, "eth_estimateGas")
