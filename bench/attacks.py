@@ -291,7 +291,6 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     args = parse()
     pin_torch()
-    torch.utils.deterministic.fill_uninitialized_memory = False  # slow, and nothing reads it
     settings = {"rounds": args.rounds, "steps": args.steps, "seeds": args.seeds}
     if args.drift:
         found = drift(args)

@@ -24,7 +24,6 @@ from math import isqrt
 from pathlib import Path
 
 import numpy as np
-import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -183,7 +182,6 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
     pin_torch()
-    torch.utils.deterministic.fill_uninitialized_memory = False  # slow, and nothing reads it
     started = time.process_time()
     result = measure(args)
     print(

@@ -19,6 +19,8 @@ def pin_torch() -> None:
     torch.set_num_threads(1)
     # What use_deterministic_algorithms does, without its second of importing the compiler.
     torch.set_deterministic_debug_mode("error")
+    # That also fills new memory with NaN, a tenth of a step: every kernel writes all that it makes.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.set_float32_matmul_precision("highest")
     torch.set_flush_denormal(False)
 
