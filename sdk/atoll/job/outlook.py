@@ -296,8 +296,9 @@ def _warnings(terms: Terms, deters: Deterrence) -> tuple[str, ...]:
         )
     if terms.min_verifiers < TRUSTED_BELOW:
         found.append(
-            f"{terms.min_verifiers} verifiers are enough to begin; of fewer than {TRUSTED_BELOW} "
-            "a third is one or two, who can hold a job up: they are trusted to be there"
+            f"it can begin with {terms.min_verifiers} of {terms.places} verifiers; of fewer than "
+            f"{TRUSTED_BELOW} a third is one or two, who can hold a job up: they are trusted to be "
+            "there"
         )
     return tuple(found)
 
