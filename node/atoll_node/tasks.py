@@ -11,7 +11,7 @@ from atoll.law.words import SeatIndex, Slot
 from atoll.service.worker import resolve
 from atoll.train.probe import pin_torch
 from atoll.train.reference import SelfCheck
-from atoll.train.round import Keeping, TrainedRound, TrainTask, checkpoints_of, train_round
+from atoll.train.round import Keeping, TrainedRound, TrainTask, carry, checkpoints_of, train_round
 from atoll_node.deadlines import Limit, deadline_file
 from atoll_node.duties.train import DoTrain, Work
 
@@ -52,7 +52,7 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
             task,
             store,
             limit,
-            Keeping(checkpoints, last=True),
+            Keeping(checkpoints, last=carry(task, store)),
             is_enough=limit.is_reached,
         )
     except MachineFault:

@@ -41,6 +41,7 @@ from atoll.train.round import (
     SegmentRunner,
     TrainedRound,
     TrainTask,
+    carry,
     read_global_state,
     run_alone,
     train_round,
@@ -329,7 +330,9 @@ class _Round:
             return done
 
         self.model: GlobalState = read_global_state(task.manifest, task.global_state_cid, store)
-        self.trained = train_round(task, store, kept, Keeping(last=keeps))
+        self.trained = train_round(
+            task, store, kept, Keeping(last=carry(task, store) if keeps else None)
+        )
 
     @property
     def last(self) -> SeatState:

@@ -6,11 +6,13 @@ the words say which.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import asdict, dataclass
 from math import ceil
+from statistics import fmean
 from typing import Any
 
-from atoll.bits.layout import max_state_bytes, param_count
+from atoll.bits.layout import max_state_bytes, param_count, seat_layout
 from atoll.job.deterrence import DRIFT, Deterrence
 from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
@@ -166,7 +168,8 @@ def round_traffic(name: str, manifest: Manifest, pace: Pace) -> tuple[int, int]:
 
 def member_needs(name: str, manifest: Manifest, pace: Pace) -> RoleNeeds:
     """What a `provider` or `verifier` needs: it fetches the data, and keeps models and updates of
-    the rounds that are not FINAL, and of those of an epoch that began before them.
+    the rounds that are not FINAL, and of those of an epoch that began before them; in an epoch also
+    its seat's last state, or that of each seat, from its last replay.
     """
     terms = manifest.terms
     model, data = max_state_bytes(manifest), data_bytes(manifest)
@@ -174,12 +177,13 @@ def member_needs(name: str, manifest: Manifest, pace: Pace) -> RoleNeeds:
     behind = ceil(AuditClock.of(terms, 0).window_end / round_seconds(manifest, pace))
     kept = min(terms.rounds, manifest.epoch + behind) + 1
     needed = provider_bytes if name == "provider" else verifier_bytes
+    states = (1 if name == "provider" else terms.seats) * manifest.codec.carries_more
     return RoleNeeds(
         name,
         down=data + model + terms.rounds * fetched,
         up=model + terms.rounds * served,
         memory=needed(manifest, pace.update_bytes),
-        disk=data + kept * (fetched + model),
+        disk=data + kept * (fetched + model) + states * 4 * seat_layout(manifest).elements,
     )
 
 
@@ -266,16 +270,32 @@ def _too_few(draft: Draft, pace: Pace) -> list[str]:
     They fall behind from round to round, until more is waiting than fits into an audit's window.
     """
     manifest, terms, d = draft.manifest, draft.manifest.terms, duration_text
-    replays = drawn_seats(draft.spec) * (1 + manifest.epoch) / 2
-    work, lasts = replays * train_seconds(manifest, pace), round_seconds(manifest, pace)
-    needed = ceil(work / (lasts + terms.audit_seconds / terms.rounds))
-    if needed <= terms.min_verifiers:
+    drawn, lasts = drawn_seats(draft.spec), round_seconds(manifest, pace)
+    there = lasts + terms.audit_seconds / terms.rounds
+
+    def work_of(verifiers: int) -> float:
+        """Seconds, of each of so many, for a round."""
+        rounds = _replayed(manifest.epoch, drawn / terms.seats / verifiers)
+        return drawn * rounds * train_seconds(manifest, pace) / verifiers
+
+    most = ceil(drawn * (1 + manifest.epoch) / 2 * train_seconds(manifest, pace) / there)
+    counts = range(terms.min_verifiers, max(terms.min_verifiers, most) + 1)
+    needed = counts[bisect_left(counts[:-1], -there, key=lambda count: -work_of(count))]
+    if needed == terms.min_verifiers:
         return []
     return [
-        f"to audit a round takes machines like this one {d(ceil(work))}, and a round lasts "
-        f"{d(ceil(lasts))}: fewer than {needed} verifiers fall behind and are cut for what they "
-        f"miss; members.min_verifiers is {terms.min_verifiers}, members.places {terms.places}"
+        f"members.min_verifiers is {terms.min_verifiers}, and so many machines like this one audit "
+        f"{d(ceil(work_of(terms.min_verifiers)))} each in a round that lasts {d(ceil(lasts))}: "
+        f"fewer than {needed} verifiers fall behind and are cut for what they miss; "
+        f"members.places is {terms.places}"
     ]
+
+
+def _replayed(epoch: int, chance: float) -> float:
+    """Rounds that an auditor runs on average for a duty: it goes on from its last replay of the
+    seat in the epoch, of which there was one in a round with `chance`.
+    """
+    return fmean((1 - (1 - chance) ** done) / chance for done in range(1, epoch + 1))
 
 
 def _warnings(terms: Terms, deters: Deterrence) -> tuple[str, ...]:

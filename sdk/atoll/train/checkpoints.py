@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from atoll.content.cid import DAG_CBOR
 from atoll.content.local import LocalStore
 from atoll.content.pins import Pin
 from atoll.errors import StorageError
-from atoll.law.words import Digest
+from atoll.law.words import Digest, RoundIndex
 
 KEPT = 2
 """The last one may be damaged, or be the whole of what is wanted."""
@@ -32,7 +32,7 @@ CHECKPOINT = "/checkpoint"
 DISPUTED = "/disputed"
 """The same of a round that a game is about; behind it whose work it is, as games are at once."""
 CARRIED = "/carried"
-"""The last part of the reason of a round's last state, where the seat goes on with it."""
+"""The same of a round's last state, which the round after it goes on with; behind it the seat."""
 log = structlog.get_logger("atoll.checkpoints")
 
 
@@ -117,7 +117,7 @@ class Checkpoints:
         self._kept: list[tuple[Checkpoint, Pin]] = []
         for pin in store.pins():
             if pin.reason.startswith(f"job/{job}/round/") and pin.reason.endswith(last_part):
-                found = self._read(pin) if pin.reason == self._reason else None
+                found = _read(store, pin, work) if pin.reason == self._reason else None
                 if found is None:
                     _let_go(store, pin)
                 else:
@@ -158,22 +158,36 @@ class Checkpoints:
                 _let_go(self._store, pin)
         self._kept = [one for one in self._kept if damaged not in (None, one[0])]
 
-    def _read(self, pin: Pin) -> Checkpoint | None:
-        """What a record says; None where it is damaged, or of other work."""
-        try:
-            plain: Any = dag_cbor.decode(self._store.get_block(pin.cid))
-            found = Checkpoint(
-                _digests(plain["states"]),
-                _digests(plain["words"]),
-                tuple(value for (value,) in struct.iter_unpack(">d", plain["losses"])),
-                struct.unpack(">d", plain["seconds"])[0],
-                bytes(plain["state"]),
-            )
-        except (StorageError, ValueError, LookupError, TypeError, struct.error) as error:
-            log.warning("a checkpoint is damaged", reason=pin.reason, cause=str(error))
-            return None
-        is_whole = len(found.states) == len(found.words) > 0
-        return found if is_whole and plain["work"] == self._work else None
+
+def newest(
+    store: LocalStore, job: int, works: Mapping[RoundIndex, Digest], last_part: str
+) -> Iterator[tuple[RoundIndex, Checkpoint]]:
+    """What is kept of works of several rounds, by round, with that; the newest first. Lets go of
+    nothing. Their states are to be checked.
+    """
+    rounds = {reason_of(job, round, last_part): round for round in works}
+    found = [(rounds[pin.reason], pin) for pin in store.pins() if pin.reason in rounds]
+    for round, pin in sorted(found, key=lambda one: one[0], reverse=True):
+        if (kept := _read(store, pin, works[round])) is not None:
+            yield round, kept
+
+
+def _read(store: LocalStore, pin: Pin, work: Digest) -> Checkpoint | None:
+    """What a record says; None where it is damaged, or of other work."""
+    try:
+        plain: Any = dag_cbor.decode(store.get_block(pin.cid))
+        found = Checkpoint(
+            _digests(plain["states"]),
+            _digests(plain["words"]),
+            tuple(value for (value,) in struct.iter_unpack(">d", plain["losses"])),
+            struct.unpack(">d", plain["seconds"])[0],
+            bytes(plain["state"]),
+        )
+    except (StorageError, ValueError, LookupError, TypeError, struct.error) as error:
+        log.warning("a checkpoint is damaged", reason=pin.reason, cause=str(error))
+        return None
+    is_whole = len(found.states) == len(found.words) > 0
+    return found if is_whole and plain["work"] == work else None
 
 
 def _digests(data: bytes) -> tuple[Digest, ...]:

@@ -8,7 +8,7 @@ of only when a second run, by the reference, gives what the first gave: else it 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from atoll.bits.link import close_round
@@ -18,14 +18,17 @@ from atoll.bits.state import SeatState
 from atoll.content.local import LocalStore
 from atoll.errors import ProtocolError
 from atoll.law.ballots import Duty
+from atoll.law.hashing import sha256
 from atoll.law.leaves import Leaves
 from atoll.law.words import Address, Digest, RoundIndex, SeatIndex
-from atoll.train.checkpoints import Checkpoints
+from atoll.train.checkpoints import Checkpoint, Checkpoints
 from atoll.train.reference import fault, run_by_reference
 from atoll.train.round import (
     Keeping,
     SegmentRunner,
     TrainTask,
+    carried_of,
+    carry,
     checkpoints_of,
     course_of,
     hand_over,
@@ -192,16 +195,18 @@ def _replay(
         return _opening(task, claimed, store, compared)
 
     told = claimed.leaves.segments
+    last = list[tuple[Checkpoint, SeatState]]()
+    keeping = Keeping(checkpoints, last=lambda done, state: last.append((done, state)))
     try:
         part = replace(task, segments=told)
-        own = train_round(
-            part, store, compared(claimed), Keeping(checkpoints), opened=opened
-        ).update_root
+        own = train_round(part, store, compared(claimed), keeping, opened=opened).update_root
     except _Differs as found:
         earlier = found.round if found.round != task.slot.round else None
         spent = math.fsum(seconds)
         return SeatReplay(tuple(words), found.segment, found.own, spent, earlier)
     at = None if own == claimed.update_root else told
+    for done, state in last if at is None else ():
+        carry(task, store, _said_of((*claimed.earlier, claimed)))(done, state)
     return SeatReplay(tuple(words), at, own, math.fsum(seconds))
 
 
@@ -211,9 +216,14 @@ def _opening(
     store: LocalStore,
     compared: Callable[[Claimed], SegmentRunner],
 ) -> SeatState:
-    """`opening_of`, where whatever the seat said of the rounds before is compared, updates too."""
-    states = list[SeatState]()
-    for one, said in zip(tasks_before(task), claimed.earlier, strict=True):
+    """`opening_of`, where whatever the seat said of the rounds before is compared, updates too.
+
+    Of rounds that we replayed before, all of which was right, the last one's state is here.
+    """
+    before, earlier = list(tasks_before(task)), claimed.earlier
+    told = [_said_of(earlier[: count + 1]) for count in range(len(earlier))]
+    count, states = carried_of(before, store, told)
+    for one, said in zip(before[count:], earlier[count:], strict=True):
         states = [open_with(one, store, states)]
         course, run = course_of(one, store), compared(said)
         for segment in range(said.leaves.segments):
@@ -223,3 +233,8 @@ def _opening(
         if own != said.update_root:
             raise _Differs(one.slot.round, said.leaves.segments, own)
     return open_with(task, store, states)
+
+
+def _said_of(claims: Sequence[Claimed]) -> Digest:
+    """Names what a seat revealed of its rounds."""
+    return sha256(b"".join(sha256(one.leaves.to_bytes()) + one.update_root for one in claims))

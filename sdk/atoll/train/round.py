@@ -6,7 +6,7 @@ that a restarted provider comes to the same bytes, and anybody else who runs the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -39,6 +39,7 @@ from atoll.train.checkpoints import (
     SHARE,
     Checkpoint,
     Checkpoints,
+    newest,
 )
 from atoll.train.course import open_course
 from atoll.train.earlier import EarlierRound
@@ -79,11 +80,11 @@ class Keeping:
 
     Attributes:
         checkpoints: where to go on from, and what to keep; None for nothing of both.
-        last: whether the last state of a whole round is kept, for the next one to go on with.
+        last: told of the last state of a whole round, where a seat goes on with that.
     """
 
     checkpoints: Checkpoints | None = None
-    last: bool = False
+    last: Callable[[Checkpoint, SeatState], None] | None = None
 
 
 NOTHING_KEPT: Final = Keeping()
@@ -141,8 +142,8 @@ def opening_of(task: TrainTask, store: LocalStore) -> SeatState:
     Raises as `train_round`.
     """
     before = list(tasks_before(task))
-    states = _kept(before[-1], store) if before else []
-    for one in before if not states else ():
+    count, states = carried_of(before, store)
+    for one in before[count:]:
         states = [open_with(one, store, states)]
         course = course_of(one, store)
         for segment in range(one.manifest.segments):
@@ -227,9 +228,9 @@ def train_round(
         if checkpoints is not None and so_far.segments < wanted:
             size = 4 * seat_layout(manifest).elements
             checkpoints.write(so_far, states[0].pieces(), size)
-    if keeping.last and manifest.codec.carries_more and so_far.segments == manifest.segments:
-        size = 4 * seat_layout(manifest).elements
-        checkpoints_of(task, store, 0, CARRIED).write(so_far, states[0].pieces(), size)
+    is_whole = so_far.segments == manifest.segments
+    if keeping.last is not None and manifest.codec.carries_more and is_whole:
+        keeping.last(so_far, states[0])
     update = b""
     if so_far.segments:
         model = model_of(task, store)
@@ -250,12 +251,64 @@ def checkpoints_of(
     slot = task.slot
     if last_part == DISPUTED:  # of whoever replays, or plays a game, which does not tell
         slot = replace(slot, domain=NO_DOMAIN)
-    where = key_message(slot, task.data_seed, task.seat)
-    earlier = b"".join(one.data_seed + one.global_state_cid for one in task.earlier)
-    work = sha256(task.manifest.digest() + where + task.global_state_cid + earlier)
+    work = _work_of(replace(task, slot=slot))
     if last_part == DISPUTED:  # another game's are no older ones of this
         last_part = f"{DISPUTED}/{work.hex()}"
     return Checkpoints(store, slot.job, slot.round, work, share, last_part=last_part)
+
+
+def carry(
+    task: TrainTask, store: LocalStore, said: bytes = b""
+) -> Callable[[Checkpoint, SeatState], None]:
+    """Keeps a round's last state for a later round of the seat, and lets go of an older one.
+
+    Args:
+        said: of a replay, what the seat revealed of the rounds up to there, and is right.
+    """
+
+    def write(done: Checkpoint, state: SeatState) -> None:
+        part, size = _carried_part(task), 4 * seat_layout(task.manifest).elements
+        kept = Checkpoints(
+            store, task.slot.job, task.slot.round, _work_of(task, said), 0, last_part=part
+        )
+        kept.write(done, state.pieces(), size)
+
+    return write
+
+
+def carried_of(
+    before: Sequence[TrainTask], store: LocalStore, said: Sequence[bytes] = ()
+) -> tuple[int, list[SeatState]]:
+    """How many of a seat's rounds need not be run again, and the state that the last of them left.
+
+    Args:
+        before: its rounds since it opened publicly, the oldest first.
+        said: of each, as `carry` was told.
+    """
+    if not before:
+        return 0, []
+    told = said or [b""] * len(before)
+    rounds = {one.slot.round: at for at, one in enumerate(before)}
+    works = {one.slot.round: _work_of(one, what) for one, what in zip(before, told, strict=True)}
+    manifest, part = before[0].manifest, _carried_part(before[0])
+    for round, found in newest(store, before[0].slot.job, works, part):
+        with suppress(StorageError, MalformedState):
+            state = read_seat_state(manifest, found.state, store)
+            if state_roots(state).digest() == found.states[-1]:
+                return rounds[round] + 1, [state]
+        log.warning("a carried state is damaged", round=round)
+    return 0, []
+
+
+def _carried_part(task: TrainTask) -> str:
+    return f"{CARRIED}/{task.seat}"
+
+
+def _work_of(task: TrainTask, said: bytes = b"") -> Digest:
+    """Names all that a round's states follow from."""
+    where = key_message(task.slot, task.data_seed, task.seat)
+    earlier = b"".join(one.data_seed + one.global_state_cid for one in task.earlier)
+    return sha256(task.manifest.digest() + where + task.global_state_cid + earlier + said)
 
 
 def course_of(task: TrainTask, store: LocalStore) -> Course:
@@ -284,18 +337,6 @@ def tasks_before(task: TrainTask) -> Iterator[TrainTask]:
             global_state_cid=one.global_state_cid,
             earlier=task.earlier[:at],
         )
-
-
-def _kept(task: TrainTask, store: LocalStore) -> list[SeatState]:
-    """The state that a whole round left here, if it is the one that was revealed."""
-    kept = checkpoints_of(task, store, 0, CARRIED)
-    for found in kept.before(task.manifest.segments + 1):
-        with suppress(StorageError, MalformedState):
-            state = read_seat_state(task.manifest, found.state, store)
-            if state_roots(state).digest() == found.states[-1]:
-                return [state]
-        log.warning("a carried state is damaged", round=task.slot.round)
-    return []
 
 
 def read_global_state(

@@ -18,11 +18,12 @@ from atoll.bits.step import state_roots
 from atoll.content.local import LocalStore
 from atoll.law.hashing import sha256
 from atoll.law.words import Digest
-from atoll.train.checkpoints import CARRIED, Checkpoint, release
-from atoll.train.replay import replay_seat
+from atoll.train.checkpoints import CARRIED, Checkpoint, Checkpoints, release
+from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import (
     Keeping,
     TrainTask,
+    carry,
     checkpoints_of,
     opening_of,
     run_alone,
@@ -66,10 +67,14 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 def kept(epoch: Epoch, round: int = 0) -> Checkpoint:
     """What a provider that trained the round has kept of it."""
     task, store = epoch.tasks[round], epoch.job.store
-    checkpoints_of(task, store, 0, CARRIED).drop()
-    train_round(task, store, keeping=Keeping(last=True))
-    (found,) = checkpoints_of(task, store, 0, CARRIED).before(99)
+    carried(task, store).drop()
+    train_round(task, store, keeping=Keeping(last=carry(task, store)))
+    (found,) = carried(task, store).before(99)
     return found
+
+
+def carried(task: TrainTask, store: LocalStore) -> Checkpoints:
+    return checkpoints_of(task, store, 0, f"{CARRIED}/{task.seat}")
 
 
 def reached(task: TrainTask, store: LocalStore) -> Digest:
@@ -84,7 +89,7 @@ def test_who_was_killed_between_two_rounds_goes_on_with_what_it_kept(
     assert reached(epoch.tasks[1], LocalStore(epoch.job.store.root)) == last
     assert runs.count == 0
     assert reached(epoch.tasks[2], epoch.job.store) == epoch.trained[1].states[-1]
-    assert runs.count == 2 * epoch.job.manifest.segments  # what is kept is another round's
+    assert runs.count == epoch.job.manifest.segments  # what is kept is the round's before
 
 
 def test_a_damaged_state_is_made_again(epoch: Epoch, runs: Runs) -> None:
@@ -99,7 +104,7 @@ def test_a_whole_state_that_is_not_the_rounds_last_is_made_again(epoch: Epoch, r
     """Written from memory that was wrong by then: the store's own digests are right."""
     found, store = kept(epoch), epoch.job.store
     other = opening_of(epoch.tasks[0], store)
-    checkpoints = checkpoints_of(epoch.tasks[0], store, 0, CARRIED)
+    checkpoints = carried(epoch.tasks[0], store)
     checkpoints.drop()
     checkpoints.write(found, other.pieces(), 0)
     runs.count = 0
@@ -137,7 +142,7 @@ def test_who_was_killed_within_a_round_goes_on_from_its_checkpoint(epoch: Epoch)
     for _ in range(2):
         with suppress(InterruptedError):
             checkpoints = checkpoints_of(task, store, share=0)
-            done = train_round(task, store, runner, Keeping(checkpoints, last=True))
+            done = train_round(task, store, runner, Keeping(checkpoints, last=carry(task, store)))
     assert run == [0, 1, -1, 2, 3]
     assert (done.states, done.update) == (epoch.trained[1].states, epoch.trained[1].update)
     release(store, task.slot.job, task.slot.round)
@@ -172,3 +177,54 @@ def test_what_differs_in_a_round_that_nobody_drew_is_found_in_a_later_one(
     account = epoch.job.task.seat
     duty = found.duty(account, "0x" + "11" * 20)  # type: ignore[arg-type]  # an address
     assert (duty.at, duty.word) == (0, right)
+
+
+def replayed(epoch: Epoch, round: int, claimed: Claimed | None = None) -> tuple[SeatReplay, int]:
+    """What it gives, and how many segments were run for it."""
+    ran: list[int] = []
+
+    def run(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        ran.append(segment)
+        return run_alone(states, segment, course)
+
+    told = epoch.claimed(round) if claimed is None else claimed
+    return replay_seat(epoch.tasks[round], told, epoch.job.store, run), len(ran)
+
+
+@pytest.fixture
+def nothing_kept(epoch: Epoch) -> None:
+    carried(epoch.tasks[0], epoch.job.store).drop()
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_an_auditor_goes_on_from_its_own_replay_of_an_earlier_round(epoch: Epoch) -> None:
+    """Else the last round of an epoch of 64 is 64 rounds of work for who audited the one before."""
+    segments, last = epoch.job.manifest.segments, ROUNDS - 1
+    ran = []
+    for round in (last, last, 0, last, last - 1, last):
+        found, count = replayed(epoch, round)
+        assert (found.differs_at, found.words) == (None, epoch.trained[round].words)
+        ran.append(count)
+    # A later round's state is no beginning; a newer replay's takes the place of an older one's.
+    assert ran == [segments * rounds for rounds in (3, 3, 1, 2, 2, 1)]
+
+
+@pytest.mark.usefixtures("nothing_kept")
+@pytest.mark.parametrize(("what", "ran"), [("leaves", 1), ("update_root", 2 * 4)])
+def test_it_does_not_where_the_seat_is_held_to_something_else(
+    epoch: Epoch, what: str, ran: int
+) -> None:
+    """As after a reorg. The segment that differs is run again by the reference, of a link none."""
+    assert replayed(epoch, 0)[1] == epoch.job.manifest.segments == 4
+    first, other = epoch.claimed(0), epoch.claimed(1)
+    changed = replace(first, **{what: getattr(other, what)})
+    found, count = replayed(epoch, 1, replace(other, earlier=(changed,)))
+    assert (found.earlier, count) == (0, ran)
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_nothing_is_kept_of_a_round_whose_link_is_false(epoch: Epoch) -> None:
+    segments = epoch.job.manifest.segments
+    false = replace(epoch.claimed(0), update_root=Digest(bytes(32)))
+    assert replayed(epoch, 0, false)[0].differs_at == segments
+    assert replayed(epoch, 1)[1] == 2 * segments
