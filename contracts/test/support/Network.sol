@@ -64,6 +64,7 @@ abstract contract Network is Check {
     uint256[] internal created;
     mapping(address account => mapping(Role => uint256)) private _deposited;
     mapping(address account => bool) private _guilty;
+    mapping(address account => uint256 key) private _keys; // of who came by `enrol`
     uint32 internal epoch = 1; // of jobs that are created
     uint32 internal microBatches; // of a step of theirs
 
@@ -146,14 +147,17 @@ abstract contract Network is Check {
     }
 
     function sit(uint256 jobId, uint256 i, uint16 seat) internal returns (uint32 id) {
-        stakeUp(provider(i), Role.PROVIDER, BOND);
-        vm.prank(provider(i));
+        address account = provider(i);
+        stakeUp(account, Role.PROVIDER, BOND);
+        vm.prank(account);
         id = members.sit(jobId, seat);
     }
 
     function enrol(uint256 jobId, uint256 i, uint16 place) internal returns (uint32 id) {
-        stakeUp(verifier(i), Role.VERIFIER, BOND);
-        vm.startPrank(verifier(i));
+        address account = verifier(i);
+        _keys[account] = verifierKey(i);
+        stakeUp(account, Role.VERIFIER, BOND);
+        vm.startPrank(account);
         id = members.enrol(jobId, place, uint128(BOND));
         members.ready(jobId);
         vm.stopPrank();
@@ -595,7 +599,10 @@ abstract contract Network is Check {
         (account,,) = rounds.placeHolder(jobId, place);
     }
 
-    function keyOfMember(address account) internal pure returns (uint256) {
+    /// @dev Who came in otherwise is looked for: an account of a key takes forge longer than most calls do.
+    function keyOfMember(address account) internal view returns (uint256 key) {
+        key = _keys[account];
+        if (key != 0) return key;
         for (uint256 i = 0; i < 300; i++) {
             if (verifier(i) == account) return verifierKey(i);
         }
