@@ -18,11 +18,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
-import coverage
 import pytest
 from hypothesis import Phase, settings
 from tests.mutants.apply import Functions, import_anew
 from tests.mutants.forks import Ended, Forks, allow
+from tests.mutants.marks import Marks
 from tests.mutants.operators import Mutant
 
 Fate = Literal["killed", "too long", "survived", "not covered"]
@@ -57,12 +57,14 @@ class Evaluation:
 
     Attributes:
         root: of the repository; tests are run from there.
-        files: what mutants are of; coverage is recorded of these.
+        files: what mutants are of.
+        marks: of these files, none of which has been imported.
         jobs: mutants at once.
     """
 
     root: Path
     files: Sequence[str]
+    marks: Marks
     mutants: Sequence[Mutant]
     jobs: int
     arguments: Sequence[str]
@@ -117,22 +119,17 @@ class Evaluation:
     def _record(self, session: pytest.Session) -> None:
         """Runs every test; what it covers and how long it takes."""
         started = time.perf_counter()
-        include = [str(self.root / file) for file in self.files]
-        cov = coverage.Coverage(data_file=None, config_file=False, include=include)
-        cov.start()
         # After the last comes the first, as far as pytest knows: what lives for the session stays.
         for item, following in zip(
             session.items, [*session.items[1:], session.items[0]], strict=True
         ):
-            cov.switch_context(item.nodeid)
+            self.marks.clear()
             begun = _processor_seconds()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._seconds[item.nodeid] = _processor_seconds() - begun
-        cov.stop()
-        data = cov.get_data()
-        for file in self.files:
-            for line, contexts in data.contexts_by_lineno(str(self.root / file)).items():
-                self._covering[file, line] |= set(contexts) - {""}
+            for place in self.marks.lines():
+                self._covering[place].add(item.nodeid)
+        self.marks.end()
         self.baseline_seconds = time.perf_counter() - started
 
     def _asked_of(self, mutant: Mutant) -> list[list[str]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import signal
 import time
 from pathlib import Path
 
 import pytest
 from tests.mutants.forks import Forks, allow
+from tests.mutants.marks import Marks
 from tests.mutants.operators import Mutant, difference, mutants_of
 
 SOURCE = '''
@@ -86,6 +88,52 @@ def test_no_mutant_is_the_source(root: Path) -> None:
     assert [mutant.index for mutant in found] == list(range(len(found)))
     assert found == mutants_of(root, "module.py")
     assert ast.parse(SOURCE)
+
+
+BRANCHING = '''
+def sign(x):
+    """The sign."""
+    if x < 0:
+        return -1
+    elif (x
+          > 0):
+        return 1
+    for word in ["no", "sign"]:
+        try:
+            int(word)
+        except ValueError:
+            continue
+    return 0
+
+
+class Counter:
+    def count(self):
+        return sign(len("three"))
+'''
+
+
+def test_the_lines_that_ran_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "branching_for_marks.py").write_text(BRANCHING, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    marks = Marks(tmp_path, ["branching_for_marks.py"])
+    try:
+        module = importlib.import_module("branching_for_marks")
+    finally:
+        marks.end()
+    assert (module.sign.__doc__, set(marks.lines())) == ("The sign.", set())
+
+    def ran() -> set[int]:
+        found = {line for _, line in marks.lines()}
+        marks.clear()
+        return found
+
+    assert module.sign(-1) == -1
+    assert ran() == {4, 5}
+    assert module.Counter().count() == 1
+    assert ran() == {4, 6, 7, 8, 19}
+    assert module.sign(0) == 0
+    assert ran() == {4, 6, 7, *range(9, 15)}
+    assert ran() == set()
 
 
 def test_a_fork_ends_with_its_code_or_with_its_time() -> None:
