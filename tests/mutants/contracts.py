@@ -104,8 +104,12 @@ class Bench:
         # Where a library is a link, forge finds it elsewhere than when it built, and builds anew.
         for name in ("src", "test", "cache", "node_modules/@openzeppelin"):
             shutil.copytree(CONTRACTS / name, self._at / name)
-        but = shutil.ignore_patterns("slither")
-        shutil.copytree(CONTRACTS / "out", self._at / "out", but, copy_function=_copy_for_tests)
+        shutil.copytree(
+            CONTRACTS / "out",
+            self._at / "out",
+            ignore=shutil.ignore_patterns("slither"),
+            copy_function=_copy_for_tests,
+        )
         for name in ("foundry.toml", "tools"):
             (self._at / name).symlink_to(CONTRACTS / name)
         (folder / "tests").symlink_to(CONTRACTS.parent / "tests")
