@@ -11,11 +11,21 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 
 NAME = "__ran__"
 Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """A module as it was imported once: the lines of each block, and whether that has run."""
+
+    file: str
+    blocks: list[set[int]]
+    ran: bytearray
 
 
 class Marks(importlib.abc.MetaPathFinder):
@@ -27,22 +37,22 @@ class Marks(importlib.abc.MetaPathFinder):
 
     def __init__(self, root: Path, files: Sequence[str]) -> None:
         self._files = {str(root / file): file for file in files}
-        self._marked: dict[str, tuple[bytearray, list[set[int]]]] = {}
+        self._marked: list[_Marked] = []
         sys.meta_path.insert(0, self)
 
     def end(self) -> None:
         sys.meta_path.remove(self)
 
     def clear(self) -> None:
-        for ran, _ in self._marked.values():
-            ran[:] = bytes(len(ran))
+        for one in self._marked:
+            one.ran[:] = bytes(len(one.ran))
 
     def lines(self) -> Iterator[tuple[str, int]]:
         """File and line of what ran since `clear`; some more than once."""
-        for file, (ran, blocks) in self._marked.items():
-            for block, lines in zip(ran, blocks, strict=True):
-                if block:
-                    yield from ((file, line) for line in lines)
+        for one in self._marked:
+            for has_run, lines in zip(one.ran, one.blocks, strict=True):
+                if has_run:
+                    yield from ((one.file, line) for line in lines)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -50,25 +60,21 @@ class Marks(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or spec.origin not in self._files:
             return None
-        tree = ast.parse(Path(spec.origin).read_text("utf-8"))
-        blocks = marked(tree)
-        ran = bytearray(len(blocks))
-        self._marked[self._files[spec.origin]] = (ran, blocks)
-        spec.loader = _Loader(name, spec.origin, tree, ran)
+        spec.loader = _Loader(name, spec.origin, self._files[spec.origin], self._marked)
         return spec
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name: str, path: str, tree: ast.Module, ran: bytearray) -> None:
+    def __init__(self, name: str, path: str, file: str, all_marked: list[_Marked]) -> None:
         super().__init__(name, path)
-        self._tree, self._ran = tree, ran
-
-    def get_code(self, fullname: str) -> CodeType:
-        return compile(self._tree, self.path, "exec", dont_inherit=True)
+        self._file, self._all_marked = file, all_marked
 
     def exec_module(self, module: ModuleType) -> None:
-        vars(module)[NAME] = self._ran
-        super().exec_module(module)
+        tree = ast.parse(Path(self.path).read_text("utf-8"))
+        blocks = marked(tree)
+        vars(module)[NAME] = ran = bytearray(len(blocks))
+        self._all_marked.append(_Marked(self._file, blocks, ran))
+        exec(compile(tree, self.path, "exec", dont_inherit=True), vars(module))
 
 
 def marked(tree: ast.Module) -> list[set[int]]:
