@@ -5,13 +5,16 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-arm64 test-riscv64 check bench lock clean
+.PHONY: help setup build demo test test-arm64 test-riscv64 check bench lock clean
 
 help: ## what can be made
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: ## the environment in .venv and the local chains in contracts/node_modules
 	@PYTHON=$(PYTHON) .ci/setup
+
+build: setup ## the contracts and their tests, compiled, which else the first to need them does
+	@contracts/tools/forge build
 
 demo: setup ## a local chain, honest and cheating strangers, a trained model, a report
 	@$(BIN)/atoll devnet demo

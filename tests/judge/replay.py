@@ -43,7 +43,6 @@ OPERATIONS: Final[Mapping[int, Operation]] = {
 
 _NODE: Final = "(uint16,uint256,bytes,bytes[])"
 _WHOLE: Final = keccak(f"whole(address,{_NODE}[],uint256[][])".encode())[:4]
-_GAS: Final = keccak(f"gasOf(address,{_NODE},uint256[])".encode())[:4]
 _GAS_LIMIT: Final = 10**13
 _MOST_AT_ONCE: Final = 512
 _LEAST_AT_ONCE: Final = 64
@@ -107,13 +106,6 @@ class Court:
         data = encode(types, [self._step(nodes[0]), described, numbers])
         (outputs,) = decode(["bytes[]"], self._ask(_WHOLE + data))
         return list(outputs)
-
-    def gas(self, node: Node, width: int, numbers: list[int]) -> tuple[int, int]:
-        """The gas of `run` for these elements: of all, of the dearest."""
-        described = _described(node, width)
-        data = encode(["address", _NODE, "uint256[]"], [self._step(node), described, numbers])
-        total, most = decode(["uint256", "uint256"], self._ask(_GAS + data))
-        return int(total), int(most)
 
     def _step(self, node: Node) -> str:
         return self._places[FAMILIES[node.op >> 8]]

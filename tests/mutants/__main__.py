@@ -25,6 +25,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from tests.mutants.marks import Marks
 from tests.mutants.operators import difference, mutants_of
 from tests.mutants.run import Evaluation, Verdict
 
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     quiet = ["-p", "no:cacheprovider", "--capture=no"]
     # pytest says so of what was imported before it, which a fork cannot help.
     quiet += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    run = Evaluation(ROOT, files, chosen, options.jobs, quiet)
+    run = Evaluation(ROOT, files, Marks(ROOT, files), chosen, options.jobs, quiet)
     code = pytest.main([*quiet, *options.tests], plugins=[run])
     if code != pytest.ExitCode.OK or len(run.verdicts) != count:
         print(f"mutants: the tests do not pass without any (pytest's exit code {code})")

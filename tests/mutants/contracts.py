@@ -50,8 +50,8 @@ HELD_BY: Final = {
 }
 """The game's rules, and who has their code. Libraries whose own tests have their code in them are
 left out, and so is what steps compute, which is compared with a reference."""
-LEFT_OUT: Final = "Gas|Steps|SoftFloat"
-"""Tests that count gas, and those of steps."""
+LEFT_OUT: Final = "Gas|Steps|SoftFloat|BlsTest"
+"""Tests that count gas, and those of what has no mutants: steps, keys."""
 BRIEF: Final = {
     "FOUNDRY_FUZZ_RUNS": "8",
     "FOUNDRY_INVARIANT_RUNS": "1",
@@ -64,6 +64,37 @@ LONGEST_TIMES: Final = 5.0
 """As long as all tests took without a mutant. A loop without end takes until its gas is gone."""
 
 
+class Compiler:
+    """The pinned compiler, started once: its first answer takes three core seconds, others one."""
+
+    def __init__(self) -> None:
+        command = [str(CONTRACTS / "tools/solc"), "--standard-json", "--lines"]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """What it says of one input."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        found: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return found
+
+    def end(self) -> None:
+        self._process.communicate()
+
+
+def _copy_for_tests(source: str, target: str) -> None:
+    """What forge built but for what tests do not need, since each of its starts reads all of it."""
+    file = Path(source)
+    info = {"id": file.stem, "source_id_to_path": {}, "language": "Solidity"}
+    if file.parent.name != "build-info":
+        info = json.loads(file.read_bytes())
+        info.pop("ast", None)
+    Path(target).write_text(json.dumps(info))
+
+
 class Bench:
     """A copy of the built contracts, in which some are replaced."""
 
@@ -71,12 +102,19 @@ class Bench:
         self._at = folder / "contracts"
         self._at.mkdir()
         # Where a library is a link, forge finds it elsewhere than when it built, and builds anew.
-        for name in ("src", "test", "cache", "out", "node_modules/@openzeppelin"):
+        for name in ("src", "test", "cache", "node_modules/@openzeppelin"):
             shutil.copytree(CONTRACTS / name, self._at / name)
+        shutil.copytree(
+            CONTRACTS / "out",
+            self._at / "out",
+            ignore=shutil.ignore_patterns("slither"),
+            copy_function=_copy_for_tests,
+        )
         for name in ("foundry.toml", "tools"):
             (self._at / name).symlink_to(CONTRACTS / name)
         (folder / "tests").symlink_to(CONTRACTS.parent / "tests")
         self.longest_seconds: float | None = None
+        self._compiler = Compiler()
         self._forge = next((CONTRACTS / "node_modules/@foundry-rs").glob("forge-*/bin/forge"))
 
     def artifact(self, contract: str) -> Path:
@@ -88,13 +126,15 @@ class Bench:
         found: list[Mutant] = []
         for file in HELD_BY:
             if only in file:
-                tree = json.loads(self.artifact(Path(file).stem).read_bytes())["ast"]
+                name = Path(file).stem
+                artifact = CONTRACTS / "out" / f"{name}.sol" / f"{name}.json"
+                tree = json.loads(artifact.read_bytes())["ast"]
                 found += mutants_of(file, tree, (CONTRACTS / file).read_bytes())
         return found
 
     def fate(self, mutant: Mutant) -> str:
         """What became of it: `killed`, `survived` or, where the compiler refuses it, `refused`."""
-        codes = {name: self._compile(name, mutant) for name in HELD_BY[mutant.file]}
+        codes = self._compile(mutant)
         if not all(codes.values()):
             return "refused"
         before = {name: self.artifact(name).read_bytes() for name in codes}
@@ -108,28 +148,29 @@ class Bench:
             for name, data in before.items():
                 self.artifact(name).write_bytes(data)
 
-    def _compile(self, contract: str, mutant: Mutant) -> str:
-        """Its code with the mutant, in hexadecimal; empty where there is none."""
-        about = json.loads(self.artifact(contract).read_bytes())["metadata"]
-        settings: dict[str, Any] = dict(about["settings"])
-        ((file, name),) = settings.pop("compilationTarget").items()
-        texts = {source: self._read(source) for source in about["sources"]}
+    def end(self) -> None:
+        self._compiler.end()
+
+    def _compile(self, mutant: Mutant) -> dict[str, str]:
+        """Code with the mutant of who holds it, in hexadecimal; empty where there is none."""
+        held_by = HELD_BY[mutant.file]
+        about = [json.loads(self.artifact(name).read_bytes())["metadata"] for name in held_by]
+        files = [next(iter(one["settings"]["compilationTarget"])) for one in about]
+        settings = {k: v for k, v in about[0]["settings"].items() if k != "compilationTarget"}
+        wanted = {f: {n: ["evm.bytecode.object"]} for f, n in zip(files, held_by, strict=True)}
+        texts = {
+            source: (CONTRACTS / source).read_bytes() for one in about for source in one["sources"]
+        }
         texts[mutant.file] = mutant.of(texts[mutant.file])
-        settings["outputSelection"] = {file: {name: ["evm.bytecode.object"]}}
         asked = {
             "language": "Solidity",
             "sources": {source: {"content": text.decode()} for source, text in texts.items()},
-            "settings": settings,
+            "settings": settings | {"outputSelection": wanted},
         }
-        solc = [str(CONTRACTS / "tools/solc"), "--standard-json"]
-        done = subprocess.run(
-            solc, input=json.dumps(asked), capture_output=True, text=True, check=True
-        )
-        made = json.loads(done.stdout).get("contracts", {}).get(file, {}).get(name, {})
-        return str(made.get("evm", {}).get("bytecode", {}).get("object", ""))
-
-    def _read(self, source: str) -> bytes:
-        return (CONTRACTS / source).read_bytes()
+        made = self._compiler.answer(asked).get("contracts", {})
+        found = [made.get(f, {}).get(n, {}) for f, n in zip(files, held_by, strict=True)]
+        codes = [one.get("evm", {}).get("bytecode", {}).get("object", "") for one in found]
+        return dict(zip(held_by, codes, strict=True))
 
     def passes(self) -> bool:
         """Whether all tests pass, in time where it is known how long they take."""
@@ -180,6 +221,7 @@ def main(arguments: Sequence[str]) -> int:
         bench.longest_seconds = LONGEST_TIMES * (time.monotonic() - began)
         random.Random(options.seed).shuffle(population)
         fates = judge(bench, population, options.count)
+        bench.end()
     count = fates["killed"] + fates["survived"]
     summary = {
         "bench": "mutants of contracts",

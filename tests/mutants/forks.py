@@ -84,10 +84,15 @@ class Forks(Generic[What]):
         return ended
 
 
+def allow(seconds: float) -> None:
+    """In a fork: from here on it has so much processor time, unless that is said anew."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
 def _exit_code(status: int) -> int | None:
     """None where it was ended for its time."""
     code = os.waitstatus_to_exitcode(status)
-    return None if code in {-signal.SIGXCPU, -signal.SIGKILL} else code
+    return None if code in {-signal.SIGXCPU, -signal.SIGPROF, -signal.SIGKILL} else code
 
 
 def _collect(fork: _Fork[What], code: int | None, seconds: float, *, reaped: bool) -> Ended[What]:
@@ -107,6 +112,7 @@ def _become(home: Path, limit: float, live: Callable[[Path], int]) -> None:
     os.setpgid(0, 0)
     seconds = math.ceil(limit)
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     silence = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

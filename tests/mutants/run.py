@@ -18,11 +18,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
-import coverage
 import pytest
 from hypothesis import Phase, settings
 from tests.mutants.apply import Functions, import_anew
-from tests.mutants.forks import Ended, Forks
+from tests.mutants.forks import Ended, Forks, allow
+from tests.mutants.marks import Marks
 from tests.mutants.operators import Mutant
 
 Fate = Literal["killed", "too long", "survived", "not covered"]
@@ -30,10 +30,14 @@ SURVIVED, KILLED = 0, 1
 ENOUGH = 1 / 25
 """Of the time of all tests, for one mutant, cheapest first: about the same tests on any machine."""
 EXAMPLES = 20
+FEW = 3
+"""Files of tests, of those that name a mutant's module, that are asked before all others."""
 PATIENCE = 4.0
 GRACE_SECONDS = 3.0
 IMPORT_SECONDS = 12.0
-"""A mutant may take this many times as long, and this much more; one of an import more again."""
+"""With a mutant a test may take this many times as long, and this much more; so may all of them
+together, and where it is of an import, more again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +57,14 @@ class Evaluation:
 
     Attributes:
         root: of the repository; tests are run from there.
-        files: what mutants are of; coverage is recorded of these.
+        files: what mutants are of.
+        marks: of these files, none of which has been imported.
         jobs: mutants at once.
     """
 
     root: Path
     files: Sequence[str]
+    marks: Marks
     mutants: Sequence[Mutant]
     jobs: int
     arguments: Sequence[str]
@@ -84,14 +90,15 @@ class Evaluation:
         gc.freeze()  # what forks share stays shared
         forks: Forks[tuple[Mutant, int]] = Forks(self.jobs)
         for mutant in self.mutants:
-            tests = self._tests_of(mutant)
+            asked = self._asked_of(mutant)
+            tests = [test for some in asked for test in some]
             if not tests:
                 self.verdicts.append(Verdict(mutant, "not covered", 0, "", 0.0))
                 continue
             limit = GRACE_SECONDS + PATIENCE * sum(self._seconds[test] for test in tests)
             limit += 0 if mutant.inside else IMPORT_SECONDS
             self._note(forks.wait())
-            live = partial(self._live, functions, mutant, tests)
+            live = partial(self._live, functions, mutant, asked)
             forks.start((mutant, len(tests)), limit, live)
         self._note(forks.wait(for_all=True))
         return True
@@ -112,35 +119,34 @@ class Evaluation:
     def _record(self, session: pytest.Session) -> None:
         """Runs every test; what it covers and how long it takes."""
         started = time.perf_counter()
-        include = [str(self.root / file) for file in self.files]
-        cov = coverage.Coverage(data_file=None, config_file=False, include=include)
-        cov.start()
         # After the last comes the first, as far as pytest knows: what lives for the session stays.
         for item, following in zip(
             session.items, [*session.items[1:], session.items[0]], strict=True
         ):
-            cov.switch_context(item.nodeid)
+            self.marks.clear()
             begun = _processor_seconds()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._seconds[item.nodeid] = _processor_seconds() - begun
-        cov.stop()
-        data = cov.get_data()
-        for file in self.files:
-            for line, contexts in data.contexts_by_lineno(str(self.root / file)).items():
-                self._covering[file, line] |= set(contexts) - {""}
+            for place in self.marks.lines():
+                self._covering[place].add(item.nodeid)
+        self.marks.end()
         self.baseline_seconds = time.perf_counter() - started
 
-    def _tests_of(self, mutant: Mutant) -> list[str]:
-        """Cheapest first: those that run the line; where only an import runs it, those that name
-        the module, then those that use it.
+    def _asked_of(self, mutant: Mutant) -> list[list[str]]:
+        """Cheapest first: those that run the line. Where only an import runs it, those that name
+        the module and then those that use it, the first few files on their own: to import anew
+        what all of them need takes seconds.
         """
         if mutant.inside:
-            return self._brief(self._covering[mutant.file, mutant.line])
+            return [self._brief(self._covering[mutant.file, mutant.line])]
         lines = [tests for (file, _), tests in self._covering.items() if file == mutant.file]
         module = _module_of(mutant.file)
         naming = {name for name, i in self._items.items() if module in _imported_by(i.path)}
         chosen = self._brief(naming)
-        return chosen + self._brief(set().union(*lines) - set(chosen))
+        files = list(dict.fromkeys(self._items[test].path for test in chosen))[:FEW]
+        first = [test for test in chosen if self._items[test].path in files]
+        others = [test for test in chosen if self._items[test].path not in files]
+        return [first, others, self._brief(set().union(*lines) - set(chosen))]
 
     def _brief(self, names: set[str]) -> list[str]:
         chosen, total, enough = [], 0.0, ENOUGH * sum(self._seconds.values())
@@ -151,14 +157,19 @@ class Evaluation:
             chosen.append(name)
         return chosen
 
-    def _live(self, functions: Functions, mutant: Mutant, tests: list[str], home: Path) -> int:
+    def _live(
+        self, functions: Functions, mutant: Mutant, asked: list[list[str]], home: Path
+    ) -> int:
         """In the fork: the mutant's life; the test that ends it is named in `home`."""
         if mutant.inside and functions.apply(mutant):
-            return self._run_here(tests, home)
+            return self._run_here(asked[0], home)
         import_anew(self.root, mutant)
-        options = ["-x", f"--basetemp={home / 'tmp'}", *self.arguments, *_functions_of(tests)]
-        code = pytest.main(options, plugins=[_Reporter(home)])
-        return SURVIVED if code == pytest.ExitCode.OK else KILLED
+        options = ["-x", f"--basetemp={home / 'tmp'}", *self.arguments]
+        for tests in filter(None, asked):
+            code = pytest.main([*options, *_functions_of(tests)], plugins=[_Reporter(home)])
+            if code != pytest.ExitCode.OK:
+                return KILLED
+        return SURVIVED
 
     def _run_here(self, tests: list[str], home: Path) -> int:
         self._failed.clear()
@@ -167,6 +178,7 @@ class Evaluation:
         session.config._tmp_path_factory._basetemp = home  # type: ignore[attr-defined]
         session._setupstate.teardown_exact(items[0])
         for item, following in zip(items, [*items[1:], items[0]], strict=True):
+            allow(GRACE_SECONDS + PATIENCE * self._seconds[item.nodeid])
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
                 (home / "by").write_text(item.nodeid, "utf-8")

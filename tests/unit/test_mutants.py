@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import signal
+import time
 from pathlib import Path
 
 import pytest
-from tests.mutants.forks import Forks
+from tests.mutants.forks import Forks, allow
+from tests.mutants.marks import Marks
 from tests.mutants.operators import Mutant, difference, mutants_of
 
 SOURCE = '''
@@ -87,8 +90,54 @@ def test_no_mutant_is_the_source(root: Path) -> None:
     assert ast.parse(SOURCE)
 
 
+BRANCHING = '''
+def sign(x):
+    """The sign."""
+    if x < 0:
+        return -1
+    elif (x
+          > 0):
+        return 1
+    for word in ["no", "sign"]:
+        try:
+            int(word)
+        except ValueError:
+            continue
+    return 0
+
+
+class Counter:
+    def count(self):
+        return sign(len("three"))
+'''
+
+
+def test_the_lines_that_ran_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "branching_for_marks.py").write_text(BRANCHING, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    marks = Marks(tmp_path, ["branching_for_marks.py"])
+    try:
+        module = importlib.import_module("branching_for_marks")
+    finally:
+        marks.end()
+    assert (module.sign.__doc__, set(marks.lines())) == ("The sign.", set())
+
+    def ran() -> set[int]:
+        found = {line for _, line in marks.lines()}
+        marks.clear()
+        return found
+
+    assert module.sign(-1) == -1
+    assert ran() == {4, 5}
+    assert module.Counter().count() == 1
+    assert ran() == {4, 6, 7, 8, 19}
+    assert module.sign(0) == 0
+    assert ran() == {4, 6, 7, *range(9, 15)}
+    assert ran() == set()
+
+
 def test_a_fork_ends_with_its_code_or_with_its_time() -> None:
-    forks: Forks[str] = Forks(3)
+    forks: Forks[str] = Forks(4)
 
     def say(home: Path) -> int:
         (home / "by").write_text("a test", "utf-8")
@@ -98,16 +147,24 @@ def test_a_fork_ends_with_its_code_or_with_its_time() -> None:
         while True:
             pass
 
+    def dawdle(_: Path) -> int:
+        allow(60)
+        allow(0.1)
+        while time.process_time() < 5:
+            pass
+        return 0
+
     def wait(_: Path) -> int:
         signal.pause()
         return 0
 
     forks.start("says", 60, say)
     forks.start("computes", 1, compute)
+    forks.start("dawdles", 60, dawdle)
     forks.start("waits", 0.01, wait)
     ended = {one.what: one for one in forks.wait(for_all=True)}
     assert (ended["says"].code, ended["says"].said) == (1, "a test")
-    assert ended["computes"].code is ended["waits"].code is None
+    assert {ended[name].code for name in ("computes", "dawdles", "waits")} == {None}
 
 
 def test_a_fork_that_breaks_is_no_verdict() -> None:

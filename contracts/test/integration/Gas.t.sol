@@ -345,17 +345,17 @@ contract GasTest is Network {
     }
 
     function auditNoted(uint256 jobId, uint32 round) private {
-        uint256 verifiers = said[jobId][round].facts.ready.popcount();
+        bytes[] memory bodies = honestBodies(jobId, round);
         (uint256 ballots, uint256 opens, uint256 keys) = (0, 0, 0);
-        for (uint32 id = 1; id <= verifiers; id++) {
-            if (dutiesOf(jobId, round, uint16(id - 1)) == 0) continue;
-            ballotBody(jobId, round, id, honestBody(jobId, round, id));
+        for (uint32 id = 1; id <= bodies.length; id++) {
+            if (bodies[id - 1].length == 0) continue;
+            ballotBody(jobId, round, id, bodies[id - 1]);
             ballots = note("ballot");
         }
         vm.warp(rounds.timesOf(jobId, round).auditEnd);
-        for (uint32 id = 1; id <= verifiers; id++) {
-            if (dutiesOf(jobId, round, uint16(id - 1)) == 0) continue;
-            openBody(jobId, round, id, honestBody(jobId, round, id));
+        for (uint32 id = 1; id <= bodies.length; id++) {
+            if (bodies[id - 1].length == 0) continue;
+            openBody(jobId, round, id, bodies[id - 1]);
             opens = note("open");
         }
         vm.warp(rounds.timesOf(jobId, round).openEnd);

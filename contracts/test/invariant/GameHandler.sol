@@ -10,13 +10,22 @@ contract GameHandler is Table {
     uint256 internal constant HOLDERS = 2;
     uint256 internal constant CLAIMS = 6;
     uint256 internal constant CHALLENGERS = 4;
+    uint256 internal constant BONDS = HOLDERS * CLAIMS / 2;
 
     uint256 public bondsIn;
     uint256 public paidOut;
     mapping(uint256 id => uint256 number) internal numbers; // of the game's claim
+    mapping(bytes32 set => uint256 bond) internal bonds; // numbered, holder by holder
+    bytes32[2][BONDS] internal places; // of the two claims on each
 
     constructor() {
         setUp();
+        for (uint256 bond = 0; bond < BONDS; bond++) {
+            address account = holder(2 * bond / CLAIMS);
+            uint256 number = 2 * bond % CLAIMS;
+            bonds[setOf(account, number)] = bond;
+            places[bond] = [claimOf(account, number).place, claimOf(account, number + 1).place];
+        }
     }
 
     function holder(uint256 i) public pure returns (address) {
@@ -104,20 +113,23 @@ contract GameHandler is Table {
         sum += game.owed(game.BURN());
     }
 
-    /// @return played at once about a bond; waiting about it; of all its open games
-    function about(uint256 whom, uint256 number) external view returns (uint256 played, uint256 waiting, uint256 open) {
+    /// @return played at once about each bond
+    /// @return waiting about it
+    /// @return open games about it as the game counts them, by place
+    function queues()
+        external
+        view
+        returns (uint256[BONDS] memory played, uint256[BONDS] memory waiting, uint256[BONDS] memory open)
+    {
         for (uint256 id = 1; id <= game.games(); id++) {
             GameQueue.Match memory m = game.gameOf(id);
-            if (m.set != setOf(holder(whom), number) || m.phase == Phase.OVER) continue;
-            open++;
-            if (m.phase == Phase.WAITING) waiting++;
-            else played++;
+            if (m.phase == Phase.OVER) continue;
+            if (m.phase == Phase.WAITING) waiting[bonds[m.set]]++;
+            else played[bonds[m.set]]++;
         }
-    }
-
-    function openPlaces(uint256 whom, uint256 number) external view returns (uint256) {
-        bytes32 other = claimOf(holder(whom), number ^ 1).place;
-        return game.openGames(claimOf(holder(whom), number).place) + game.openGames(other);
+        for (uint256 bond = 0; bond < BONDS; bond++) {
+            open[bond] = game.openGames(places[bond][0]) + game.openGames(places[bond][1]);
+        }
     }
 
     /// @return whether a right claim fell though its holder had time, or a wrong one stood though it was played out

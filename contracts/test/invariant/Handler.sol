@@ -19,7 +19,8 @@ contract Handler is Network {
     uint256 internal constant JOBS = 2;
 
     uint256[2] public jobIds;
-    uint256 public people; // accounts made so far; a provider's and a verifier's each
+    uint256 public people; // made so far
+    address[] internal accounts; // a provider's and a verifier's of each
     uint256 public paidOut; // tokens that claims sent
     uint256 public done; // actions that were not refused
     uint256 public forged; // settlements by who was a committee before
@@ -37,12 +38,10 @@ contract Handler is Network {
             (t.gameSeconds, t.windowSeconds) = (200, 400);
             jobIds[i] = create(t);
             for (uint16 k = 0; k < 4; k++) {
-                sit(jobIds[i], people + k, k);
+                uint256 n = newcomer();
+                sit(jobIds[i], n, k);
+                if (k < 3) enrol(jobIds[i], n, k);
             }
-            for (uint16 k = 0; k < 3; k++) {
-                enrol(jobIds[i], people + k, k);
-            }
-            people += 4;
             nextBlock();
             rounds.poke(jobIds[i]);
         }
@@ -57,6 +56,12 @@ contract Handler is Network {
             _isTrying = false;
             if (ok) done++;
         }
+    }
+
+    function newcomer() internal returns (uint256 n) {
+        n = people++;
+        accounts.push(provider(n));
+        accounts.push(verifier(n));
     }
 
     function pick(uint256 i) internal view returns (uint256) {
@@ -146,7 +151,7 @@ contract Handler is Network {
         RoundState memory s = rounds.state(jobId);
         for (uint16 seat = 0; seat < 4; seat++) {
             if (s.owing.has(seat)) members.cutSeat(jobId, seat);
-            if (!s.held.has(seat)) sit(jobId, people++, seat);
+            if (!s.held.has(seat)) sit(jobId, newcomer(), seat);
         }
         for (uint16 place = 0; place < 3; place++) {
             if (!s.ready.has(place)) try this.enrolOne(jobId, place) {} catch {}
@@ -156,7 +161,7 @@ contract Handler is Network {
     }
 
     function enrolOne(uint256 jobId, uint16 place) external {
-        enrol(jobId, people++, place);
+        enrol(jobId, newcomer(), place);
     }
 
     function skip(uint256 time) external {
@@ -185,11 +190,11 @@ contract Handler is Network {
         uint256 jobId = pick(i);
         uint16 seat = uint16(who % 4);
         if (rounds.state(jobId).owing.has(seat)) members.cutSeat(jobId, seat);
-        sit(jobId, people++, seat);
+        sit(jobId, newcomer(), seat);
     }
 
     function outbid(uint256 i, uint256 who) external tried {
-        (uint256 jobId, uint256 n) = (pick(i), people++);
+        (uint256 jobId, uint256 n) = (pick(i), newcomer());
         uint256 bond = BOND * 2 + n * 1 ether;
         stakeUp(verifier(n), Role.VERIFIER, bond);
         vm.startPrank(verifier(n));
@@ -384,8 +389,8 @@ contract Handler is Network {
 
     /// @return sum of all accounts' active and thawing stake
     function staked() external view returns (uint256 sum) {
-        for (uint256 n = 0; n < people; n++) {
-            sum += sumOf(provider(n)) + sumOf(verifier(n));
+        for (uint256 i = 0; i < accounts.length; i++) {
+            sum += sumOf(accounts[i]);
         }
         return sum + sumOf(OUTSIDER);
     }
@@ -443,7 +448,7 @@ contract Handler is Network {
             same(members.openFalls(jobId), 0, "falls unclaimed");
             jobs.claimCredit(jobId, OUTSIDER);
             for (uint256 n = 0; n < people; n++) {
-                jobs.claimCredit(jobId, verifier(n));
+                jobs.claimCredit(jobId, accounts[2 * n + 1]);
             }
             vm.warp(rounds.absoluteEnd(jobId) + defaultTerms().claimSeconds);
             jobs.refund(jobId);

@@ -64,6 +64,7 @@ abstract contract Network is Check {
     uint256[] internal created;
     mapping(address account => mapping(Role => uint256)) private _deposited;
     mapping(address account => bool) private _guilty;
+    mapping(address account => uint256 key) private _keys; // of who came by `enrol`
     uint32 internal epoch = 1; // of jobs that are created
     uint32 internal microBatches; // of a step of theirs
 
@@ -146,14 +147,17 @@ abstract contract Network is Check {
     }
 
     function sit(uint256 jobId, uint256 i, uint16 seat) internal returns (uint32 id) {
-        stakeUp(provider(i), Role.PROVIDER, BOND);
-        vm.prank(provider(i));
+        address account = provider(i);
+        stakeUp(account, Role.PROVIDER, BOND);
+        vm.prank(account);
         id = members.sit(jobId, seat);
     }
 
     function enrol(uint256 jobId, uint256 i, uint16 place) internal returns (uint32 id) {
-        stakeUp(verifier(i), Role.VERIFIER, BOND);
-        vm.startPrank(verifier(i));
+        address account = verifier(i);
+        _keys[account] = verifierKey(i);
+        stakeUp(account, Role.VERIFIER, BOND);
+        vm.startPrank(account);
         id = members.enrol(jobId, place, uint128(BOND));
         members.ready(jobId);
         vm.stopPrank();
@@ -453,17 +457,25 @@ abstract contract Network is Check {
         if (ordinal >= count) ordinal = count + Draws.rankOfSeat(f.auditSeed, f.leftOut, seat);
     }
 
-    function dutiesOf(uint256 jobId, uint32 round, uint16 place) internal view returns (uint256 duties) {
+    function dutiesOf(uint256 jobId, uint32 round, uint16 place) internal view returns (uint256) {
+        return dutiesOf(jobId, round)[place];
+    }
+
+    /// @return duties of each place
+    function dutiesOf(uint256 jobId, uint32 round) internal view returns (uint256[256] memory duties) {
         Facts memory f = said[jobId][round].facts;
-        if (!f.ready.has(place)) return 0;
+        uint256[] memory places = new uint256[](f.ready.popcount()); // by rank
+        for (uint256 left = f.ready; left != 0; left &= left - 1) {
+            places[Draws.rankOfPlace(f.auditSeed, f.ready, left.lowest())] = left.lowest();
+        }
         uint256 auditors = rounds.auditOf(jobId, round).isLast ? 2 : 1;
-        uint256 rank = Draws.rankOfPlace(f.auditSeed, f.ready, place);
-        uint256 all = drawn(jobId, round);
-        for (uint256 left = all; left != 0; left &= left - 1) {
+        for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
             uint16 seat = left.lowest();
+            if (rounds.segmentsOf(jobId, round, seat) == 0) continue;
             uint256 ordinal = ordinalOf(jobId, round, seat);
-            bool isIts = Draws.isAuditor(ordinal, rank, f.ready.popcount(), auditors);
-            if (isIts && rounds.segmentsOf(jobId, round, seat) != 0) duties |= Bits.bit(seat);
+            for (uint256 i = 0; i < auditors; i++) {
+                duties[places[(ordinal + i) % places.length]] |= Bits.bit(seat);
+            }
         }
     }
 
@@ -506,6 +518,16 @@ abstract contract Network is Check {
         return fineBody(jobId, round, dutiesOf(jobId, round, m.index), m.account);
     }
 
+    /// @return bodies of jobs' members that `start` made, each empty where nothing is owed
+    function honestBodies(uint256 jobId, uint32 round) internal view returns (bytes[] memory bodies) {
+        bodies = new bytes[](said[jobId][round].facts.ready.popcount());
+        uint256[256] memory duties = dutiesOf(jobId, round);
+        for (uint32 id = 1; id <= bodies.length; id++) {
+            address account = members.holderOf(jobId, Role.VERIFIER, id).account;
+            bodies[id - 1] = fineBody(jobId, round, duties[id - 1], account);
+        }
+    }
+
     function showKey(uint256 jobId, uint32 round, uint16 seat) internal {
         showKey(jobId, round, seat, keyOf(jobId, round, seat));
     }
@@ -517,15 +539,13 @@ abstract contract Network is Check {
 
     /// @dev Ids of members are their places + 1 in jobs that `start` made.
     function audit(uint256 jobId, uint32 round) internal {
-        uint256 verifiers = said[jobId][round].facts.ready.popcount();
-        for (uint32 id = 1; id <= verifiers; id++) {
-            if (dutiesOf(jobId, round, uint16(id - 1)) == 0) continue;
-            ballotBody(jobId, round, id, honestBody(jobId, round, id));
+        bytes[] memory bodies = honestBodies(jobId, round);
+        for (uint32 id = 1; id <= bodies.length; id++) {
+            if (bodies[id - 1].length != 0) ballotBody(jobId, round, id, bodies[id - 1]);
         }
         vm.warp(rounds.timesOf(jobId, round).auditEnd);
-        for (uint32 id = 1; id <= verifiers; id++) {
-            if (dutiesOf(jobId, round, uint16(id - 1)) == 0) continue;
-            openBody(jobId, round, id, honestBody(jobId, round, id));
+        for (uint32 id = 1; id <= bodies.length; id++) {
+            if (bodies[id - 1].length != 0) openBody(jobId, round, id, bodies[id - 1]);
         }
         vm.warp(rounds.timesOf(jobId, round).openEnd);
         for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
@@ -595,7 +615,10 @@ abstract contract Network is Check {
         (account,,) = rounds.placeHolder(jobId, place);
     }
 
-    function keyOfMember(address account) internal pure returns (uint256) {
+    /// @dev Who came in otherwise is looked for: an account of a key takes forge longer than most calls do.
+    function keyOfMember(address account) internal view returns (uint256 key) {
+        key = _keys[account];
+        if (key != 0) return key;
         for (uint256 i = 0; i < 300; i++) {
             if (verifier(i) == account) return verifierKey(i);
         }

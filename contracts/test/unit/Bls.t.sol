@@ -50,11 +50,15 @@ contract BlsTest is Check {
         keys.register(key, proof);
     }
 
-    function signed(uint256 bitmap, bytes32 digest) internal view returns (bytes memory total) {
-        total = new bytes(192);
+    /// @dev Signatures of one message add up as their secrets do, and as keys do.
+    function secretsOf(uint256 bitmap) internal pure returns (uint256 sum) {
         for (uint256 i = 0; i < MEMBERS; i++) {
-            if (bitmap >> i & 1 == 1) total = BlsSigner.sum(total, BlsSigner.sign(secretOf(i), digest));
+            if (bitmap >> i & 1 == 1) sum = addmod(sum, secretOf(i), BlsSigner.ORDER);
         }
+    }
+
+    function signed(uint256 bitmap, bytes32 digest) internal view returns (bytes memory) {
+        return BlsSigner.sign(secretsOf(bitmap), digest);
     }
 
     function certificate(uint256 bitmap) internal view returns (bytes memory) {
@@ -273,11 +277,7 @@ contract BlsTest is Check {
     }
 
     function keySum(uint256 bitmap) internal view returns (bytes memory) {
-        uint256 secrets;
-        for (uint256 i = 0; i < MEMBERS; i++) {
-            if (bitmap >> i & 1 == 1) secrets = addmod(secrets, secretOf(i), BlsSigner.ORDER);
-        }
-        return BlsSigner.keyOf(secrets);
+        return BlsSigner.keyOf(secretsOf(bitmap));
     }
 
     function test_aSumIsThatOfTheKeys() public {

@@ -26,10 +26,9 @@ abstract contract Nodes is Check {
         for (uint256 i = 0; i < nodes.length; i++) {
             (Replay.Node memory node, bytes memory wanted) = abi.decode(nodes[i], (Replay.Node, bytes));
             uint256[] memory elements = all(wanted.length / node.width);
-            bytes memory found = replay.many(step, node, elements);
+            (bytes memory found, uint256 most) = replay.many(step, node, elements);
             if (keccak256(found) != keccak256(wanted)) revertAt(names[i], node.width, found, wanted);
             uint256 operation = (node.op & 0xff) - 1;
-            (, uint256 most) = replay.gasOf(step, node, elements);
             atMost(most, highest[operation], string.concat("gas of ", names[i]));
             compared[operation] += elements.length;
         }

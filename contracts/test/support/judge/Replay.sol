@@ -19,10 +19,11 @@ contract Replay {
     error WidthDiffers(uint256 width);
 
     /// @return output the elements of these numbers, one behind the other
+    /// @return most gas of `run` for the dearest of them
     function many(IOneStep step, Node calldata node, uint256[] calldata elements)
         external
-        pure
-        returns (bytes memory output)
+        view
+        returns (bytes memory output, uint256 most)
     {
         output = new bytes(elements.length * node.width + 32);
         for (uint256 i; i < elements.length; ++i) {
@@ -30,7 +31,11 @@ contract Replay {
             assembly ("memory-safe") {
                 free := mload(0x40)
             }
-            bytes memory result = step.run(node.op, node.attributes, elements[i], openings(step, node, elements[i]));
+            bytes[] memory opened = openings(step, node, elements[i]);
+            uint256 used = gasleft();
+            bytes memory result = step.run(node.op, node.attributes, elements[i], opened);
+            used -= gasleft();
+            if (used > most) most = used;
             if (result.length != node.width) revert WidthDiffers(result.length);
             uint256 place = i * node.width;
             assembly ("memory-safe") {
@@ -40,30 +45,6 @@ contract Replay {
         }
         assembly ("memory-safe") {
             mstore(output, sub(mload(output), 32))
-        }
-    }
-
-    /// @return total gas of `run` for these elements
-    /// @return most that of the dearest
-    function gasOf(IOneStep step, Node calldata node, uint256[] calldata elements)
-        external
-        view
-        returns (uint256 total, uint256 most)
-    {
-        for (uint256 i; i < elements.length; ++i) {
-            uint256 free;
-            assembly ("memory-safe") {
-                free := mload(0x40)
-            }
-            bytes[] memory opened = openings(step, node, elements[i]);
-            uint256 before = gasleft();
-            step.run(node.op, node.attributes, elements[i], opened);
-            uint256 used = before - gasleft();
-            total += used;
-            if (used > most) most = used;
-            assembly ("memory-safe") {
-                mstore(0x40, free) // nothing of this element is read again
-            }
         }
     }
 

@@ -14,7 +14,7 @@ contract Replays is Replay {
     {
         outputs = new bytes[](nodes.length);
         for (uint256 n; n < nodes.length; ++n) {
-            outputs[n] = this.many(step, nodes[n], elements[n]);
+            (outputs[n],) = this.many(step, nodes[n], elements[n]);
         }
     }
 }

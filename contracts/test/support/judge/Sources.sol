@@ -29,9 +29,8 @@ abstract contract Sources is Check {
             for (uint256 e = 0; e < elements.length; e++) {
                 elements[e] = e;
             }
-            bytes memory found = replay.many(step, node, elements);
+            (bytes memory found, uint256 most) = replay.many(step, node, elements);
             if (keccak256(found) != keccak256(wanted)) revert NodeDiffers(names[i], i, found, wanted);
-            (, uint256 most) = replay.gasOf(step, node, elements);
             atMost(most, highest, string.concat("gas of ", names[i]));
         }
         atMost(address(step).code.length, CODE_LIMIT, "code");
