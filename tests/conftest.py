@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from functools import cache
 from pathlib import Path
 
 import eth_account  # noqa: F401 (before atoll.chain, which undoes what this does to recursion)
@@ -65,26 +66,37 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(2, os.cpu_count() or 1)
 
 
+def pytest_collection() -> None:
+    """What is imported is kept: nothing of it is garbage, and looking for some takes a second."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What is imported by now lives as long as the process: torch and the tests are most of a
     million objects, which every full collection would walk through, and pytest's last ten do.
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        module = item.path.relative_to(TESTS)
+        module = _module_of(item.path)
         if module.parts[0] in NETWORKS:
             item.add_marker(pytest.mark.e2e)
         else:
             item.add_marker(pytest.mark.xdist_group(module.as_posix()))
-    items.sort(key=_place)
+    items.sort(key=lambda item: _place(_module_of(item.path)))
 
 
-def _place(item: pytest.Item) -> int:
-    module = item.path.relative_to(TESTS)
+@cache
+def _module_of(path: Path) -> Path:
+    return path.relative_to(TESTS)
+
+
+@cache
+def _place(module: Path) -> int:
     within = (n for n, name in enumerate(LONGEST_FIRST) if module.is_relative_to(name))
     return next(within, len(LONGEST_FIRST))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from math import isqrt, prod
+from math import floor, isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -127,7 +127,9 @@ def far_and_loud(G: Gram, kappa: str) -> dict[str, list[int]]:
     """The rows that are distant and those that are loud, the most conspicuous first."""
     rows = range(len(G))
     D = [lower_median([G[i][i] + G[j][j] - 2 * G[i][j] for j in rows if j != i]) for i in rows]
-    far, loud = Fraction(kappa) ** 2 * lower_median(D), 9 * lower_median([G[i][i] for i in rows])
+    # An integer is above a fraction where it is above its floor.
+    far = floor(Fraction(kappa) ** 2 * lower_median(D))
+    loud = 9 * lower_median([G[i][i] for i in rows])
     return {
         "distant": sorted((i for i in rows if D[i] > far), key=lambda i: (-D[i], i)),
         "loud": sorted((i for i in rows if G[i][i] > loud), key=lambda i: (-G[i][i], i)),
@@ -248,7 +250,8 @@ def combined(kind: str, rule: str, rows: Sequence[Row], f: int) -> Merged:
         trim = f if base == "trimmed_mean" else (n - 1) // 2
         values = np.sort([np.sum([rows[j] for j in group], axis=0) for group in groups], axis=0)
         return values[trim : n - trim].sum(axis=0).tolist(), count * (n - 2 * trim)
-    mixed = [[sum(G[a][b] for a in x for b in y) for y in groups] for x in groups]
+    members = np.array([[int(j in group) for j in range(n)] for group in groups])
+    mixed = (members @ np.array(G) @ members.T).tolist()
     weights, total = WEIGHTS[base](mixed, f)
     shares = [sum(w for w, group in zip(weights, groups, strict=True) if j in group)
               for j in range(n)]  # fmt: skip
