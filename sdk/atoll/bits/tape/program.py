@@ -56,6 +56,12 @@ class Program:
         template = self.templates[index]
         return index, (node - template.first) // template.stride if template.stride else 0
 
+    def walk(self, part: int) -> Iterator[tuple[Template, int]]:
+        """The template and the iteration of every node, in the order of their numbers."""
+        for node, index in enumerate(self._template_of(part)):
+            template = self.templates[index]
+            yield template, (node - template.first) // template.stride if template.stride else 0
+
     def _template_of(self, part: int) -> _Numbers:
         """Each node's template. Raises ValueError unless every node has exactly one."""
         if part not in self._places:
