@@ -154,11 +154,9 @@ def named(
 ) -> list[tuple[str, int]]:
     """(check, row) of the five checks, in their order; `done` is m of each row."""
     rows = range(len(G))
-    others = {i: [j for j in rows if j != i] for i in rows}
-    A = [
-        upper_median([Fraction(G[i][j], done[i] * done[j]) for j in others[i]]) if others[i] else 0
-        for i in rows
-    ]
+    # G_ij / (m_i · m_j), times the square of the product of all m, so that it is an integer.
+    share = [prod(done) // m for m in done]
+    A = [upper_median([G[i][j] * share[i] * share[j] for j in rows if j != i]) for i in rows]
     twins = copies(G)
     M = lower_median(A)
     found = far_and_loud(G, kappa)
@@ -293,9 +291,10 @@ def _multi_krum(G: Gram, f: int) -> tuple[list[int], int]:
 
 def _minimum_diameter(G: Gram, f: int) -> tuple[list[int], int]:
     n = len(G)
+    D = [[_distance(G, i, j) for j in range(n)] for i in range(n)]
 
     def diameter(chosen: tuple[int, ...]) -> int:
-        return max(_distance(G, i, j) for i in chosen for j in chosen)
+        return max((D[i][j] for i, j in combinations(chosen, 2)), default=0)
 
     return _only(min(combinations(range(n), n - f), key=diameter), n)  # the first of equals
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 from atoll.bits.codec.base import StoredRow
@@ -38,7 +39,7 @@ class StoredUpdate:
     sums: StoredSums | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UpdateLayout:
     """What the updates of a round speak of.
 
@@ -65,7 +66,7 @@ class UpdateLayout:
             SumsLayout(Layout.of(shared.v)) if shared.v else None,
         )
 
-    @property
+    @cached_property
     def lengths(self) -> tuple[int, ...]:
         """Bytes of each section."""
         codec = codec_of(self.codec)
