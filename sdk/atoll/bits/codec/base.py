@@ -78,8 +78,9 @@ class Row(Protocol):
 class StoredRow:
     """The integers that are merged, decoded where they are asked for, so that few are held.
 
-    Those of a vector within one piece are kept from the first reading: its tensors are asked for
-    one by one, and each would be decoded as the whole piece.
+    Those of a vector within one piece are kept from the first reading where they take no more bytes
+    than coordinates of a piece: its tensors are asked for one by one, and each would be decoded as
+    the whole piece.
 
     Args:
         body: how the update is written.
@@ -99,9 +100,11 @@ class StoredRow:
         self._begins = [len(head) + place for place in accumulate(sections, initial=0)][:-1]
         self._kept: Integers | None = None
         if self._total <= PIECE:
-            self._kept = self._decoded(0, self._total)
-            self._kept.flags.writeable = False
-            self._length = len(self._kept)
+            found = self._decoded(0, self._total)
+            self._length = len(found)
+            if found.nbytes <= PIECE:
+                found.flags.writeable = False
+                self._kept = found
             return
         spans = range(0, self._total, _CHECKED_AT_ONCE)
         self._length = sum(len(self._decoded(at, at + _CHECKED_AT_ONCE)) for at in spans)
