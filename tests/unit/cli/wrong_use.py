@@ -1,7 +1,7 @@
 """Commands that a hasty operator types, each run in a process of its own: prints those that failed
 otherwise than with a sentence.
 
-    python -m tests.unit.cli.wrong_use SEED COUNT [WORD ...]   so many of the cases with the words
+    python -m tests.unit.cli.wrong_use COUNT "SEED [WORD ...]" ...   so many with the words, of each
 """
 
 from __future__ import annotations
@@ -42,19 +42,22 @@ FILES = {
 
 
 def main() -> None:
-    seed, count, *words = sys.argv[1:]
+    count, *groups = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for name, content in FILES.items():
             Path(name).write_bytes(content)
         os.environ |= {"ATOLL_HOME": f"{folder}/home", "HOME": folder, "NO_COLOR": "1"}
         import_all()
-        every = [case for case in cases() if set(words) <= set(case)]
-        for case in random.Random(seed).sample(every, min(int(count), len(every))):
-            code, said = outcome(case)
-            if code == UNFORESEEN or code < 0 or "Traceback" in said:
-                told = {"case": case, "code": code, "said": said[-2_000:]}
-                sys.stdout.write(json.dumps(told) + "\n")
+        every = cases()
+        for group in groups:
+            seed, *words = group.split()
+            some = [case for case in every if set(words) <= set(case)]
+            for case in random.Random(seed).sample(some, min(int(count), len(some))):
+                code, said = outcome(case)
+                if code == UNFORESEEN or code < 0 or "Traceback" in said:
+                    told = {"group": group, "case": case, "code": code, "said": said[-2_000:]}
+                    sys.stdout.write(json.dumps(told) + "\n")
 
 
 def import_all() -> None:
