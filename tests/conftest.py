@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from functools import cache
 from pathlib import Path
 
 import eth_account  # noqa: F401 (before atoll.chain, which undoes what this does to recursion)
@@ -73,23 +74,29 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(2, os.cpu_count() or 1)
 
 
+def pytest_collection() -> None:
+    """What is imported is kept: nothing of it is garbage, and looking for some takes a second."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What is imported by now lives as long as the process: torch and the tests are most of a
     million objects, which every full collection would walk through, and pytest's last ten do.
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        module = item.path.relative_to(TESTS)
+        module = _module_of(item.path)
         if module.parts[0] in NETWORKS:
             item.add_marker(pytest.mark.e2e)
         else:
             item.add_marker(pytest.mark.xdist_group(module.as_posix()))
-    items.sort(key=_place)
+    items.sort(key=lambda item: _place(_name(item)))
     # xdist gives a process its second test at once, and nobody else takes that any more: behind
     # the longest of all comes what is not waited for.
     processes = getattr(config, "workerinput", {}).get("workercount", 0)
@@ -98,12 +105,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [*rest[:processes], *short, *rest[processes:]]
 
 
-def _place(item: pytest.Item) -> int:
-    within = (n for n, name in enumerate(LONGEST_FIRST) if _name(item).startswith(name))
-    return next(within, len(LONGEST_FIRST))
+@cache
+def _module_of(path: Path) -> Path:
+    return path.relative_to(TESTS)
 
 
 def _name(item: pytest.Item) -> str:
     """As `e2e/test_jobs.py::test_name[parameters]`."""
-    module = item.path.relative_to(TESTS).as_posix()
-    return f"{module}::{item.nodeid.rpartition('.py::')[2]}"
+    return f"{_module_of(item.path).as_posix()}::{item.nodeid.rpartition('.py::')[2]}"
+
+
+def _place(name: str) -> int:
+    within = (n for n, first in enumerate(LONGEST_FIRST) if name.startswith(first))
+    return next(within, len(LONGEST_FIRST))

@@ -45,7 +45,8 @@ def one_nan(x: Array) -> Array:
 
 def rint(x: Array) -> Wide:
     """The nearest integers, ties to even: 0 for NaN, and without −0."""
-    return np.nan_to_num(wide(np.rint(x)), nan=0.0, posinf=np.inf, neginf=-np.inf) + 0.0
+    whole = wide(np.rint(x))
+    return np.where(np.isnan(whole), 0.0, whole) + 0.0
 
 
 def largest(x: Array) -> Array:

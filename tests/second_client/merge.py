@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from math import isqrt, prod
+from math import floor, isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -127,7 +127,9 @@ def far_and_loud(G: Gram, kappa: str) -> dict[str, list[int]]:
     """The rows that are distant and those that are loud, the most conspicuous first."""
     rows = range(len(G))
     D = [lower_median([G[i][i] + G[j][j] - 2 * G[i][j] for j in rows if j != i]) for i in rows]
-    far, loud = Fraction(kappa) ** 2 * lower_median(D), 9 * lower_median([G[i][i] for i in rows])
+    # An integer is above a fraction where it is above its floor.
+    far = floor(Fraction(kappa) ** 2 * lower_median(D))
+    loud = 9 * lower_median([G[i][i] for i in rows])
     return {
         "distant": sorted((i for i in rows if D[i] > far), key=lambda i: (-D[i], i)),
         "loud": sorted((i for i in rows if G[i][i] > loud), key=lambda i: (-G[i][i], i)),
@@ -152,11 +154,9 @@ def named(
 ) -> list[tuple[str, int]]:
     """(check, row) of the five checks, in their order; `done` is m of each row."""
     rows = range(len(G))
-    others = {i: [j for j in rows if j != i] for i in rows}
-    A = [
-        upper_median([Fraction(G[i][j], done[i] * done[j]) for j in others[i]]) if others[i] else 0
-        for i in rows
-    ]
+    # G_ij / (m_i · m_j), times the square of the product of all m, so that it is an integer.
+    share = [prod(done) // m for m in done]
+    A = [upper_median([G[i][j] * share[i] * share[j] for j in rows if j != i]) for i in rows]
     twins = copies(G)
     M = lower_median(A)
     found = far_and_loud(G, kappa)
@@ -248,7 +248,8 @@ def combined(kind: str, rule: str, rows: Sequence[Row], f: int) -> Merged:
         trim = f if base == "trimmed_mean" else (n - 1) // 2
         values = np.sort([np.sum([rows[j] for j in group], axis=0) for group in groups], axis=0)
         return values[trim : n - trim].sum(axis=0).tolist(), count * (n - 2 * trim)
-    mixed = [[sum(G[a][b] for a in x for b in y) for y in groups] for x in groups]
+    members = np.array([[int(j in group) for j in range(n)] for group in groups])
+    mixed = (members @ np.array(G) @ members.T).tolist()
     weights, total = WEIGHTS[base](mixed, f)
     shares = [sum(w for w, group in zip(weights, groups, strict=True) if j in group)
               for j in range(n)]  # fmt: skip
@@ -290,9 +291,10 @@ def _multi_krum(G: Gram, f: int) -> tuple[list[int], int]:
 
 def _minimum_diameter(G: Gram, f: int) -> tuple[list[int], int]:
     n = len(G)
+    D = [[_distance(G, i, j) for j in range(n)] for i in range(n)]
 
     def diameter(chosen: tuple[int, ...]) -> int:
-        return max(_distance(G, i, j) for i in chosen for j in chosen)
+        return max((D[i][j] for i, j in combinations(chosen, 2)), default=0)
 
     return _only(min(combinations(range(n), n - f), key=diameter), n)  # the first of equals
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -50,11 +51,16 @@ def tree_root(tensors: Tensors) -> bytes:
     leaves = []
     for name in sorted(tensors):
         tensor = tensors[name]
-        prefix = encode_cbor(["atoll.chunk.v1", name, str(tensor.dtype), list(tensor.shape)])
+        prefix = _chunk_prefix(name, tensor.dtype, tensor.shape)
         raw = tensor.tobytes()
         for index, at in enumerate(range(0, len(raw), CHUNK)):
             leaves.append(sha256(prefix + u64(index) + raw[at : at + CHUNK]))
     return root(leaves, sha256) if leaves else ZERO
+
+
+@lru_cache(maxsize=4096)
+def _chunk_prefix(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    return encode_cbor(["atoll.chunk.v1", name, str(dtype), list(shape)])
 
 
 def grouped(groups: Mapping[str, Tensors]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import count
 
 import numpy as np
@@ -50,13 +51,15 @@ def _moves() -> tuple[list[int], list[int]]:
 
 
 _FROM, _TURNS = _moves()
+_RHO_PI = list(zip(_FROM, _TURNS, strict=True))
+_CHI = [(x + y, (x + 1) % 5 + y, (x + 2) % 5 + y) for y in range(0, 25, 5) for x in range(5)]
 _BEFORE, _AFTER, _AFTER_NEXT = [4, 0, 1, 2, 3], [1, 2, 3, 4, 0], [2, 3, 4, 0, 1]
 """Columns x − 1, x + 1 and x + 2 of column x."""
 
 
 def _turn(lane: int, bits: int) -> int:
     """A 64-bit word rotated left."""
-    return ((lane << bits) | (lane >> (64 - bits))) & _WORD if bits else lane
+    return ((lane << bits) | (lane >> (64 - bits))) & _WORD
 
 
 def _permute(a):
@@ -64,14 +67,12 @@ def _permute(a):
     for constant in _ROUND_CONSTANTS:
         column = [a[x] ^ a[x + 5] ^ a[x + 10] ^ a[x + 15] ^ a[x + 20] for x in range(5)]
         theta = [column[x - 1] ^ _turn(column[(x + 1) % 5], 1) for x in range(5)]
-        a = [a[i] ^ theta[i % 5] for i in range(25)]
-        moved = [_turn(a[i], bits) for i, bits in zip(_FROM, _TURNS, strict=True)]
-        a = [
-            moved[x + y] ^ ((moved[(x + 1) % 5 + y] ^ _WORD) & moved[(x + 2) % 5 + y])
-            for y in range(0, 25, 5)
-            for x in range(5)
+        moved = [
+            ((lane << bits) | (lane >> (64 - bits))) & _WORD
+            for lane, bits in ((a[i] ^ theta[i % 5], bits) for i, bits in _RHO_PI)
         ]
-        a[0] = a[0] ^ constant
+        a = [moved[i] ^ ((moved[j] ^ _WORD) & moved[k]) for i, j, k in _CHI]
+        a[0] ^= constant
     return a
 
 
@@ -132,6 +133,7 @@ def sha256(message: bytes) -> bytes:
     return hashlib.sha256(message).digest()
 
 
+@cache
 def tag(name: str) -> bytes:
     """keccak of a name, the first field of what is hashed under it."""
     return keccak(name.encode())

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 import numpy as np
 
 from atoll.bits.kernels.keccak import DIGEST_BYTES, Bytes, keccak_rows
-from atoll.law.hashing import update_root
-from atoll.law.merkle import LEAF, NODE, seal
+from atoll.law.hashing import keccak256, update_root
+from atoll.law.merkle import LEAF, NODE, merkle_root, seal
 from atoll.law.words import ZERO_DIGEST, Digest
 
 PIECE_BYTES: Final = 1024
@@ -46,9 +46,11 @@ class Pieces:
 
     def root(self) -> Digest:
         """The piece root of everything that was added. Raises ValueError where that is nothing."""
+        if not self._digests:  # of less than a piece, as most nodes' tensors are
+            if not self._begun:
+                raise ValueError("an empty byte string has no piece root")
+            return merkle_root([keccak256(self._begun)])
         last = [keccak_rows(np.frombuffer(self._begun, np.uint8)[None])] if self._begun else []
-        if not self._digests and not last:
-            raise ValueError("an empty byte string has no piece root")
         leaves = np.concatenate([*self._digests, *last])
         return seal(len(leaves), _top(keccak_rows(_prefixed(LEAF, leaves))))
 

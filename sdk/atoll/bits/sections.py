@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 from atoll.bits.codec.base import StoredRow
@@ -38,7 +39,7 @@ class StoredUpdate:
     sums: StoredSums | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UpdateLayout:
     """What the updates of a round speak of.
 
@@ -65,7 +66,7 @@ class UpdateLayout:
             SumsLayout(Layout.of(shared.v)) if shared.v else None,
         )
 
-    @property
+    @cached_property
     def lengths(self) -> tuple[int, ...]:
         """Bytes of each section."""
         codec = codec_of(self.codec)
@@ -79,8 +80,7 @@ class UpdateLayout:
     @property
     def encoded_length(self) -> int:
         """Bytes of any update of this layout."""
-        *others, last = self.lengths
-        return sum(map(filled, others)) + last
+        return _joined_length(self.lengths)
 
     def open(self, data: ByteSlices, model: GlobalState, dither: DitherKey) -> StoredUpdate:
         """An update of the round that begins with `model`; reads all of it once.
@@ -88,8 +88,8 @@ class UpdateLayout:
         Raises:
             MalformedUpdate: it is not canonical.
         """
-        check_length(len(data), self.encoded_length)
         lengths = self.lengths
+        check_length(len(data), _joined_length(lengths))
         begins = list(accumulate(map(filled, lengths[:-1]), initial=0))
         for begin, length, end in zip(begins, lengths, begins[1:], strict=False):
             if any(data[begin + length : end]):
@@ -111,6 +111,11 @@ class UpdateLayout:
 def filled(length: int) -> int:
     """A section's bytes and the zeros behind it, where another one follows."""
     return -(-length // PIECE_BYTES) * PIECE_BYTES
+
+
+def _joined_length(lengths: Sequence[int]) -> int:
+    *others, last = lengths
+    return sum(map(filled, others)) + last
 
 
 def joined(sections: Sequence[bytes]) -> bytes:

@@ -12,6 +12,7 @@ the tails that training gives them. The result is clamped to the manifest's boun
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from atoll.bits.codec.registry import Target
 from atoll.law.checks import lower_median
 
 Values = npt.NDArray[np.int8]
-Counts = npt.NDArray[np.int64]
+Counts = tuple[int, int, int]
 """Of the coordinates of an update's tensor: all that a share is of, those above `fine_steps`, and
 those above `coarse_steps`."""
 _AT_ONCE: Final = 64 * PIECE
@@ -36,15 +37,18 @@ def vote(values: Values, target: Target) -> int:
 
 def _counts(values: Values, target: Target) -> Counts:
     size = int(np.count_nonzero(values)) if target.of_sent else values.size
-    steps = target.fine_steps, target.coarse_steps
-    return np.array([size, *(_above(values, step) for step in steps)], dtype=np.int64)
+    return size, _above(values, target.fine_steps), _above(values, target.coarse_steps)
 
 
 def _move(counts: Counts, target: Target) -> int:
-    size, fine, coarse = counts.tolist()
-    if fine > target.fine_share * size:
+    size, fine, coarse = counts
+    if _exceeds(fine, target.fine_share, size):
         return 1
-    return 0 if coarse > target.coarse_share * size else -1
+    return 0 if _exceeds(coarse, target.coarse_share, size) else -1
+
+
+def _exceeds(count: int, share: Fraction, size: int) -> bool:
+    return count * share.denominator > share.numerator * size
 
 
 def _above(values: Values, steps: int) -> int:
@@ -79,8 +83,11 @@ def next_exponents(
 
 def _vote_of(row: Row, span: slice, target: Target) -> int:
     """`vote` of a row's values in a span, of which few are at hand at once."""
-    nothing = np.zeros(3, dtype=np.int64)
-    return _move(sum((_counts(row[part], target) for part in _parts(span)), nothing), target)
+    size, fine, coarse = 0, 0, 0
+    for part in _parts(span):
+        found = _counts(row[part], target)
+        size, fine, coarse = size + found[0], fine + found[1], coarse + found[2]
+    return _move((size, fine, coarse), target)
 
 
 def _parts(span: slice) -> Iterator[slice]:

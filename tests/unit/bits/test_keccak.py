@@ -9,7 +9,7 @@ import pytest
 from eth_hash.auto import keccak
 
 from atoll.bits.kernels import keccak as module
-from atoll.bits.kernels.keccak import Bytes, keccak_rows, keccak_rows_numpy
+from atoll.bits.kernels.keccak import Bytes, keccak_each, keccak_rows, keccak_rows_numpy
 
 LENGTHS = (0, 1, 32, 33, 36, 65, 135, 136, 137, 271, 272, 1024)
 
@@ -29,6 +29,13 @@ def test_every_row_has_ethereums_keccak(function: Callable[[Bytes], Bytes], leng
 
 def test_no_rows_have_no_digests() -> None:
     assert keccak_rows(rows_of(0, 36)).shape == keccak_rows_numpy(rows_of(0, 36)).shape == (0, 32)
+
+
+def test_messages_of_any_lengths_are_hashed_in_their_order() -> None:
+    random = np.random.default_rng(5)
+    messages = [random.bytes(int(random.choice(LENGTHS))) for _ in range(60)]
+    assert [row.tobytes() for row in keccak_each(messages)] == [keccak(m) for m in messages]
+    assert keccak_each([]).shape == (0, 32)
 
 
 def test_rows_that_are_not_contiguous_are_hashed_as_they_read() -> None:

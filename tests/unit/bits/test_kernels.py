@@ -23,6 +23,13 @@ from atoll.errors import ConfigError
 from atoll.merge import compiled as merging
 
 
+def small_source(folder: Path) -> Path:
+    """A source that is compiled at once: how a build is kept does not depend on what it is of."""
+    source = folder / "small.c"
+    source.write_text("int one(void) { return 1; }\n")
+    return source
+
+
 class Rounder(TorchKernels):
     """A kernel that is off in the last bit, as a contracted multiply-add would be."""
 
@@ -82,10 +89,11 @@ def test_a_cache_that_others_can_write_is_not_used(
 
 def test_the_build_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    load_library()
+    source = small_source(tmp_path)
+    load_library(source)
     (built,) = build.cache_folder().glob("*.so")
     stamp = built.stat().st_mtime_ns
-    load_library()
+    assert load_library(source).one() == 1
     assert built.stat().st_mtime_ns == stamp
 
 
@@ -94,7 +102,7 @@ def test_the_build_is_there_after_a_power_cut(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     disk = Disk(monkeypatch)
-    load_library()
+    load_library(small_source(tmp_path))
     (built,) = build.cache_folder().glob("*.so")
     assert disk.after_a_power_cut(built) == built.read_bytes()
 
@@ -105,13 +113,15 @@ def test_a_build_that_is_not_whole_is_built_again(
 ) -> None:
     """Before it is loaded: reading what is missing of it would kill the process."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    load_library()
+    source = small_source(tmp_path)
+    load_library(source)
     (built,) = build.cache_folder().glob("*.so")
     whole = built.read_bytes()
+    assert len(whole) > 4096
     torn = tmp_path / "torn"
     torn.write_bytes(whole[:kept_bytes])
     torn.replace(built)  # what this process has loaded stays whole
-    load_library()
+    load_library(source)
     assert built.read_bytes() == whole
     assert list(build.cache_folder().glob("*.so")) == [built]
 

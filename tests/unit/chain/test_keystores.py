@@ -30,6 +30,15 @@ SECRET = "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d"
 ADDRESS = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
 
+@pytest.mark.parametrize(("devnet", "cost"), [(False, 1 << 18), (True, 1 << 12)])
+def test_a_guess_costs_what_the_standard_asks(tmp_path: Path, devnet: bool, cost: int) -> None:
+    info = create_key(tmp_path, "correct horse battery", devnet=devnet)
+    crypto = json.loads(info.path.read_text())["crypto"]
+    assert crypto["kdf"] == "scrypt"
+    chosen = {name: crypto["kdfparams"][name] for name in ("n", "p", "dklen")}
+    assert chosen == {"n": cost, "p": 1, "dklen": 32}
+
+
 def test_a_created_key_is_listed_verified_and_private(tmp_path: Path) -> None:
     info = create_key(tmp_path / "keys", "pw", devnet=True)
     assert list_keys(tmp_path / "keys") == [info]

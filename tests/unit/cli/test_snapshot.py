@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
+import pytest
 from tests.unit.job.trained import TrainedJob
 
 from atoll.cli.snapshot import after_the_end, plain, snapshot_text, while_it_waits
@@ -13,15 +13,17 @@ from atoll.job.narrate import JobSnapshot
 from atoll.law.words import TOKEN, JobStatus, Phase
 
 
-def snapshot_of(folder: Path) -> JobSnapshot:
-    job = TrainedJob.begin(folder, rounds=2)
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> JobSnapshot:
+    """Of a job whose first of two rounds is settled."""
+    job = TrainedJob.begin(tmp_path_factory.mktemp("running"), rounds=2)
     job.round()
     return JobSnapshot.of(job.script.net.view)
 
 
-def test_amounts_are_tokens_and_times_are_dates(tmp_path: Path) -> None:
+def test_amounts_are_tokens_and_times_are_dates(running: JobSnapshot) -> None:
     money = {"funded_wei": 3 * TOKEN // 2, "paid_wei": TOKEN, "burnt_wei": 0, "refunded_wei": 0}
-    snapshot = replace(snapshot_of(tmp_path), deadline=1_700_000_000, **money)
+    snapshot = replace(running, deadline=1_700_000_000, **money)
     lines = dict(line.split(maxsplit=1) for line in snapshot_text(snapshot).splitlines())
     assert (lines["funded"], lines["paid"], lines["left"]) == (
         "1.5 tokens",
@@ -33,8 +35,8 @@ def test_amounts_are_tokens_and_times_are_dates(tmp_path: Path) -> None:
     assert "next" not in lines
 
 
-def test_programs_have_wei_seconds_and_a_cid_that_can_be_fetched(tmp_path: Path) -> None:
-    snapshot = replace(snapshot_of(tmp_path), deadline=7, funded_wei=5)
+def test_programs_have_wei_seconds_and_a_cid_that_can_be_fetched(running: JobSnapshot) -> None:
+    snapshot = replace(running, deadline=7, funded_wei=5)
     data = plain(snapshot)
     assert snapshot.model_cid is not None
     assert Cid.parse(data["model_cid"]).to_bytes() == snapshot.model_cid
@@ -42,8 +44,8 @@ def test_programs_have_wei_seconds_and_a_cid_that_can_be_fetched(tmp_path: Path)
     assert plain(replace(snapshot, model_cid=None))["model_cid"] is None
 
 
-def test_who_has_a_job_that_has_ended_is_told_what_comes_next(tmp_path: Path) -> None:
-    ended = replace(snapshot_of(tmp_path), status=JobStatus.CANCELLED)
+def test_who_has_a_job_that_has_ended_is_told_what_comes_next(running: JobSnapshot) -> None:
+    ended = replace(running, status=JobStatus.CANCELLED)
     job = ended.job
     assert f"`atoll job result {job} DIR` fetches the model, once its last" in after_the_end(ended)
     assert f"`atoll job refund {job}`" in snapshot_text(ended)
@@ -54,8 +56,9 @@ def test_who_has_a_job_that_has_ended_is_told_what_comes_next(tmp_path: Path) ->
     assert f"`atoll job refund {job}`" in after_the_end(nothing)
 
 
-def test_a_job_that_waits_says_what_it_lacks_and_what_its_submitter_can_do(tmp_path: Path) -> None:
-    running = snapshot_of(tmp_path)
+def test_a_job_that_waits_says_what_it_lacks_and_what_its_submitter_can_do(
+    running: JobSnapshot,
+) -> None:
     members = {"providers": 2, "enough_providers": 3, "ready": 1, "enough_ready": 2}
     waiting = replace(running, phase=Phase.WAITING, expiry=1_700_000_000, **members)
     lines = dict(line.split(maxsplit=1) for line in snapshot_text(waiting).splitlines())
@@ -70,8 +73,7 @@ def test_a_job_that_waits_says_what_it_lacks_and_what_its_submitter_can_do(tmp_p
     assert {name: data[name] for name in members} == members
 
 
-def test_a_job_that_lacks_nobody_waits_for_nobody(tmp_path: Path) -> None:
-    running = snapshot_of(tmp_path)
+def test_a_job_that_lacks_nobody_waits_for_nobody(running: JobSnapshot) -> None:
     enough = replace(running, phase=Phase.WAITING)
     for snapshot in (enough, replace(running, providers=0), replace(enough, phase=Phase.CLOSED)):
         assert while_it_waits(snapshot) == ""

@@ -1,14 +1,16 @@
 """Commands that a hasty operator types, each run in a process of its own: prints those that failed
 otherwise than with a sentence.
 
-    python -m tests.unit.cli.wrong_use SEED COUNT [WORD ...]   so many of the cases with the words
+    python -m tests.unit.cli.wrong_use COUNT "SEED [WORD ...]" ...   so many with the words, of each
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
+import pkgutil
 import random
 import signal
 import sys
@@ -19,9 +21,12 @@ from typing import Any
 
 import typer
 
+import atoll
 from atoll.cli import main as program
 from atoll_devnet.cli import app as devnet
 
+IMPORTED_ONCE = ("eth_account", "typer.rich_utils", "safetensors.torch")
+"""Beside our own modules: what takes longest in a command, and the forks share."""
 SECONDS = 120
 UNFORESEEN = 1
 STARTS_A_NETWORK = ("devnet run", "devnet demo", "devnet up")
@@ -37,18 +42,32 @@ FILES = {
 
 
 def main() -> None:
-    seed, count, *words = sys.argv[1:]
+    count, *groups = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for name, content in FILES.items():
             Path(name).write_bytes(content)
         os.environ |= {"ATOLL_HOME": f"{folder}/home", "HOME": folder, "NO_COLOR": "1"}
-        every = [case for case in cases() if set(words) <= set(case)]
-        for case in random.Random(seed).sample(every, min(int(count), len(every))):
-            code, said = outcome(case)
-            if code == UNFORESEEN or code < 0 or "Traceback" in said:
-                told = {"case": case, "code": code, "said": said[-2_000:]}
-                sys.stdout.write(json.dumps(told) + "\n")
+        import_all()
+        every = cases()
+        for group in groups:
+            seed, *words = group.split()
+            some = [case for case in every if set(words) <= set(case)]
+            for case in random.Random(seed).sample(some, min(int(count), len(some))):
+                code, said = outcome(case)
+                if code == UNFORESEEN or code < 0 or "Traceback" in said:
+                    told = {"group": group, "case": case, "code": code, "said": said[-2_000:]}
+                    sys.stdout.write(json.dumps(told) + "\n")
+
+
+def import_all() -> None:
+    """Everything that a command may import where it runs."""
+    limit = sys.getrecursionlimit()
+    ours = (each.name for each in pkgutil.walk_packages(atoll.__path__, "atoll."))
+    for name in (*IMPORTED_ONCE, *ours):
+        importlib.import_module(name)
+    sys.setrecursionlimit(limit)  # which eth_account lifts
+    gc.freeze()
 
 
 def cases() -> list[list[str]]:

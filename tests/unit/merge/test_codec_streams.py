@@ -126,3 +126,18 @@ def test_what_is_merged_is_held_a_block_at_a_time():
         tracemalloc.stop()
     assert opened < 5 * 16 * PIECE
     assert read < 8 * PIECE
+
+
+@pytest.mark.parametrize("codec", [CodecId.GRID8, CodecId.FP32])
+def test_of_little_models_a_row_holds_no_more_bytes_than_a_piece_has_coordinates(codec: CodecId):
+    layout, exponents, seats = Layout.of({"w": (PIECE,)}), {"w": -40}, 32
+    opens = codec_named(codec.name.lower())
+    update = Zeros(header(codec, layout, exponents), opens.encoded_length(layout))
+    tracemalloc.start()
+    try:
+        rows = [opens.open(update, layout, exponents) for _ in range(seats)]
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [len(row) for row in rows] == [PIECE] * seats
+    assert held < 1.1 * seats * PIECE

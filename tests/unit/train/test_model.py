@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from tests.unit.train.factories import small_model
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from atoll.bits.init import initial_params
 from atoll.bits.layout import param_shapes
@@ -43,6 +42,8 @@ def random_params(spec: ModelSpec) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_an_exported_model_gives_the_same_logits(name: str, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
     spec = SPECS[name]
     params = random_params(spec)
     export_model(params, spec, byte_tokenizer(), tmp_path)
@@ -57,6 +58,8 @@ def test_an_exported_model_gives_the_same_logits(name: str, tmp_path: Path) -> N
 
 
 def test_an_exported_tokenizer_opens_and_inverts(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
     spec = small_model()
     export_model(random_params(spec), spec, byte_tokenizer(), tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)

@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.unit.train.folders import CONFIGS, SEQ, make_folder
-from transformers import AutoModelForCausalLM
 
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps, operations
@@ -49,6 +48,8 @@ def test_a_folder_gives_the_logits_of_transformers(name: str, tmp_path: Path) ->
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_there_and_back_is_bit_for_bit(name: str, dtype: Any, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
     make_folder(tmp_path / "in", name, getattr(torch, dtype))
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "in", dtype=getattr(torch, dtype))
     spec = read_spec(tmp_path / "in", SEQ)

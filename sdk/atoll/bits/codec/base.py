@@ -76,7 +76,11 @@ class Row(Protocol):
 
 
 class StoredRow:
-    """The integers that are merged, decoded where they are asked for, so that none are held.
+    """The integers that are merged, decoded where they are asked for, so that few are held.
+
+    Those of a vector within one piece are kept from the first reading where they take no more bytes
+    than coordinates of a piece: its tensors are asked for one by one, and each would be decoded as
+    the whole piece.
 
     Args:
         body: how the update is written.
@@ -94,6 +98,14 @@ class StoredRow:
         check_header(data[: len(head)], head)
         self._body, self._data, self._total = body, data, layout.total
         self._begins = [len(head) + place for place in accumulate(sections, initial=0)][:-1]
+        self._kept: Integers | None = None
+        if self._total <= PIECE:
+            found = self._decoded(0, self._total)
+            self._length = len(found)
+            if found.nbytes <= PIECE:
+                found.flags.writeable = False
+                self._kept = found
+            return
         spans = range(0, self._total, _CHECKED_AT_ONCE)
         self._length = sum(len(self._decoded(at, at + _CHECKED_AT_ONCE)) for at in spans)
 
@@ -105,6 +117,8 @@ class StoredRow:
         start, stop, step = span.indices(self._length)
         if step != 1:
             raise ValueError("integers are read in their order, one after another")
+        if self._kept is not None:
+            return self._kept[span]
         first = start // PIECE * PIECE
         return self._decoded(first, -(-stop // PIECE) * PIECE)[start - first : stop - first]
 

@@ -52,7 +52,7 @@ class CompiledKernels:
         self._library = library
 
     def _call(self, name: str, *arguments: Argument, result: Any = None) -> Any:
-        function = getattr(self._library, name)  # which ctypes remembers
+        function = getattr(self._library, name)  # which keeps it; an index makes it anew
         function.restype = result
         passed: list[object] = []
         for argument in arguments:

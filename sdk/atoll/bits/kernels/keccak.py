@@ -8,6 +8,8 @@ permutation, with the padding that Ethereum kept (0x01 instead of 0x06).
 from __future__ import annotations
 
 import ctypes
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -28,6 +30,18 @@ def keccak_rows(rows_NL: Bytes) -> Bytes:
     """keccak-256 of each row of bytes: [N, 32]."""
     library = _library()
     return keccak_rows_numpy(rows_NL) if library is None else _compiled(library, rows_NL)
+
+
+def keccak_each(messages: Sequence[bytes]) -> Bytes:
+    """keccak-256 of each message, those of one length at once: [N, 32]."""
+    places = defaultdict[int, list[int]](list)
+    for place, message in enumerate(messages):
+        places[len(message)].append(place)
+    out = np.empty((len(messages), DIGEST_BYTES), dtype=np.uint8)
+    for length, alike in places.items():
+        joined = b"".join([messages[place] for place in alike])
+        out[alike] = keccak_rows(np.frombuffer(joined, np.uint8).reshape(len(alike), length))
+    return out
 
 
 def keccak_rows_numpy(rows_NL: Bytes) -> Bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import dag_cbor
@@ -91,15 +92,16 @@ class Reading:
     sources: Sources
 
 
-def _name(r: Reading) -> str:
+@lru_cache(maxsize=4096)
+def _name(tail: bytes) -> str:
     """Of the tensor whose chunks are hashed behind the tail."""
-    said = dag_cbor.decode(r.tail)
+    said = dag_cbor.decode(tail)
     assert isinstance(said, list)
     return str(said[1])
 
 
 def _state(r: Reading) -> Tensor:
-    state, name = r.sources.state, _name(r)
+    state, name = r.sources.state, _name(r.tail)
     if r.words[2] == 0:
         return state.params[name].flatten()
     group, _, name = name.partition("/")
@@ -168,8 +170,8 @@ READS: Final[dict[int, Read]] = {
     Op.SINES: _rotary(1),
     Op.DROPOUT_KEY: _dropout_key,
     Op.GLOBAL_STEP: lambda r: torch.tensor([r.sources.context.global_step]),
-    Op.BASE: lambda r: r.sources.base[_name(r)].flatten(),
-    Op.MODEL: lambda r: r.sources.model[_name(r)].flatten(),
+    Op.BASE: lambda r: r.sources.base[_name(r.tail)].flatten(),
+    Op.MODEL: lambda r: r.sources.model[_name(r.tail)].flatten(),
     Op.COUNT: lambda r: torch.tensor([r.sources.state.count + 1]),
     Op.EXPONENTS: _exponents,
 }

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from atoll.bits.kernels.keccak import keccak_each
 from atoll.bits.pieces import Tree, tree_of
-from atoll.law.program import Header, Source, Template, program_leaves
+from atoll.law.program import Header, Source, Template
 from atoll.law.words import Digest
 
 _NO_TEMPLATE = -1
@@ -28,11 +30,11 @@ class Program:
     templates: tuple[Template, ...]
     _places: dict[int, _Numbers] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
+    @cached_property
     def tree(self) -> Tree:
         """Over the header, leaf 0, and template t, leaf 1 + t; its root is `Terms.program`."""
-        leaves = b"".join(program_leaves(self.header, self.templates))
-        return tree_of(np.frombuffer(leaves, dtype=np.uint8).reshape(-1, 32))
+        packed = [self.header.to_bytes(), *(each.to_bytes() for each in self.templates)]
+        return tree_of(keccak_each(packed))
 
     @property
     def root(self) -> Digest:
@@ -53,6 +55,12 @@ class Program:
         index = int(self._template_of(part)[node])
         template = self.templates[index]
         return index, (node - template.first) // template.stride if template.stride else 0
+
+    def walk(self, part: int) -> Iterator[tuple[Template, int]]:
+        """The template and the iteration of every node, in the order of their numbers."""
+        for node, index in enumerate(self._template_of(part)):
+            template = self.templates[index]
+            yield template, (node - template.first) // template.stride if template.stride else 0
 
     def _template_of(self, part: int) -> _Numbers:
         """Each node's template. Raises ValueError unless every node has exactly one."""

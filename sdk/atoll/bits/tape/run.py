@@ -59,9 +59,7 @@ def run(program: Program, part: int, sources: Sources) -> Iterator[tuple[int, Te
     """Every node of a part with its flat tensor, in canonical order."""
     last = _last_readers(program, part)
     values: dict[int, Tensor] = {}
-    for node in range(program.nodes(part)):
-        index, iteration = program.at(part, node)
-        template = program.templates[index]
+    for node, (template, iteration) in enumerate(program.walk(part)):
         values[node] = evaluate(template, iteration, values, sources)
         yield node, values[node]
         for read in {*_reads(template, iteration), node}:
@@ -71,17 +69,24 @@ def run(program: Program, part: int, sources: Sources) -> Iterator[tuple[int, Te
 
 def _reads(template: Template, iteration: int) -> list[int]:
     """The nodes of the tape that it reads in that iteration."""
-    tape = (read for read in template.inputs if read.source is Source.TAPE)
-    return [read.node + iteration * read.stride for read in tape]
+    return [
+        read.node + iteration * read.stride
+        for read in template.inputs
+        if read.source is Source.TAPE
+    ]
 
 
 def _last_readers(program: Program, part: int) -> npt.NDArray[np.int64]:
     """The last node that reads each node; itself where none does."""
     last = np.arange(program.nodes(part))
     for template in program.templates:
-        if template.part == part:
+        if template.part == part and template.count == 1:
+            for node in _reads(template, 0):
+                last[node] = max(last[node], template.first)
+        elif template.part == part:
+            numbers = numbers_of(template)
             for read in reads_of(template):
-                np.maximum.at(last, read, numbers_of(template))
+                np.maximum.at(last, read, numbers)
     return last
 
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
+from unittest import mock
 
 import numpy as np
 import torch
 from tests.jobs import PLAIN
 from torch import Tensor
 
+from atoll.bits import init
 from atoll.bits.base import freeze
 from atoll.bits.init import initial_global_state, initial_params
-from atoll.bits.layout import param_shapes, seat_layout
+from atoll.bits.layout import Shapes, param_shapes, seat_layout
 from atoll.bits.ops import operations
 from atoll.bits.pieces import piece_root
 from atoll.bits.schedule import Recipe
 from atoll.bits.segment import Course
-from atoll.bits.state import SeatState
+from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
 from atoll.bits.tables import table_parts, tables_root
 from atoll.bits.tape.build.whole import program_of
@@ -154,7 +157,7 @@ def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
 
 def base_of(model: ModelSpec) -> dict[str, Tensor]:
     """Weights to freeze: none of them is 0 or 1."""
-    drawn = initial_params(param_shapes(model), 11)
+    drawn = _drawn(_hashable(param_shapes(model)), 11)
     return {name: w + 0.01 * torch.arange(w.numel()).view(w.shape) for name, w in drawn.items()}
 
 
@@ -187,6 +190,26 @@ class Small:
         )
 
 
+@cache
+def _drawn(shapes: tuple[tuple[str, tuple[int, ...]], ...], seed: int) -> dict[str, Tensor]:
+    return initial_params(dict(shapes), seed)
+
+
+def _hashable(shapes: Shapes) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((name, tuple(shape)) for name, shape in shapes.items())
+
+
+def opening_model(manifest: Manifest) -> GlobalState:
+    """Round 0's, its weights drawn once for all jobs that begin with the same."""
+
+    def drawn(shapes: Shapes, seed: int) -> dict[str, Tensor]:
+        found = _drawn(_hashable(shapes), seed)
+        return {name: p.clone() for name, p in found.items()}
+
+    with mock.patch.object(init, "initial_params", drawn):
+        return initial_global_state(manifest)
+
+
 def small(name: str) -> Small:
     """One of `JOBS`."""
     return make_small(JOBS[name])
@@ -196,7 +219,7 @@ def make_small(changes: Changes) -> Small:
     """A job with these changes, before its first step."""
     tokens = tokens_of(changes, 1200)
     manifest = manifest_of(changes, tokens)
-    model = initial_global_state(manifest)
+    model = opening_model(manifest)
     frozen, base = {}, None
     if manifest.lora is not None:
         assert manifest.init.root is not None

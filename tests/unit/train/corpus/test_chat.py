@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.unit.train.corpus.test_prepare import store, tokenizer_folder, tokens_of  # noqa: F401
-from transformers import PreTrainedTokenizerFast
 
 from atoll.bits.errors import DataUnusable
 from atoll.content.local import LocalStore
@@ -62,6 +61,8 @@ def test_a_templates_answers_are_found(
     tmp_path: Path,
     tokenizer_folder: Path,  # noqa: F811
 ) -> None:
+    from transformers import PreTrainedTokenizerFast
+
     folder = with_template(tmp_path / "t", tokenizer_folder, template)
     text, spans = answers(talk(3), find_template(folder), "row 1")
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))

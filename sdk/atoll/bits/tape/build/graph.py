@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import accumulate
 
 from atoll.bits.tape.opcodes import Op
 from atoll.errors import ManifestError
@@ -166,7 +167,8 @@ class Graph:
         bases, total = self._bases(lengths)
         if total > NODE_LIMIT:
             raise ManifestError(f"the tape of a step would have {total} nodes")
-        numbering = _Numbering(self.nodes, places, bases, lengths)
+        strides = tuple(lengths[region] if region in LOOPS else 0 for region in Region)
+        numbering = _Numbering(self.nodes, places, bases, strides)
         order = sorted(live, key=lambda index: self.nodes[index].region)
         return total, tuple(numbering.template(part, index) for index in order)
 
@@ -183,12 +185,12 @@ class Graph:
                 waiting.append(self._also[index])
         return sorted(found)
 
-    def _bases(self, lengths: dict[Region, int]) -> tuple[dict[Region, int], int]:
-        bases, total = {}, 0
-        for region in Region:
-            bases[region] = total
-            total += lengths[region] * (self.micro_batches if region in LOOPS else 1)
-        return bases, total
+    def _bases(self, lengths: dict[Region, int]) -> tuple[tuple[int, ...], int]:
+        counts = [
+            lengths[region] * (self.micro_batches if region in LOOPS else 1) for region in Region
+        ]
+        *bases, total = accumulate(counts, initial=0)
+        return tuple(bases), total
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +199,14 @@ class _Numbering:
 
     Attributes:
         places: of a node in its region.
-        bases, lengths: of the regions: the first node's number, and nodes of one iteration.
+        bases, strides: of the regions: the first node's number, and nodes of one iteration, 0
+            where there is no loop.
     """
 
     nodes: list[Node]
     places: dict[int, int]
-    bases: dict[Region, int]
-    lengths: dict[Region, int]
+    bases: tuple[int, ...]
+    strides: tuple[int, ...]
 
     def template(self, part: int, index: int) -> Template:
         node = self.nodes[index]
@@ -224,7 +227,7 @@ class _Numbering:
 
     def _number(self, index: int, iteration: int) -> tuple[int, int]:
         region = self.nodes[index].region
-        stride = self.lengths[region] if region in LOOPS else 0
+        stride = self.strides[region]
         return self.bases[region] + self.places[index] + iteration * stride, stride
 
     def _input(self, value: Value, reader: Node) -> Input:
