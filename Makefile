@@ -13,8 +13,9 @@ help: ## what can be made
 setup: ## the environment in .venv and the local chains in contracts/node_modules
 	@PYTHON=$(PYTHON) .ci/setup
 
-build: setup ## the contracts and their tests, compiled, which else the first to need them does
+build: setup ## contracts and tests, compiled, which else the first to need them does
 	@contracts/tools/forge build
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq tests | sed '/: [0-9]*$$/d'
 
 demo: setup ## a local chain, honest and cheating strangers, a trained model, a report
 	@$(BIN)/atoll devnet demo
