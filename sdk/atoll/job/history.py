@@ -17,8 +17,8 @@ from atoll.law import events as ev
 from atoll.law.disputes import DISPUTE_HANDLERS
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
-from atoll.law.views import JobView, parties, window_of
-from atoll.law.words import NO_ROUND, Address, BlockRef, HolderId, JobId, Miss, Role
+from atoll.law.views import JobView, parties
+from atoll.law.words import Address, BlockRef, HolderId, JobId, Miss, Role
 
 PHASES = ("train", "reveal", "merge")
 NOT_MOVES = frozenset({ev.Challenged, ev.Began, ev.Decided, ev.Ended})
@@ -193,13 +193,12 @@ class History:
 
     def _fell(self, event: ev.Fell, block: BlockRef) -> None:
         lost = self._felled.pop((JobId(self.job_id), event.role, event.id), None)
-        start, why = event.lost_from, "a key that it never showed"
+        round: int = event.lost_from
+        why = "a key that it never showed"
         if lost is not None:
             game, claim = lost
-            why = f"game {game}, about {disputed(claim)}"
-            # A verifier loses no round's pay: it is told of the round that the game was reached by.
-            start = window_of(claim) if start == NO_ROUND else start
-        self.losses.append(Loss(event.account, event.role, start, event.slashed, why, None))
+            round, why = claim.round, f"game {game}, about {disputed(claim)}"
+        self.losses.append(Loss(event.account, event.role, round, event.slashed, why, None))
 
     def _refunded(self, event: ev.Refunded, block: BlockRef) -> None:
         self.refunded = (self.refunded or 0) + event.amount

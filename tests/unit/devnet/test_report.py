@@ -15,9 +15,10 @@ from tests.unit.window.jobs import LIAR, play
 from atoll.chain.contracts import Escrow
 from atoll.chain.indexed import Indexed
 from atoll.job.history import History
+from atoll.law.events import Fell
 from atoll.law.rounds import apply
 from atoll.law.views import JobView
-from atoll.law.words import TOKEN, Address
+from atoll.law.words import TOKEN, Address, RoundIndex
 from atoll_devnet.processes.cluster import Cluster
 from atoll_devnet.report.document import RunResult, build_report, slashed_honest
 from atoll_devnet.report.page import run_document
@@ -157,6 +158,19 @@ def test_a_game_that_came_by_a_later_round_of_the_epoch_says_so(tmp_path: Path) 
     assert cheat["by"] == "verifier 0: a game about segment 2 via round 1"
     text = summary(report, "", tmp_path)
     assert "verifier 0 disputes segment 2 of seat 3 in round 0 via round 1: verifier 0" in text
+
+
+def test_a_bond_that_is_lost_is_told_with_the_round_that_the_game_was_about(
+    finished: Script, tmp_path: Path
+) -> None:
+    """Pay is lost from the first round on that is not FINAL, which is another one as a rule."""
+    log = finished.net.log
+    (at,) = (at for at, (event, _) in enumerate(log) if isinstance(event, Fell))
+    log[at] = (replace(log[at][0], lost_from=RoundIndex(1)), log[at][1])
+    result = result_of(finished, tmp_path, {LIAR: "lazy"})
+    (loss,) = build_report(result)["losses"]
+    assert loss["round"] == 0
+    assert loss["for"].endswith("in round 0")
 
 
 def test_an_honest_party_that_fell_was_slashed(finished: Script, tmp_path: Path) -> None:
