@@ -1,4 +1,5 @@
-"""What an auditor runs: a seat's whole round again, and those before it since a public opening.
+"""What an auditor runs: a seat's whole round again, and those before it since a public opening, or
+since our own last replay of the seat.
 
 Rule of this file: nothing that the provider sent is an input but the number of segments that it
 says to have done; its leaves and its update's root are only compared with. What differs is accused

@@ -15,7 +15,9 @@ from tests.unit.train.factories import make_job
 from atoll.bits.segment import Course, SegmentRun
 from atoll.bits.state import SeatState
 from atoll.bits.step import state_roots
+from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
+from atoll.errors import DiskFull
 from atoll.law.hashing import sha256
 from atoll.law.words import Digest
 from atoll.train.checkpoints import CARRIED, Checkpoint, Checkpoints, release
@@ -207,6 +209,26 @@ def test_an_auditor_goes_on_from_its_own_replay_of_an_earlier_round(epoch: Epoch
         ran.append(count)
     # A later round's state is no beginning; a newer replay's takes the place of an older one's.
     assert ran == [segments * rounds for rounds in (3, 3, 1, 2, 2, 1)]
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_a_replay_does_not_fail_where_no_pin_can_be_changed(
+    epoch: Epoch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk: it took hours, and what it found is known by then."""
+    replayed(epoch, 0)
+    store, unpin = epoch.job.store, LocalStore.unpin
+
+    def full(self: LocalStore, reason: str, cid: Cid | None = None) -> int:
+        if CARRIED in reason:
+            raise DiskFull("the disk is full")
+        return unpin(self, reason, cid)
+
+    monkeypatch.setattr(LocalStore, "unpin", full)
+    assert replayed(epoch, 1)[0].differs_at is None
+    assert train_round(
+        epoch.tasks[1], store, keeping=Keeping(last=carry(epoch.tasks[1], store))
+    ).update
 
 
 @pytest.mark.usefixtures("nothing_kept")
