@@ -30,7 +30,9 @@ Read = Callable[[Any], T]
 
 REQUEST_SECONDS = 10.0  # a second endpoint is asked long before a window of a round ends
 DOUBLINGS: Final = 2
-"""Of that, where an endpoint computes for longer: asked anew in vain, it would only be slower."""
+"""Of that, where an endpoint computes for longer and no other is at hand: asked anew in vain, it
+would only be slower. Where there are others, who is silent holds nobody up for longer.
+"""
 SLOWEST: Final = 1 << 19
 """Bytes a second of a line that large answers come through: what has come buys as much time."""
 FIRST_PAUSE_SECONDS = 1.0
@@ -384,7 +386,7 @@ class FailoverProvider:
                 auto_decompress=False,
             )
         asked = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
-        patience_s = self._request_seconds * 2 ** min(endpoint.overdue[method], DOUBLINGS)
+        patience_s = self._patience_s(endpoint, method)
         try:
             # Sent on, the question would go to whatever host the endpoint names: this machine, too.
             asking = self._session.post(endpoint.url, json=asked, allow_redirects=False)
@@ -400,6 +402,13 @@ class FailoverProvider:
         # ValueError: aiohttp documents no closed list of what a malformed answer raises.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _NoAnswer(f"{type(error).__name__}: {error}"[:200]) from error
+
+    def _patience_s(self, endpoint: _Endpoint, method: str) -> float:
+        """How long an answer is waited for."""
+        now = asyncio.get_running_loop().time()
+        if any(other.paused_until <= now for other in self._usable() if other is not endpoint):
+            return self._request_seconds
+        return self._request_seconds * 2.0 ** min(endpoint.overdue[method], DOUBLINGS)
 
     def _nobody_answered(self) -> ChainError:
         if not self._usable():

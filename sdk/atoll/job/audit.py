@@ -6,13 +6,15 @@ nobody serves any more is named, and neither right nor wrong.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from atoll.chain.follower import Fold
-from atoll.errors import ConfigError, NotFound, ProtocolError
+from atoll.errors import ConfigError, NotFound, ProtocolError, StorageError
 from atoll.job.again import Again
 from atoll.job.books import Books, keep_books
 from atoll.job.figures import model_of, paid_seats
@@ -30,6 +32,7 @@ from atoll.service.duties.material import files_of
 from atoll.service.duties.replay import REPLAY, replaying, wrong_word_at
 from atoll.service.limits import UNFETCHABLE_CONTENT
 from atoll.service.worker import Worker
+from atoll.train.checkpoints import release_job
 
 if TYPE_CHECKING:
     from atoll.train.replay import SeatReplay
@@ -246,6 +249,8 @@ async def audit(
                 tell(found[-1])
     finally:
         worker.kill()
+        with suppress(StorageError):  # what it could not let go of, the next audit does
+            await asyncio.to_thread(release_job, handle.client.store, handle.id)
     books = keep_books(view, _events(handle, view))
     balance = (await handle.client.chain.escrow(handle.id)).balance
     return JobCheck(handle.id, tuple(found), books, balance, unsafe_rounds(view))

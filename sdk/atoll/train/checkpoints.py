@@ -1,4 +1,5 @@
-"""What a provider keeps of the round that it trains, to go on from where it was killed.
+"""What a provider keeps of the round that it trains, to go on from where it was killed; and what
+an auditor keeps of its replays.
 
 A checkpoint is the state after a segment, as a file in the store, and a record that links to it;
 one pin keeps both. The record says what work it is of and what was done up to there: whoever reads
@@ -8,6 +9,7 @@ one before, or begins anew. No rule of the protocol asks for them. Needs no torc
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -85,6 +87,14 @@ def release(store: LocalStore, job: int, round_: int) -> None:
     disputed = reason_of(job, round_, DISPUTED)
     for pin in store.pins():
         if pin.reason == reason_of(job, round_) or pin.reason.startswith(disputed):
+            _let_go(store, pin)
+
+
+def release_job(store: LocalStore, job: int) -> None:
+    """Lets go of all that was kept of a job's rounds, last states too: nobody goes on from them."""
+    parts = re.compile(rf"job/{job}/round/\d+({CHECKPOINT}|{DISPUTED}/.*|{CARRIED}/.*)")
+    for pin in store.pins():
+        if parts.fullmatch(pin.reason):
             _let_go(store, pin)
 
 

@@ -1,4 +1,5 @@
-"""What an auditor runs: a seat's whole round again, and those before it since a public opening.
+"""What an auditor runs: a seat's whole round again, and those before it since a public opening, or
+since our own last replay of the seat.
 
 Rule of this file: nothing that the provider sent is an input but the number of segments that it
 says to have done; its leaves and its update's root are only compared with. What differs is accused
@@ -20,7 +21,7 @@ from atoll.errors import ProtocolError
 from atoll.law.ballots import Duty
 from atoll.law.hashing import sha256
 from atoll.law.leaves import Leaves
-from atoll.law.words import Address, Digest, RoundIndex, SeatIndex
+from atoll.law.words import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex
 from atoll.train.checkpoints import Checkpoint, Checkpoints
 from atoll.train.reference import fault, run_by_reference
 from atoll.train.round import (
@@ -110,9 +111,7 @@ def replay_seat(
         Disagreement: the model in the store is not the certified one.
         MachineFault: two runs of ours differ; nothing can be said of the seat.
     """
-    tasks = (*tasks_before(task), task)
-    for one, said in zip(tasks, (*claimed.earlier, claimed), strict=True):
-        _check_model(one, said, store)
+    _check_model(task, claimed, store)
     # So that the second run has not to begin anew: what it takes is taken of the time to answer.
     checkpoints = checkpoints_of(task, store)
     checkpoints.drop()
@@ -218,12 +217,16 @@ def _opening(
 ) -> SeatState:
     """`opening_of`, where whatever the seat said of the rounds before is compared, updates too.
 
-    Of rounds that we replayed before, all of which was right, the last one's state is here.
+    Of rounds that we replayed before, all of which was right, the last one's state is here; their
+    models were compared then, and reading each anew may take longer than the steps that are left.
     """
     before, earlier = list(tasks_before(task)), claimed.earlier
     told = [_said_of(earlier[: count + 1]) for count in range(len(earlier))]
     count, states = carried_of(before, store, told)
-    for one, said in zip(before[count:], earlier[count:], strict=True):
+    left = list(zip(before[count:], earlier[count:], strict=True))
+    for one, said in left:
+        _check_model(one, said, store)
+    for one, said in left:
         states = [open_with(one, store, states)]
         course, run = course_of(one, store), compared(said)
         for segment in range(said.leaves.segments):
@@ -236,5 +239,8 @@ def _opening(
 
 
 def _said_of(claims: Sequence[Claimed]) -> Digest:
-    """Names what a seat revealed of its rounds."""
-    return sha256(b"".join(sha256(one.leaves.to_bytes()) + one.update_root for one in claims))
+    """Names what a seat revealed of its rounds, and the models that they are held to."""
+    named = ((one.leaves, one.update_root, one.model or ZERO_DIGEST) for one in claims)
+    return sha256(
+        b"".join(sha256(leaves.to_bytes()) + root + model for leaves, root, model in named)
+    )

@@ -260,7 +260,8 @@ def checkpoints_of(
 def carry(
     task: TrainTask, store: LocalStore, said: bytes = b""
 ) -> Callable[[Checkpoint, SeatState], None]:
-    """Keeps a round's last state for a later round of the seat, and lets go of an older one.
+    """Keeps a round's last state for a later round of the seat, and lets go of an older one. A
+    round never fails for it.
 
     Args:
         said: of a replay, what the seat revealed of the rounds up to there, and is right.
@@ -268,10 +269,12 @@ def carry(
 
     def write(done: Checkpoint, state: SeatState) -> None:
         part, size = _carried_part(task), 4 * seat_layout(task.manifest).elements
-        kept = Checkpoints(
-            store, task.slot.job, task.slot.round, _work_of(task, said), 0, last_part=part
-        )
-        kept.write(done, state.pieces(), size)
+        work, slot = _work_of(task, said), task.slot
+        try:
+            kept = Checkpoints(store, slot.job, slot.round, work, 0, last_part=part)
+            kept.write(done, state.pieces(), size)
+        except StorageError as error:  # as where the disk is full, and takes no change of a pin
+            log.warning("no state is carried", round=slot.round, cause=str(error))
 
     return write
 

@@ -249,3 +249,29 @@ async def test_who_computes_for_long_is_waited_for_longer(monkeypatch: pytest.Mo
         assert not any([await is_answered(provider, "eth_estimateGas") for _ in range(4)])
         slow.takes_s = longest / 1.5
         assert await is_answered(provider, "eth_estimateGas")
+
+
+async def test_where_another_answers_nobody_is_waited_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the first of several endpoints would hold up a transaction four times as long."""
+    clock = Clock(asyncio.get_running_loop())
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", clock)
+    slow = Slow(clock)
+
+    async def quick(request: web.Request) -> web.Response:
+        chain = (await request.json())["method"] == "eth_chainId"
+        result = "0x1" if chain else "0x2"
+        return web.json_response({"jsonrpc": "2.0", "id": 1, "result": result})
+
+    async with served(slow.answer) as first, served(quick) as second:
+        provider = FailoverProvider([first, second], None)
+        try:
+            await provider.check_all()
+            slow.takes_s = rpc.REQUEST_SECONDS * 1.5
+            for _ in range(4):
+                clock.ahead += rpc.LONGEST_PAUSE_SECONDS
+                assert provider.preferred()[0] == first
+                assert await provider.ask("eth_estimateGas", [], quantity) == 2
+        finally:
+            await provider.disconnect()

@@ -263,6 +263,22 @@ async def test_a_round_is_checked_with_those_that_it_comes_from(streamed: Traine
     assert {seat.outcome for seat in found.rounds[3].seats} == {EQUAL}  # a new epoch
 
 
+async def test_an_audit_leaves_no_state_of_its_replays(
+    streamed: TrainedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for each seat, as large as a checkpoint, which nobody else ever lets go of."""
+    others, kept = streamed.store.pins(), list[str]()
+
+    class Looking(InProcess):
+        def kill(self) -> None:
+            kept.extend(pin.reason for pin in streamed.store.pins())
+
+    monkeypatch.setattr(auditing, "Worker", Looking)
+    await checked(streamed)
+    assert len(kept) > len(others)
+    assert streamed.store.pins() == others
+
+
 async def test_a_round_whose_beginning_is_not_served_any_more_is_a_gap(
     streamed: TrainedJob,
 ) -> None:

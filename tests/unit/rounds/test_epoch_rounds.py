@@ -13,11 +13,15 @@ from tests.unit.rounds.epochs import ROUNDS, Epoch, streaming, trained_epoch
 from tests.unit.train.factories import make_job
 
 from atoll.bits.segment import Course, SegmentRun
-from atoll.bits.state import SeatState
+from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
+from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
+from atoll.errors import DiskFull
 from atoll.law.hashing import sha256
+from atoll.law.manifest import Manifest
 from atoll.law.words import Digest
+from atoll.train import replay
 from atoll.train.checkpoints import CARRIED, Checkpoint, Checkpoints, release
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import (
@@ -26,6 +30,7 @@ from atoll.train.round import (
     carry,
     checkpoints_of,
     opening_of,
+    read_global_state,
     run_alone,
     train_round,
 )
@@ -207,6 +212,50 @@ def test_an_auditor_goes_on_from_its_own_replay_of_an_earlier_round(epoch: Epoch
         ran.append(count)
     # A later round's state is no beginning; a newer replay's takes the place of an older one's.
     assert ran == [segments * rounds for rounds in (3, 3, 1, 2, 2, 1)]
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_models_of_rounds_that_it_goes_on_from_are_not_read_again(
+    epoch: Epoch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading 63 models may take longer than a step. One that is certified otherwise is said."""
+    read: list[bytes] = []
+
+    def reading(manifest: Manifest, cid: bytes, store: LocalStore, **parts: bool) -> GlobalState:
+        read.append(cid)
+        return read_global_state(manifest, cid, store, **parts)
+
+    monkeypatch.setattr(replay, "read_global_state", reading)
+    last = ROUNDS - 1
+    for round in range(last):
+        assert replayed(epoch, round)[0].differs_at is None
+    said = epoch.claimed(last)
+    other = replace(said.earlier[-1], model=sha256(b"other"))
+    with pytest.raises(replay.Disagreement):
+        replayed(epoch, last, replace(said, earlier=(*said.earlier[:-1], other)))
+    read.clear()
+    assert replayed(epoch, last)[0].differs_at is None
+    assert read == [epoch.tasks[last].global_state_cid]
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_a_replay_does_not_fail_where_no_pin_can_be_changed(
+    epoch: Epoch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk: it took hours, and what it found is known by then."""
+    replayed(epoch, 0)
+    store, unpin = epoch.job.store, LocalStore.unpin
+
+    def full(self: LocalStore, reason: str, cid: Cid | None = None) -> int:
+        if CARRIED in reason:
+            raise DiskFull("the disk is full")
+        return unpin(self, reason, cid)
+
+    monkeypatch.setattr(LocalStore, "unpin", full)
+    assert replayed(epoch, 1)[0].differs_at is None
+    assert train_round(
+        epoch.tasks[1], store, keeping=Keeping(last=carry(epoch.tasks[1], store))
+    ).update
 
 
 @pytest.mark.usefixtures("nothing_kept")
