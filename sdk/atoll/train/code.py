@@ -84,7 +84,7 @@ def _covered(root: Path) -> dict[Path, bytes]:
 def _files_below(root: Path) -> set[str]:
     """Paths below a folder, as POSIX writes them."""
     found = set[str]()
-    for folder, _, names in os.walk(root):
+    for folder, _, names in os.walk(root, followlinks=True):  # as imports do
         place = Path(folder).relative_to(root).as_posix()
         found.update(names if place == "." else (f"{place}/{name}" for name in names))
     return found
