@@ -38,6 +38,9 @@ from atoll.content.unixfs import (
 from atoll.errors import CorruptBlock, DiskFull, NotFound, TooLarge
 
 GRACE_S: Final = 3600.0  # between what was fetched and its pin other processes may do much
+SPARE: Final = "/spare"
+"""A part of the reasons of pins that end where the quota is full: what they keep can be made again.
+"""
 QUOTA_GRACE_S: Final = 60.0  # the same, where the alternative is that nothing more fits
 STRAY_S: Final = 86400.0  # no write takes a day: what is older nobody does any more
 _REMOVALS_AT_ONCE: Final = 64
@@ -433,12 +436,21 @@ class LocalStore:
                 if held + size > self.quota_bytes:
                     held = self.collect(self.quota_bytes * 7 // 8 - size, QUOTA_GRACE_S).kept_bytes
                 if held + size > self.quota_bytes:
+                    held -= self._drop_spare()
+                if held + size > self.quota_bytes:
                     raise DiskFull(
                         f"the store's quota of {self.quota_bytes} bytes is full of pinned content",
                         next_step="raise the quota, or end pins: see `atoll store pin`",
                     )
                 self._room = max(size, min(self.quota_bytes - held, self.quota_bytes // 16))
             self._room -= size
+
+    def _drop_spare(self) -> int:
+        """Ends the pins of what can be made again, and removes it; bytes freed."""
+        spare = [pin for pin in self.pins() if f"{SPARE}/" in pin.reason]
+        for pin in spare:
+            self.unpin(pin.reason, pin.cid)
+        return sum(self.drop(pin.cid) for pin in spare)
 
 
 class _Marks:

@@ -21,7 +21,7 @@ import structlog
 from multiformats import CID
 
 from atoll.content.cid import DAG_CBOR
-from atoll.content.local import LocalStore
+from atoll.content.local import SPARE, LocalStore
 from atoll.content.pins import Pin
 from atoll.errors import StorageError
 from atoll.law.words import Digest, RoundIndex
@@ -35,6 +35,8 @@ DISPUTED = "/disputed"
 """The same of a round that a game is about; behind it whose work it is, as games are at once."""
 CARRIED = "/carried"
 """The same of a round's last state, which the round after it goes on with; behind it the seat."""
+REPLAYED = f"{SPARE}{CARRIED}"
+"""The same of a replay's, which gives way to what is owed."""
 log = structlog.get_logger("atoll.checkpoints")
 
 
@@ -92,7 +94,9 @@ def release(store: LocalStore, job: int, round_: int) -> None:
 
 def release_job(store: LocalStore, job: int) -> None:
     """Lets go of all that was kept of a job's rounds, last states too: nobody goes on from them."""
-    parts = re.compile(rf"job/{job}/round/\d+({CHECKPOINT}|{DISPUTED}/.*|{CARRIED}/.*)")
+    parts = re.compile(
+        rf"job/{job}/round/\d+({CHECKPOINT}|{DISPUTED}/.*|{CARRIED}/.*|{REPLAYED}/.*)"
+    )
     for pin in store.pins():
         if parts.fullmatch(pin.reason):
             _let_go(store, pin)

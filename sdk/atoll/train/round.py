@@ -36,6 +36,7 @@ from atoll.train.checkpoints import (
     CHECKPOINT,
     DISPUTED,
     NOTHING_DONE,
+    REPLAYED,
     SHARE,
     Checkpoint,
     Checkpoints,
@@ -229,7 +230,8 @@ def train_round(
             size = 4 * seat_layout(manifest).elements
             checkpoints.write(so_far, states[0].pieces(), size)
     is_whole = so_far.segments == manifest.segments
-    if keeping.last is not None and manifest.codec.carries_more and is_whole:
+    is_gone_on_with = is_whole and not manifest.opens_publicly(task.slot.round + 1)
+    if keeping.last is not None and is_gone_on_with:
         keeping.last(so_far, states[0])
     update = b""
     if so_far.segments:
@@ -268,7 +270,7 @@ def carry(
     """
 
     def write(done: Checkpoint, state: SeatState) -> None:
-        part, size = _carried_part(task), 4 * seat_layout(task.manifest).elements
+        part, size = _carried_part(task, said), 4 * seat_layout(task.manifest).elements
         work, slot = _work_of(task, said), task.slot
         try:
             kept = Checkpoints(store, slot.job, slot.round, work, 0, last_part=part)
@@ -293,7 +295,7 @@ def carried_of(
     told = said or [b""] * len(before)
     rounds = {one.slot.round: at for at, one in enumerate(before)}
     works = {one.slot.round: _work_of(one, what) for one, what in zip(before, told, strict=True)}
-    manifest, part = before[0].manifest, _carried_part(before[0])
+    manifest, part = before[0].manifest, _carried_part(before[0], *said[:1])
     for round, found in newest(store, before[0].slot.job, works, part):
         with suppress(StorageError, MalformedState):
             state = read_seat_state(manifest, found.state, store)
@@ -303,8 +305,8 @@ def carried_of(
     return 0, []
 
 
-def _carried_part(task: TrainTask) -> str:
-    return f"{CARRIED}/{task.seat}"
+def _carried_part(task: TrainTask, said: bytes = b"") -> str:
+    return f"{REPLAYED if said else CARRIED}/{task.seat}"
 
 
 def _work_of(task: TrainTask, said: bytes = b"") -> Digest:

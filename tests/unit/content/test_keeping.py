@@ -18,6 +18,7 @@ from tests.disk import Disk
 
 from atoll.content import DAG_CBOR, DAG_PB, Cid, LocalStore, MalformedDag
 from atoll.content.links import MAX_ITEMS, cbor_links, links_of
+from atoll.content.local import SPARE
 from atoll.errors import DiskFull, StorageError
 
 MIB = 1 << 20
@@ -158,6 +159,20 @@ def test_a_quota_makes_room_and_then_refuses(tmp_path: Path) -> None:
             store.pin(store.add_block(bytes([i, 7]) * 1000), "owed")
     assert caught.value.next_step is not None
     assert store.usage().bytes <= 100_000
+
+
+def test_what_can_be_made_again_gives_way_to_what_is_owed(tmp_path: Path) -> None:
+    """Else states that an auditor keeps of 256 seats would leave no room for a round's updates."""
+    store = LocalStore(tmp_path, sync=False, quota_bytes=100_000)
+    for seat in range(2):
+        store.pin(store.add_bytes(os.urandom(25_000)), f"job/1/round/3{SPARE}/carried/{seat}")
+    first = store.add_bytes(os.urandom(40_000))
+    store.pin(first, "job/1/round/3")
+    store.pin(store.add_bytes(os.urandom(40_000)), "job/1/round/4")
+    assert [pin.reason for pin in store.pins()] == ["job/1/round/3", "job/1/round/4"]
+    assert len(store.read_bytes(first, 40_000)) == 40_000
+    with pytest.raises(DiskFull, match="quota"):
+        store.add_bytes(os.urandom(40_000))
 
 
 def test_everyone_who_opens_a_folder_keeps_to_its_quota(tmp_path: Path) -> None:

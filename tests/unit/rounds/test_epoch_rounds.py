@@ -22,7 +22,7 @@ from atoll.law.hashing import sha256
 from atoll.law.manifest import Manifest
 from atoll.law.words import Digest
 from atoll.train import replay
-from atoll.train.checkpoints import CARRIED, Checkpoint, Checkpoints, release
+from atoll.train.checkpoints import CARRIED, REPLAYED, Checkpoint, Checkpoints, release
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import (
     Keeping,
@@ -198,7 +198,9 @@ def replayed(epoch: Epoch, round: int, claimed: Claimed | None = None) -> tuple[
 
 @pytest.fixture
 def nothing_kept(epoch: Epoch) -> None:
-    carried(epoch.tasks[0], epoch.job.store).drop()
+    task, store = epoch.tasks[0], epoch.job.store
+    carried(task, store).drop()
+    checkpoints_of(task, store, 0, f"{REPLAYED}/{task.seat}").drop()
 
 
 @pytest.mark.usefixtures("nothing_kept")
@@ -269,6 +271,15 @@ def test_it_does_not_where_the_seat_is_held_to_something_else(
     changed = replace(first, **{what: getattr(other, what)})
     found, count = replayed(epoch, 1, replace(other, earlier=(changed,)))
     assert (found.earlier, count) == (0, ran)
+
+
+def test_nothing_is_kept_of_an_epochs_last_round(epoch: Epoch) -> None:
+    task, kept = epoch.tasks[0], list[Checkpoint]()
+    for length in (1, ROUNDS):
+        manifest = task.manifest.model_copy(update={"epoch": length})
+        keeping = Keeping(last=lambda done, _: kept.append(done))
+        train_round(replace(task, manifest=manifest), epoch.job.store, keeping=keeping)
+    assert [done.segments for done in kept] == [task.manifest.segments]
 
 
 @pytest.mark.usefixtures("nothing_kept")
