@@ -14,12 +14,11 @@ one, and everybody's jobs still take the version.
 from __future__ import annotations
 
 import ast
-import os
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import sha256
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from atoll.law.words import Digest
 
@@ -49,7 +48,8 @@ def code_digest() -> Digest:
 def digest_below(root: Path) -> Digest:
     """As `code_digest`, of the package `atoll` whose folder is `root`."""
     lines = []
-    for file, content in _covered(root).items():
+    for file in closure(root):
+        content = file.read_bytes()
         normalised = _normal_c(content) if file.suffix == ".c" else _read(content)[1]
         lines.append(f"{file.relative_to(root).as_posix()} {sha256(normalised).hexdigest()}\n")
     return Digest(sha256("".join(lines).encode()).digest())
@@ -57,58 +57,39 @@ def digest_below(root: Path) -> Digest:
 
 def closure(root: Path = _HERE) -> list[Path]:
     """Every file below `root` that importing `ROOTS` executes, and the C beside it; ascending."""
-    return list(_covered(root))
-
-
-def _covered(root: Path) -> dict[Path, bytes]:
-    """The files of `closure` with what is in them."""
-    there = _files_below(root)
-    found: dict[str, bytes] = {}
+    found: set[Path] = set()
     waiting, asked = list(ROOTS), set[str]()
     while waiting:
         module = waiting.pop()
         if module in asked:
             continue
         asked.add(module)
-        for file in _files_of(module, there):
+        for file in _files_of(module, root):
             if file not in found:
-                found[file] = (root / file).read_bytes()
-                waiting.extend(_read(found[file])[0])
-    folders = {file.rpartition("/")[0] for file in found}
-    for file in there:
-        if file.endswith(".c") and file.rpartition("/")[0] in folders:
-            found[file] = (root / file).read_bytes()
-    return {root / path: found[path.as_posix()] for path in sorted(map(PurePosixPath, found))}
+                found.add(file)
+                waiting.extend(_read(file.read_bytes())[0])
+    found.update(source for folder in {f.parent for f in found} for source in folder.glob("*.c"))
+    return sorted(found)
 
 
-def _files_below(root: Path) -> set[str]:
-    """Paths below a folder, as POSIX writes them."""
-    found = set[str]()
-    for folder, _, names in os.walk(root, followlinks=True):  # as imports do
-        place = Path(folder).relative_to(root).as_posix()
-        found.update(names if place == "." else (f"{place}/{name}" for name in names))
-    return found
-
-
-def _files_of(module: str, there: Set[str]) -> Iterator[str]:
+def _files_of(module: str, root: Path) -> Iterator[Path]:
     """A module's file and those of the packages around it; nothing for what is not followed.
 
     `from a import b` is asked for as `a.b`, which may name something inside `a`. The outermost
     package is left out: it says what a submitter may import, and decides nothing.
     """
     package, *names = module.split(".")
-    if package != PACKAGE or ".".join((package, *names[:1])) in LEFT_OUT:
-        return
-    place = ""
-    for name in names:
-        if place and f"{place}__init__.py" in there:
-            yield f"{place}__init__.py"
-        if f"{place}{name}.py" in there:
-            yield f"{place}{name}.py"
+    place = root
+    is_ours = package == PACKAGE and ".".join((package, *names[:1])) not in LEFT_OUT
+    for name in names if is_ours else ():
+        if place != root and (place / "__init__.py").is_file():
+            yield place / "__init__.py"
+        if (place / f"{name}.py").is_file():
+            yield place / f"{name}.py"
             return
-        place += f"{name}/"
-    if place and f"{place}__init__.py" in there:
-        yield f"{place}__init__.py"
+        place /= name
+    if place != root and (place / "__init__.py").is_file():
+        yield place / "__init__.py"
 
 
 @lru_cache(maxsize=_FILES_KEPT)
