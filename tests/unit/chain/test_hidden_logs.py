@@ -249,13 +249,27 @@ async def test_one_that_lags_is_passed_over_and_not_distrusted(tmp_path: Path) -
 async def test_one_that_is_slow_is_waited_for_no_longer_than_others_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It answers after all are read."""
-    monkeypatch.setattr(agreement_module, "SLOW_SECONDS", 0.2)
+    """It answers after all are read.
+
+    The other two are waited for as long as a loaded machine makes them take: none but the silent
+    one is ever found slow here.
+    """
     blocks, slow = Blocks(100, SOME), Endpoint(waits=asyncio.Event())
     async with (
         chain_of(blocks, slow, Endpoint(), Endpoint(), agreement=2) as chain,
         indexing(chain, tmp_path, 0) as index,
     ):
+        real = asyncio.wait
+
+        async def wait(tasks: Any, **kwargs: Any) -> Any:
+            while True:
+                done, left = await real(tasks, **kwargs)
+                asked = tasks.values() if isinstance(tasks, dict) else ()
+                if done or not set(asked) & set(chain.provider.urls[1:]):
+                    return done, left
+
+        monkeypatch.setattr(agreement_module, "SLOW_SECONDS", 0.01)
+        monkeypatch.setattr(asyncio, "wait", wait)
         chain.provider._request_seconds = 3600.0
         assert announced(await index.poll()) == all_of(blocks)
         assert chain.provider.preferred()[-1] == chain.provider.urls[0]
