@@ -309,8 +309,10 @@ contract Members is IMembers, IMembersHooks, Wired {
         Holder memory m = _holders[set].load();
         IRoundsHooks r = IRoundsHooks(rounds);
         if (m.to != FOREVER) {
-            bool isSeat = atOnce && role == Role.PROVIDER;
-            if (isSeat && _seatId(jobId, m.index) == id) r.stop(jobId, m.index, m.account, 0); // nobody else has it yet
+            bool isSeat = atOnce && role == Role.PROVIDER && _seatId(jobId, m.index) == id; // nobody else has it yet
+            if (!isSeat) return;
+            uint32 sooner = r.stop(jobId, m.index, m.account, 0);
+            if (sooner < m.to) _endSeat(jobId, set, m, id, sooner); // the round may be void, and then somebody else's
             return;
         }
         if (role == Role.VERIFIER) return _endPlace(jobId, set, m, id);

@@ -196,6 +196,28 @@ contract EdgesTest is Network {
         inPhase(jobId, Phase.REVEAL);
     }
 
+    /// @dev The round is void with it, and opens again: it is its heir's, and nobody else's to claim.
+    function test_whoLeftAndFallsBeforeItsCommitHasNoPartInTheRoundThatOpensAgain() public allHome {
+        Terms memory t = defaultTerms();
+        (t.seats, t.minProviders, t.f, t.signFee, t.dutyFee) = (1, 1, 0, 0, 0);
+        uint256 jobId = start(t, 1, 3);
+        vm.prank(provider(0));
+        members.leaveSeat(jobId);
+        fall(jobId, 1);
+        inPhase(jobId, Phase.WAITING);
+        same(members.holderOf(jobId, Role.PROVIDER, 1).to, 0, "it never counted");
+        uint32 heir = sit(jobId, 9, 0);
+        nextBlock();
+        rounds.poke(jobId);
+        play(jobId);
+        play(jobId);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        vm.expectPartialRevert(Jobs.NoSuchRounds.selector);
+        jobs.claim(jobId, Role.PROVIDER, 1, 1);
+        jobs.claim(jobId, Role.PROVIDER, heir, 2);
+        same(token.balanceOf(provider(9)), 16 * segmentPay(), "both rounds");
+    }
+
     function test_withoutACertificateTheSilentMissAndNobodyOwesASignature() public allHome {
         uint256 jobId = start();
         uint256 expiry = jobs.termsOf(jobId).expiry;
