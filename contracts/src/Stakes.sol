@@ -153,7 +153,9 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     }
 
     /// @inheritdoc ICustody
-    function slash(Slash calldata order) external onlyCustodian nonReentrant returns (uint256 taken) {
+    /// @dev It calls nobody, and is taken within any call here: else a token that calls back lets a holder end its own game
+    /// within a deposit, where the slash would revert and the game ends all the same.
+    function slash(Slash calldata order) external onlyCustodian returns (uint256 taken) {
         if (isSlashed[order.faultId]) revert FaultUsed(order.faultId);
         if (order.beneficiaryBps > MAX_SHARE_BPS) revert ShareTooLarge(order.beneficiaryBps, MAX_SHARE_BPS);
         isSlashed[order.faultId] = true;

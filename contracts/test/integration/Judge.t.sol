@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {AtollToken} from "../../src/AtollToken.sol";
 import {Jobs} from "../../src/Jobs.sol";
 import {Claims, Evidence} from "../../src/judge/Claims.sol";
 import {Game} from "../../src/judge/Game.sol";
@@ -9,8 +8,8 @@ import {GameQueue, Outcome} from "../../src/judge/GameQueue.sol";
 import {Judge} from "../../src/judge/Judge.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import "../../src/types/Types.sol";
+import {ReentrantToken} from "../support/HostileTokens.sol";
 import {Network} from "../support/Network.sol";
-import {deployed} from "../support/Deployed.sol";
 
 /// @title The real game wired to rounds, members and escrow. What is played within it is the games' own tests'.
 contract JudgeTest is Network {
@@ -18,7 +17,7 @@ contract JudgeTest is Network {
     uint256 internal jobId;
 
     function setUp() public override {
-        address token_ = deployed("AtollToken", abi.encode(address(this), 1_000_000_000 ether));
+        address token_ = address(new ReentrantToken(address(this), 1_000_000_000 ether)); // plain until it is armed
         real = new Game(token_, LONGEST, address(new Judge(new address[](8))));
         deployWith(token_, address(real));
         real.wire(address(claims));
@@ -57,6 +56,27 @@ contract JudgeTest is Network {
         bytes memory again = abi.encode(evidenceFor(jobId, 2, 1, 0));
         vm.expectPartialRevert(Claims.HasFallen.selector);
         real.challenge(again, 10 ether);
+    }
+
+    /// @dev Whoever moves stake while the token calls back could else end its own game where no slash is taken.
+    function test_P12_aLostGameCostsTheBondWhereverItIsEnded() public allHome {
+        ReentrantToken coin = ReentrantToken(address(token));
+        uint256 first = challenge(2, 1, 20 ether, OUTSIDER);
+        uint256 second = challenge(2, 3, 20 ether, OUTSIDER);
+        vm.warp(real.deadlineOf(first));
+        token.approve(address(stakes), 1 ether);
+        coin.arm(address(real), abi.encodeCall(real.timeout, (first)));
+        stakes.deposit(Role.PROVIDER, 1 ether);
+        check(!coin.wasRefused(), "ended within a deposit");
+        same(lockedOf(provider(1), Role.PROVIDER), 0, "the bond");
+        uint256 id = stakes.thaw(address(this), Role.PROVIDER, 1 ether);
+        vm.warp(block.timestamp + config.unbondingDelay() + 1);
+        coin.arm(address(real), abi.encodeCall(real.timeout, (second)));
+        stakes.withdraw(address(this), Role.PROVIDER, id);
+        check(!coin.wasRefused(), "ended within a withdrawal");
+        same(lockedOf(provider(3), Role.PROVIDER), 0, "the other one's");
+        same(activeOf(OUTSIDER, Role.VERIFIER), 60 ether, "both shares");
+        same(stakes.unburnt(), 140 ether, "and the rest of both bonds");
     }
 
     function test_P30_aWaitingGameAboutAnEarlierRoundKeepsThatRoundFromBeingFinal() public allHome {
