@@ -307,17 +307,16 @@ contract Members is IMembers, IMembersHooks, Wired {
     /// @param atOnce whether a seat that has not committed does not count any more in the round that runs
     function _leave(uint256 jobId, Role role, uint32 id, bytes32 set, bool atOnce) private {
         Holder memory m = _holders[set].load();
-        IRoundsHooks r = IRoundsHooks(rounds);
-        if (m.to != FOREVER) {
-            bool isSeat = atOnce && role == Role.PROVIDER && _seatId(jobId, m.index) == id; // nobody else has it yet
-            if (!isSeat) return;
-            uint32 sooner = r.stop(jobId, m.index, m.account, 0);
-            if (sooner < m.to) _endSeat(jobId, set, m, id, sooner); // the round may be void, and then somebody else's
+        bool isLeaving = m.to != FOREVER;
+        if (role == Role.VERIFIER) {
+            if (!isLeaving) _endPlace(jobId, set, m, id);
             return;
         }
-        if (role == Role.VERIFIER) return _endPlace(jobId, set, m, id);
+        if (isLeaving && !(atOnce && _seatId(jobId, m.index) == id)) return; // somebody else may have it
+        IRoundsHooks r = IRoundsHooks(rounds);
         uint32 to = atOnce ? r.stop(jobId, m.index, m.account, 0) : r.unseat(jobId, m.index);
-        _endSeat(jobId, set, m, id, to);
+        // Also of who is leaving: the round may be void, and open again with somebody else in the seat.
+        if (to < m.to) _endSeat(jobId, set, m, id, to);
     }
 
     function _setReady(uint256 jobId, uint16 place, uint32 id) private {
