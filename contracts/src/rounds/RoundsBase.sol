@@ -121,7 +121,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         return h.deadline - h.signing;
     }
 
-    /// @return unix seconds from which on nothing of a round is said any more
+    /// @return unix seconds from which on nothing of a round is settled any more, and what is said counts nothing
     /// @dev One mergeSeconds is for the last lot, another for `settleLate` behind it.
     function _lastMoment(Job storage j) internal view returns (uint256) {
         Windows memory w = j.windows.load();

@@ -187,6 +187,23 @@ contract FreeRidesTest is Network {
         rounds.settleLate(jobId, places, has);
     }
 
+    /// @dev A phase that somebody began late may end behind it: what is shown there earns nobody anything, and who is silent misses
+    /// nothing.
+    function test_fromTheLastMomentOnWhatIsRevealedCountsNothing() public allHome onlyTheGuiltyPay {
+        uint256 jobId = start();
+        blame(provider(3));
+        commitAll(jobId, 7);
+        uint256 lastMoment = defaultTerms().expiry + 600 + 100 + 2 * 100; // the job was made in the same second
+        vm.warp(lastMoment - 50);
+        rounds.poke(jobId);
+        vm.warp(lastMoment);
+        revealAll(jobId, 1);
+        rounds.poke(jobId);
+        hasStatus(jobId, JobStatus.EXPIRED);
+        same(rounds.state(jobId).round, 0, "nothing is settled");
+        same(rounds.state(jobId).owing, 8, "who did not commit");
+    }
+
     // --- lots of large pools ---
 
     /// @dev Whoever holds n cuts back, or has them made, chose among 2ⁿ committees.

@@ -86,7 +86,7 @@ def seed_due(terms: Terms, merging_since: int) -> int:
 
 
 def last_moment(terms: Terms) -> int:
-    """From then on nothing is committed, revealed, said or settled.
+    """From then on nothing is committed or settled, and no reveal and no word counts.
 
     A round that opens just before expiry has its phases, and mergeSeconds more to be settled late.
     """
