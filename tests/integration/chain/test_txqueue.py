@@ -18,9 +18,10 @@ from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil, until
 
 from atoll.chain.answers import TxReceipt
+from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.rpc import FailoverProvider
-from atoll.chain.txqueue import MOST_CALLDATA, NO_MONEY, TOO_LARGE, QueueConfig, TxQueue
+from atoll.chain.txqueue import MOST_CALLDATA, MOST_GAS, NO_MONEY, TOO_LARGE, QueueConfig, TxQueue
 from atoll.chain.txstore import TxState
 from atoll.errors import (
     ChainError,
@@ -640,6 +641,29 @@ async def test_what_no_node_takes_holds_up_nothing_behind_it(
         await queue.execute("too large", replace(most, data=most.data + b"\0"))
     assert caught.value.error == TOO_LARGE
     assert (await queue.execute("largest", most)).has_effect
+    assert await nonce_of(chain, accounts[0]) == before + 1
+
+
+async def test_the_margin_of_a_dear_call_stays_below_what_a_transaction_may_use(
+    anvil: Anvil, chain: AtollChain, accounts: list[LocalAccount], tmp_path: Path
+) -> None:
+    """As of a claim of 3,000 rounds: thrice its gas no node takes, and its nonce would never pass.
+
+    The code writes behind 2.4 MB of memory, which costs 12M gas; behind 3.3 MB it is 22M.
+    """
+    before = await nonce_of(chain, accounts[0])
+    config = replace(EAGER, gas_margin_percent=200)
+    async with running(TxQueue(chain, accounts[0], tmp_path / "dear.sqlite", config)) as queue:
+        anvil.ask("anvil_setCode", SOMEONE, "0x6000622500005200")
+        async with asyncio.timeout(20):
+            dear = await queue.execute("dear", Call(SOMEONE, b"", "burn"))
+        assert dear.gas_used is not None and 3 * dear.gas_used > MOST_GAS
+        sent = anvil.ask("eth_getTransactionByHash", dear.tx_hash)
+        assert int(sent["gas"], 16) == MOST_GAS
+        anvil.ask("anvil_setCode", SOMEONE, "0x6000623300005200")
+        with pytest.raises(TransactionFailed, match="gas, 16777216 are the most") as caught:
+            await queue.execute("dearer", Call(SOMEONE, b"", "burn"))
+    assert caught.value.error == TOO_LARGE
     assert await nonce_of(chain, accounts[0]) == before + 1
 
 
