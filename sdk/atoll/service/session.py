@@ -252,9 +252,9 @@ def _guarded(config: SessionConfig) -> StoreConfig:
 
 
 def members_of(view: JobView) -> set[Address]:
-    """Who has, or had, a part in a job, or submitted it."""
+    """Who has a bond in a job, or submitted it; who has it home owes and needs nothing."""
     holders = (*view.providers.values(), *view.verifiers.values())
-    return {view.submitter, *(holder.account for holder in holders)}
+    return {view.submitter, *(held.account for held in holders if not held.is_released)}
 
 
 def _only_watches() -> ConfigError:

@@ -13,7 +13,7 @@ from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.content import Fetcher, LocalStore
 from atoll.content.limits import Outsider
-from atoll.law.words import JobId
+from atoll.law.words import HolderId, JobId
 from atoll.service.session import Session, members_of
 
 
@@ -62,6 +62,9 @@ def test_room_is_kept_for_the_members_of_our_jobs_alone() -> None:
     config = SimpleNamespace(account=SimpleNamespace(address=me))
     session = Session(cast(Any, config), nothing, cast(Any, follower))
     assert session.admitted() == members_of(ours)
+    gone = replace(ours.providers[HolderId(2)], is_released=True)
+    follower.views[JOB] = replace(ours, providers={**ours.providers, HolderId(2): gone})
+    assert session.admitted() == members_of(ours) - {gone.account} != members_of(ours)
     left = {id: holder for id, holder in ours.providers.items() if holder.account != me}
     follower.views[JOB] = replace(ours, providers=left)
     assert session.admitted() == members_of(ours) - {me}  # we have left, and still serve them
