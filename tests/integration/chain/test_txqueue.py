@@ -17,6 +17,7 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil, until
 
+from atoll.chain import rpc
 from atoll.chain.answers import TxReceipt
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
@@ -629,6 +630,31 @@ async def test_no_money_for_gas_is_said_in_numbers(chain: AtollChain, tmp_path: 
     async with running(TxQueue(chain, poor, tmp_path / "tx.sqlite", EAGER)) as queue:
         with pytest.raises(InsufficientFunds):
             await queue.execute("gateway", chain.calls.announce_gateway("http://127.0.0.1:1"))
+
+
+async def test_a_nonce_that_no_account_comes_to_is_no_answer(
+    chain: AtollChain, accounts: list[LocalAccount], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one behind it fits into no database: an endpoint would end whoever asks it first."""
+    told, lies = rpc._result_of, asyncio.Event()
+
+    def lied(body: bytes, method: str) -> Any:
+        found = told(body, method)
+        if method != "eth_getTransactionCount":
+            return found
+        lies.set()
+        return hex(2**63 - 1)
+
+    monkeypatch.setattr(rpc, "_result_of", lied)
+    async with running(TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER)) as queue:
+        for key in ("first", "second"):
+            await queue.submit(key, chain.calls.transfer(SOMEONE, 5))
+        await lies.wait()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(queue.wait("second"), 1.0)
+        monkeypatch.setattr(rpc, "_result_of", told)
+        assert (await queue.wait("first")).has_effect
+        assert (await queue.wait("second")).has_effect
 
 
 async def test_what_no_node_takes_holds_up_nothing_behind_it(
