@@ -61,9 +61,11 @@ def quantity(value: Any) -> int:
 
 
 def counter(value: Any) -> int:
-    """A number of up to 63 bits: heights, times, places, nonces and gas, which a database keeps."""
+    """A number of up to 62 bits: heights, times, places, nonces and gas. A database keeps it, and
+    those that are counted on from it.
+    """
     found = quantity(value)
-    if found >> 63:
+    if found >> 62:
         raise ValueError(f"not a counter: {found}")
     return found
 

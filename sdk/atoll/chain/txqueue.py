@@ -44,8 +44,8 @@ log = structlog.get_logger("atoll.chain.txqueue")
 
 GWEI = 10**9
 TRANSFER_GAS = 21_000
-MOST_GAS = 1 << 40
-"""Far beyond any block's: what a node says more of is no estimate."""
+MOST_GAS = 1 << 24
+"""Of a transaction (EIP-7825): nodes take none with a higher limit, which would keep its nonce."""
 UNCLEAR_REFUSALS = 5
 """How often an estimate may be refused for no reason that a contract would give."""
 NO_MONEY = "InsufficientFundsForGas"
@@ -53,7 +53,7 @@ NO_MONEY = "InsufficientFundsForGas"
 MOST_CALLDATA = (1 << 17) - 1024
 """Bytes. Nodes take no transaction above 128 KiB, of which all else is a few hundred bytes."""
 TOO_LARGE = "TransactionTooLarge"
-"""Not a contract's error either: no node takes so much calldata."""
+"""Not a contract's error either: no node takes so much calldata, or so much gas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,7 +511,9 @@ class TxQueue:
                 self._store.note(intent, "waits: the base fee is above the fee cap")
                 return  # those behind it bid against the same base fee
             if len(intent.call.data) > MOST_CALLDATA:
-                self._end_too_large(intent)
+                size = len(intent.call.data)
+                what = f"has {size} bytes of calldata, {MOST_CALLDATA} are the most"
+                self._end_too_large(intent, what)
                 continue
             gas_limit = await self._estimate(intent)
             if gas_limit is None or not await self._can_pay(intent, gas_limit, fees):
@@ -519,14 +521,12 @@ class TxQueue:
             nonce = await self._next_nonce()
             await self._sign_and_show(intent, nonce, gas_limit, fees)
 
-    def _end_too_large(self, intent: Intent) -> None:
+    def _end_too_large(self, intent: Intent, what: str) -> None:
         """What every node refuses would keep its nonce, and hold up all behind it."""
-        size, label = len(intent.call.data), intent.call.label
-        message = f"{label} has {size} bytes of calldata, {MOST_CALLDATA} are the most"
-        self._store.end(intent, TxState.FAILED, message, TOO_LARGE)
+        self._store.end(intent, TxState.FAILED, f"{intent.call.label} {what}", TOO_LARGE)
 
     async def _estimate(self, intent: Intent) -> int | None:
-        """Gas limit with margin; None where the call would revert, and the intent has ended."""
+        """Gas limit with margin; None where no block would take the call, which has ended then."""
         call = intent.call
         query: dict[str, Any] = {
             "from": self.address,
@@ -536,7 +536,7 @@ class TxQueue:
         }
         try:
             # On top of what is pending: a call may build on one of ours that no block has yet.
-            gas = await self._chain.provider.ask("eth_estimateGas", [query, "pending"], _gas)
+            gas = await self._chain.provider.ask("eth_estimateGas", [query, "pending"], counter)
         except RpcRefused as refused:
             reason = reason_of(refused)
             if reason is None and self._may_pass(intent, refused):
@@ -550,7 +550,10 @@ class TxQueue:
             )
             return None
         self._unclear.pop(intent.id, None)
-        return gas + gas * self.config.gas_margin_percent // 100
+        if gas > MOST_GAS:
+            self._end_too_large(intent, f"takes {gas} gas, {MOST_GAS} are the most")
+            return None
+        return min(gas + gas * self.config.gas_margin_percent // 100, MOST_GAS)
 
     def _may_pass(self, intent: Intent, refused: RpcRefused) -> bool:
         """Whether to ask again later: a refusal that names no reason may be about the node."""
@@ -656,11 +659,3 @@ def _failure(status: TxStatus) -> ChainError:
 
 def _known_refusal(refused: RpcRefused) -> str | None:
     return NO_MONEY if "insufficient funds" in refused.text.lower() else None
-
-
-def _gas(value: Any) -> int:
-    """What a call takes, as a node says. Raises ValueError for more than any block has."""
-    found = counter(value)
-    if found > MOST_GAS:
-        raise ValueError(f"{found} gas is more than any block has")
-    return found

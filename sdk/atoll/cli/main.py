@@ -135,10 +135,11 @@ def _options(
 
 
 def _fail(error: AtollError) -> None:
-    message = " ".join(str(error).split())
-    sys.stderr.write(f"error: {message}\n")
+    from atoll.cli.output import say
+
+    say(f"error: {' '.join(str(error).split())}")
     if error.next_step:
-        sys.stderr.write(f"next: {error.next_step}\n")
+        say(f"next: {error.next_step}")
     raise SystemExit(error.exit_code)
 
 

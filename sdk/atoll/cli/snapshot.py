@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 def plain(snapshot: JobSnapshot) -> dict[str, Any]:
     """As JSON has it: wei as text, times in unix seconds, digests in hex, CIDs as everywhere."""
-    from atoll.content.cid import Cid
+    from atoll.content.cid import cid_text
 
     found = {name: _plain(name, value) for name, value in asdict(snapshot).items()}
     cid = snapshot.model_cid
-    return found | {"model_cid": None if cid is None else str(Cid.from_bytes(cid))}
+    return found | {"model_cid": None if cid is None else cid_text(cid)}
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -137,7 +137,8 @@ def ls(reference: Reference, root: Root = DEFAULT_ROOT, as_json: Json = False) -
         for entry in list_directory(store.get_block, _resolve(store, reference))
     ]
     lines = (f"{entry['cid']}  {entry['tree_bytes']:>12}  {entry['name']}" for entry in entries)
-    emit(entries, "\n".join(lines), as_json=as_json)
+    text = "\n".join(line.replace("\n", "?") for line in lines)
+    emit(entries, text, as_json=as_json)
 
 
 @app.command()

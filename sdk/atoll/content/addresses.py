@@ -21,7 +21,8 @@ def is_global(host: str) -> bool:
     try:
         address = ip_address(host.strip("[]"))
     except ValueError:
-        return True
+        # No name is of digits and dots alone: whoever connects takes 127.1 and 0 for an address.
+        return not host.replace(".", "").isdigit()
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return address.is_global and not address.is_multicast

@@ -129,6 +129,14 @@ class Cid:
         return hashlib.sha256(block).digest() == self.digest
 
 
+def cid_text(data: bytes) -> str:
+    """A binary CID as text; what is none, which strangers may write, as hexadecimal digits."""
+    try:
+        return str(Cid.from_bytes(data))
+    except ValueError:
+        return f"not a CID: {data.hex()}"
+
+
 def _multibase_decode(text: str) -> bytes:
     prefix, body = text[:1], text[1:]
     if prefix == "z":

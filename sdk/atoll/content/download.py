@@ -21,7 +21,7 @@ from yarl import URL
 from atoll.content.addresses import GatewayResolver, is_global
 from atoll.content.car import CarReader
 from atoll.content.cid import Cid
-from atoll.content.limits import Places, RateLimit
+from atoll.content.limits import Outsider, Places, RateLimit
 from atoll.content.negotiation import CAR_TYPE, RAW_TYPE
 from atoll.content.sources import Source, SourceBook
 from atoll.content.unixfs import MAX_BLOCK_BYTES
@@ -38,7 +38,8 @@ class FetchConfig:
 
     Attributes:
         parallel: blocks requested at once in one fetch, and of one gateway.
-        at_once: blocks requested at once in all; those for whom they are take turns.
+        at_once: blocks requested at once in all; those for whom they are take turns. Half as many
+            more are for outsiders, who wait for nobody else and nobody else for them.
         slow_s: a request that takes longer is not counted among these, so that gateways which drip
             hold up nobody's requests to others.
         connect_timeout_s: to learn a gateway's address, and to open a connection.
@@ -92,6 +93,7 @@ class Downloader:
         self._config = config
         self._rate = RateLimit(config.bytes_per_s, time.monotonic)
         self._room = Places(config.at_once)
+        self._outsiders_room = Places(-(-config.at_once // 2))
         self._session: aiohttp.ClientSession | None = None
         self._resolver: GatewayResolver | None = None
         self.sources = SourceBook(time.monotonic)
@@ -291,14 +293,15 @@ class Downloader:
     @asynccontextmanager
     async def _place(self, party: Hashable) -> AsyncIterator[None]:
         """Room for one request; whoever is slow gives it back before the end."""
-        await self._room.acquire(party)
+        room = self._outsiders_room if isinstance(party, Outsider) else self._room
+        await room.acquire(party)
         is_ours = True
 
         def give_back() -> None:
             nonlocal is_ours
             if is_ours:
                 is_ours = False
-                self._room.release()
+                room.release()
 
         timer = asyncio.get_running_loop().call_later(self._config.slow_s, give_back)
         try:

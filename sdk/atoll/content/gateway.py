@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -22,6 +23,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from atoll.content.car import encode_car, encode_named_header
 from atoll.content.cid import RAW, Cid
@@ -51,6 +53,19 @@ _PIECE: Final = 1 << 16
 _MAX_REPEATED_BLOCKS: Final = 1 << 20  # small blocks can name one another 2^n times
 _STRANGERS_THREADS: Final = 2  # what they plant and ask for takes Python's lock for long
 T = TypeVar("T")
+_log: Final = logging.getLogger("atoll.content.gateway")
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether what aiohttp logs is a defect, and no request that is none.
+
+    Of each such one it would write the bytes and a traceback, and who sends them fill the disk.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+_log.addFilter(_is_ours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +99,13 @@ class _GuardedServer(web.Server):
         door: Door,
         idle_s: float,
     ) -> None:
-        super().__init__(handler, access_log=None, keepalive_timeout=idle_s, lingering_time=1.0)
+        super().__init__(
+            handler,
+            access_log=None,
+            logger=_log,
+            keepalive_timeout=idle_s,
+            lingering_time=1.0,
+        )
         self._door = door
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 
 class RateLimit:
@@ -28,6 +29,13 @@ class RateLimit:
         self._free_at = max(self._free_at, now - 1.0) + size / self._rate
         if self._free_at > now:
             await asyncio.sleep(self._free_at - now)
+
+
+@dataclass(frozen=True, slots=True)
+class Outsider:
+    """A party that we owe nothing, and of which anybody can make any number."""
+
+    party: Hashable
 
 
 class Places:

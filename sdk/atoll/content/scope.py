@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from atoll.content.cid import DAG_PB, Cid
 from atoll.content.dagpb import decode_node
 from atoll.content.directory import list_directory
+from atoll.content.errors import MalformedDag
 from atoll.content.links import check_pending, walk_dag
 from atoll.content.unixfs import BlockSource, Kind, decode_file_node, decode_header
 
@@ -91,10 +92,13 @@ def _blocks_of_file(
             continue
         seen.add(part)
         block = get_block(cid)
+        node = decode_file_node(cid, block)
+        # Of one node with many sizes every one would be a part of its own, and opened.
+        if node.file_bytes != size:
+            raise MalformedDag(f"{cid} holds {node.file_bytes} bytes, its parent says {size}")
         if repeats or cid.digest not in sent:
             sent.add(cid.digest)
             yield cid, block
-        node = decode_file_node(cid, block)
         offset += len(node.data)
         below = []
         for child in node.children:

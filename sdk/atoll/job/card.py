@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atoll.content.cid import Cid
+from atoll.content.cid import cid_text
 from atoll.job.delivery import Delivery
 from atoll.job.figures import RoundFigures, cid_of, paid_seats
 from atoll.job.narrate import MISSES, tokens, words
@@ -273,7 +273,7 @@ def _listed(seats: Sequence[int]) -> str:
 
 
 def _cid(data: bytes | None) -> str | None:
-    return str(Cid.from_bytes(data)) if data else None
+    return cid_text(data) if data else None
 
 
 def _hex(data: bytes | None) -> str | None:

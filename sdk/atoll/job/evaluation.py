@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from atoll.bits.layout import max_state_bytes
-from atoll.content.cid import Cid
 from atoll.errors import AtollError, ProtocolError
-from atoll.job.figures import cid_of, model_of
+from atoll.job.figures import cid_of, model_of, named
 from atoll.service.beside import beside
 from atoll.service.commands import TASKS
 from atoll.service.worker import Worker
@@ -83,7 +82,7 @@ async def _loss(
     with store.holding():
         if cid:
             fetcher = handle.client.fetcher_of(handle.id)
-            await fetcher.fetch(Cid.from_bytes(cid), max_state_bytes(manifest))
+            await fetcher.fetch(named(cid, "model"), max_state_bytes(manifest))
             found = await worker.run(f"{TASKS}:inspect_state", spec, cid, where)
             if found.digest != model_of(view, merged):
                 raise ProtocolError(f"the model after {merged} rounds is not the settled one")

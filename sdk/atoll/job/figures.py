@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from atoll.chain.database import Database
+from atoll.content.cid import Cid
+from atoll.errors import ProtocolError
 from atoll.law.held_out import loss_of
 from atoll.law.views import JobView, SeatReveal, SettledRound
 from atoll.law.words import ZERO_DIGEST, Address, Digest, SeatIndex
@@ -174,6 +176,14 @@ def cid_of(view: JobView, merged: int) -> bytes:
     """
     cids = (past.verdict.cid for past in reversed(view.settled[:merged]))
     return next(filter(None, cids), b"")
+
+
+def named(data: bytes, what: str) -> Cid:
+    """The CID that somebody put on the chain. Raises ProtocolError where it is none."""
+    try:
+        return Cid.from_bytes(data)
+    except ValueError as error:
+        raise ProtocolError(f"the chain names no {what}: {data.hex()} is no CID") from error
 
 
 def reveals_of(view: JobView, merged: int) -> Mapping[SeatIndex, SeatReveal]:

@@ -32,7 +32,7 @@ from atoll.job.card import CARD, FACTS, NO_LABELS, Labels, Origin, card, facts
 from atoll.job.delivery import Delivery, deliver
 from atoll.job.document import parse_toml
 from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
-from atoll.job.figures import RoundFigures, cid_of, known, model_of
+from atoll.job.figures import RoundFigures, cid_of, known, model_of, named
 from atoll.job.money import pay_out, take_back
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
 from atoll.job.patience import is_out_of_patience, patience_of
@@ -256,9 +256,10 @@ class JobHandle:
         Raises:
             NotFound: no gateway has it.
             ManifestError: it does not fit what the chain says.
+            ProtocolError: the chain names none.
         """
         view = await self.view()
-        cid = Cid.from_bytes(view.spec_cid)
+        cid = named(view.spec_cid, "manifest")
         if cid.codec != DAG_CBOR:
             raise ManifestError(f"{cid} is no manifest, which is a DAG-CBOR block")
         data = await self.client.fetcher_of(self.id).get(cid, MAX_MANIFEST_BYTES)
@@ -503,7 +504,7 @@ def _model_of(view: JobView, rounds: int) -> Certified:
     cid = cid_of(view, rounds)
     if not cid:
         raise ConfigError(f"job {view.job_id} has no model: nothing was certified")
-    return Certified(Cid.from_bytes(cid), model_of(view, rounds))
+    return Certified(named(cid, "model"), model_of(view, rounds))
 
 
 def _rounds_merged(view: JobView, round: int | None) -> int:

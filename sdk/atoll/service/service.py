@@ -109,6 +109,7 @@ class Service(Generic[S]):
     _orders: Orders = NO_ORDERS
     _mains: Mains = field(default_factory=lambda: Mains(is_wanted=False))
     _others: Occupied = field(default_factory=lambda: Occupied(None))
+    _places: tuple[frozenset[JobId], int] = (frozenset(), 0)
     _twin: Twin | None = None
     _twin_text: str = ""
     _is_alone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -195,7 +196,26 @@ class Service(Generic[S]):
             self._events.put_nowait((job, Ordered(self._why_out(job))))
 
     def _why_out(self, job: JobId) -> str:
-        return self._orders.why_out(job) or self._machine_is_not_ours()
+        return self._orders.why_out(job) or self._machine_is_not_ours() or self._why_full(job)
+
+    def _why_full(self, job: JobId) -> str:
+        """Why a further job is not looked at: what anybody can announce takes nothing of those that
+        have our bonds. A player takes no places.
+        """
+        held, serves = self._places
+        most = self.effects.context.config.policy.jobs_at_once
+        if self.role == PLAYER or job in held or serves < most:
+            return ""
+        return f"looks at no further one: it serves {serves}, and policy.jobs_at_once is {most}"
+
+    def _see_places(self) -> None:
+        """Where the account has a place, and in how many jobs that are open."""
+        views, me = self.effects.context.follower.views, self.effects.context.me
+        held = frozenset(job for job, view in views.items() if view.standing(me) is not None)
+        places = (held, sum(not views[job].status.is_closed for job in held))
+        if places != self._places:
+            self._places = places
+            self._tell_orders()
 
     def _machine_is_not_ours(self) -> str:
         return self._mains.why_out or self._others.why_out
@@ -287,6 +307,8 @@ class Service(Generic[S]):
             self._head = Head(news.head.number, news.head.timestamp)
             self._heard_at = time.monotonic()
         self._see_twin(news)
+        if news.past or news.turned or news.folded:
+            self._see_places()  # before the views: who has just sat down is not told to leave
         changed = {step.view.job_id for step in news.folded if step.view is not None}
         failing = {job for job, _ in self._failing}
         for job, view in follower.views.items():

@@ -21,6 +21,7 @@ from atoll.chain.index import EventIndex
 from atoll.chain.keys import sign_digest, sign_hash
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.content.fetch import Fetcher
+from atoll.content.limits import Outsider
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig, open_storage
 from atoll.errors import ConfigError
@@ -90,8 +91,13 @@ class Session:
         return self.storage.local
 
     def fetcher_of(self, job: JobId) -> Fetcher:
-        """Brings a job's blocks, from the gateways of that job's members and submitter only."""
-        return self.storage.fetcher.among(lambda: self._others(job), job)
+        """Brings a job's blocks, from the gateways of that job's members and submitter only.
+
+        Those in which nothing of ours is at stake wait for one another: anybody can announce any
+        number of them.
+        """
+        party = job if self._is_ours(job) else Outsider(job)
+        return self.storage.fetcher.among(lambda: self._others(job), party)
 
     @property
     def queue(self) -> TxQueue:
@@ -189,6 +195,14 @@ class Session:
             self._ours |= {job for job, accounts in members.items() if me in accounts}
         return {account for job in self._ours for account in members.get(job, ())}
 
+    def _is_ours(self, job: JobId) -> bool:
+        """Whether something of ours is at stake in it."""
+        view, account = self.follower.views.get(job), self.config.account
+        if view is None or account is None:
+            return False
+        me = Address(account.address)
+        return view.submitter == me or view.is_bound(me)
+
     def _others(self, job: JobId) -> list[str]:
         return [url for url in self.follower.gateways(job) if url != self.url]
 
@@ -238,9 +252,9 @@ def _guarded(config: SessionConfig) -> StoreConfig:
 
 
 def members_of(view: JobView) -> set[Address]:
-    """Who has, or had, a part in a job, or submitted it."""
+    """Who has a bond in a job, or submitted it; who has it home owes and needs nothing."""
     holders = (*view.providers.values(), *view.verifiers.values())
-    return {view.submitter, *(holder.account for holder in holders)}
+    return {view.submitter, *(held.account for held in holders if not held.is_released)}
 
 
 def _only_watches() -> ConfigError:

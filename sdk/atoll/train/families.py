@@ -89,7 +89,7 @@ def spec_of(config: Config, seq: int) -> ModelSpec:
 
 def family_of(config: Config) -> Family:
     """Raises ConfigError where the config is of no family that is covered."""
-    kind, found = config.get("model_type"), config.get("architectures") or []
+    kind, found = config.get("model_type"), _listed(config, "architectures")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
         raise ConfigError(
@@ -122,7 +122,7 @@ def _refuse_options(config: Config, family: Family) -> None:
 
 
 def _has_window(config: Config) -> bool:
-    if any(kind != "full_attention" for kind in config.get("layer_types") or ()):
+    if any(kind != "full_attention" for kind in _listed(config, "layer_types")):
         return True
     if config["model_type"] == "mistral":
         return config.get("sliding_window", 4096) is not None
@@ -141,12 +141,12 @@ def _rotary(config: Config) -> tuple[int, RopeScalingSpec]:
     """Base and scaling."""
     rope = _rope(config)
     base = rope.get("rope_theta", config.get("rope_theta", 10000.0))
-    if not isinstance(base, int | float) or base != int(base):
+    if not isinstance(base, int) and not (isinstance(base, float) and base.is_integer()):
         raise _missing(f"a rope_theta of {base!r}, which is no whole number")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":
         return int(base), UNSCALED
-    if kind not in {"linear", "llama3"}:
+    if kind not in ("linear", "llama3"):
         raise _missing(f"positions scaled by {kind!r} (rope_type)")
     fields = {"kind": kind, "factor": _figure(rope, "factor"), "low": "0", "high": "0"}
     positions = 0
@@ -230,6 +230,13 @@ def _figure(of: Config, name: str) -> str:
     if name not in of:
         raise ConfigError(f"config.json: rope_scaling lacks {name}")
     return decimal_text(of[name])
+
+
+def _listed(config: Config, name: str) -> list[Any]:
+    value = config.get(name) or []
+    if not isinstance(value, list):
+        raise ConfigError(f"config.json: {name} is {value!r}, not a list")
+    return value
 
 
 def _integer(config: Config, name: str) -> int:

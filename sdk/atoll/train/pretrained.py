@@ -139,7 +139,7 @@ class Weights(Mapping[str, Tensor]):
             weight_map = read_json(self._folder / _INDEX).get("weight_map")
             if not isinstance(weight_map, dict):
                 raise ConfigError(f"{self._folder / _INDEX} has no weight_map")
-            for file in set(weight_map.values()):
+            for file in weight_map.values():
                 if not isinstance(file, str) or Path(file).name != file:
                     raise ConfigError(f"{self._folder / _INDEX} names {file!r}, no file beside it")
             return dict(weight_map)
@@ -189,7 +189,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Raises ConfigError where there is no such file, or no JSON object in it."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{path} is not a JSON object")

@@ -34,8 +34,20 @@ def open_tokenizer(store: LocalStore, cid: bytes) -> Tokenizer:
     Raises:
         MalformedDataset: the file is not a tokenizer.
     """
-    text = store.read_bytes(Cid.from_bytes(cid), MAX_TOKENIZER_BYTES)
+    raw = store.read_bytes(Cid.from_bytes(cid), MAX_TOKENIZER_BYTES)
     try:
-        return Tokenizer.from_str(text.decode())
-    except Exception as error:  # the library raises bare Exception
+        return read_tokenizer(raw)
+    except ValueError as error:
         raise MalformedDataset(f"tokenizer.json: {error}") from error
+
+
+def read_tokenizer(raw: bytes) -> Tokenizer:
+    """The tokenizer of a tokenizer.json. Raises ValueError where the bytes are none."""
+    try:
+        return Tokenizer.from_str(raw.decode())
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except (
+        BaseException
+    ) as error:  # the library raises bare Exception; a panic of it is not even one
+        raise ValueError(str(error)) from error

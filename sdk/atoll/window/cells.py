@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
-from atoll.content.cid import Cid
+from atoll.content.cid import cid_text
 from atoll.job.history import History
 from atoll.job.narrate import Names, tokens, via, words
 from atoll.law import events as ev
@@ -182,7 +182,7 @@ class Cells:
         text = " ".join((done, *(text for _, text in findings), pay))
         evidence: list[Mapping[str, Any]] = []
         if told.reveal.update_cid:
-            evidence.append({"what": "update", "cid": as_cid(told.reveal.update_cid)})
+            evidence.append({"what": "update", "cid": cid_text(told.reveal.update_cid)})
         evidence += [place(name, item) for name, item in logs.items()]
         evidence += self._auditors_logs(past, seat)
         return Cell(state, text, told.segments, amount, tuple(evidence))
@@ -282,11 +282,3 @@ def place(what: str, item: Indexed) -> dict[str, Any]:
     """Where an event is written: its block, its log's number in the block, its transaction."""
     tx = f"0x{item.transaction.hex()}" if item.transaction else None
     return {"what": what, "block": item.block.number, "log": item.log_index, "tx": tx}
-
-
-def as_cid(data: bytes) -> str:
-    """A CID as text; what is none, which strangers may write, as hex."""
-    try:
-        return str(Cid.from_bytes(data))
-    except ValueError:
-        return f"not a CID: {data.hex()}"

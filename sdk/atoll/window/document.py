@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
+from atoll.content.cid import cid_text
 from atoll.job.books import REASONS, Books, keep_books
 from atoll.job.figures import RoundFigures, known
 from atoll.job.history import NOT_MOVES, History, RoundRecord
@@ -23,7 +24,7 @@ from atoll.law.pay import claimable
 from atoll.law.safety import last_clean, unsafe_rounds
 from atoll.law.views import GameRecord, Holder, JobView, parties, window_of
 from atoll.law.words import NO_ROUND, Address, Role
-from atoll.window.cells import STATES, Cells, Places, as_cid, place
+from atoll.window.cells import STATES, Cells, Places, place
 from atoll.window.replay import amounts_of, standings
 
 GRID_CELLS: Final = 1 << 14
@@ -104,9 +105,9 @@ def _job(seen: Seen, stories: Sequence[RoundStory]) -> dict[str, Any]:
         "now": seen.now,
         "block": view.block.number,
         "submitter": view.submitter,
-        "spec": {"cid": as_cid(view.spec_cid), "digest": view.spec_digest.hex()},
+        "spec": {"cid": cid_text(view.spec_cid), "digest": view.spec_digest.hex()},
         "model": {
-            "cid": as_cid(view.model_cid) if view.model_cid else None,
+            "cid": cid_text(view.model_cid) if view.model_cid else None,
             "digest": view.model.hex() if any(view.model) else None,
         },
         "seats": {"of": terms.seats, "held": snapshot.providers},
@@ -167,7 +168,7 @@ def _round(story: RoundStory, history: History, view: JobView) -> dict[str, Any]
         "seconds": {phase: record.seconds[phase] for phase in PHASES},
         "voids": record.voids,
         "lots": record.lots,
-        "cid": as_cid(past.verdict.cid) if past is not None and past.verdict.cid else None,
+        "cid": cid_text(past.verdict.cid) if past is not None and past.verdict.cid else None,
         "told": None if past is None else past.is_consistent,
     }
 

@@ -17,10 +17,12 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil, until
 
+from atoll.chain import rpc
 from atoll.chain.answers import TxReceipt
+from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.rpc import FailoverProvider
-from atoll.chain.txqueue import MOST_CALLDATA, NO_MONEY, TOO_LARGE, QueueConfig, TxQueue
+from atoll.chain.txqueue import MOST_CALLDATA, MOST_GAS, NO_MONEY, TOO_LARGE, QueueConfig, TxQueue
 from atoll.chain.txstore import TxState
 from atoll.errors import (
     ChainError,
@@ -630,6 +632,31 @@ async def test_no_money_for_gas_is_said_in_numbers(chain: AtollChain, tmp_path: 
             await queue.execute("gateway", chain.calls.announce_gateway("http://127.0.0.1:1"))
 
 
+async def test_a_nonce_that_no_account_comes_to_is_no_answer(
+    chain: AtollChain, accounts: list[LocalAccount], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one behind it fits into no database: an endpoint would end whoever asks it first."""
+    told, lies = rpc._result_of, asyncio.Event()
+
+    def lied(body: bytes, method: str) -> Any:
+        found = told(body, method)
+        if method != "eth_getTransactionCount":
+            return found
+        lies.set()
+        return hex(2**63 - 1)
+
+    monkeypatch.setattr(rpc, "_result_of", lied)
+    async with running(TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER)) as queue:
+        for key in ("first", "second"):
+            await queue.submit(key, chain.calls.transfer(SOMEONE, 5))
+        await lies.wait()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(queue.wait("second"), 1.0)
+        monkeypatch.setattr(rpc, "_result_of", told)
+        assert (await queue.wait("first")).has_effect
+        assert (await queue.wait("second")).has_effect
+
+
 async def test_what_no_node_takes_holds_up_nothing_behind_it(
     chain: AtollChain, queue: TxQueue, accounts: list[LocalAccount]
 ) -> None:
@@ -640,6 +667,29 @@ async def test_what_no_node_takes_holds_up_nothing_behind_it(
         await queue.execute("too large", replace(most, data=most.data + b"\0"))
     assert caught.value.error == TOO_LARGE
     assert (await queue.execute("largest", most)).has_effect
+    assert await nonce_of(chain, accounts[0]) == before + 1
+
+
+async def test_the_margin_of_a_dear_call_stays_below_what_a_transaction_may_use(
+    anvil: Anvil, chain: AtollChain, accounts: list[LocalAccount], tmp_path: Path
+) -> None:
+    """As of a claim of 3,000 rounds: thrice its gas no node takes, and its nonce would never pass.
+
+    The code writes behind 2.4 MB of memory, which costs 12M gas; behind 3.3 MB it is 22M.
+    """
+    before = await nonce_of(chain, accounts[0])
+    config = replace(EAGER, gas_margin_percent=200)
+    async with running(TxQueue(chain, accounts[0], tmp_path / "dear.sqlite", config)) as queue:
+        anvil.ask("anvil_setCode", SOMEONE, "0x6000622500005200")
+        async with asyncio.timeout(20):
+            dear = await queue.execute("dear", Call(SOMEONE, b"", "burn"))
+        assert dear.gas_used is not None and 3 * dear.gas_used > MOST_GAS
+        sent = anvil.ask("eth_getTransactionByHash", dear.tx_hash)
+        assert int(sent["gas"], 16) == MOST_GAS
+        anvil.ask("anvil_setCode", SOMEONE, "0x6000623300005200")
+        with pytest.raises(TransactionFailed, match="gas, 16777216 are the most") as caught:
+            await queue.execute("dearer", Call(SOMEONE, b"", "burn"))
+    assert caught.value.error == TOO_LARGE
     assert await nonce_of(chain, accounts[0]) == before + 1
 
 

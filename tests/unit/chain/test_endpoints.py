@@ -113,7 +113,7 @@ async def test_calls_that_do_not_decode_hide_no_certificate(length: int) -> None
 
 
 async def test_a_nonce_that_no_transaction_can_have_is_no_answer() -> None:
-    async with chain_that({"eth_getTransactionCount": hex(1 << 63)}) as chain:
+    async with chain_that({"eth_getTransactionCount": hex(1 << 62)}) as chain:
         with pytest.raises(RpcUnavailable, match="not a counter"):
             await chain.nonce(ROUNDS)
 

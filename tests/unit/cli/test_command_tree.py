@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 
 from atoll.chain.deployment import REQUIRED
 from atoll.chain.keys import create_key
-from atoll.cli.main import MOUNTED, app
-from atoll.cli.output import configure_logs
-from atoll.errors import AtollError, ConfigError
+from atoll.cli.main import MOUNTED, app, main
+from atoll.cli.output import configure_logs, emit
+from atoll.errors import AtollError, ConfigError, ManifestError
 
 HEAVY = ["torch", "web3", "numpy", "aiohttp"]
 PASSWORD = "correct horse battery"
@@ -175,6 +175,22 @@ def test_json_is_one_document_and_nothing_else(folder: Path) -> None:
         assert (arguments, done.exit_code) == (arguments, 0)
         assert done.stdout.count("\n") == 1
         json.loads(done.stdout)
+
+
+def test_a_strangers_words_do_not_steer_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse() -> None:
+        emit(None, "a\tb\n\x9b2J", as_json=False)
+        raise ManifestError("no \x1b]0;title\x07", next_step="do not \u202ejoin")
+
+    monkeypatch.setattr("atoll.cli.main.app", refuse)
+    with pytest.raises(SystemExit):
+        main()
+    assert tuple(capsys.readouterr()) == (
+        "a\tb\n?2J\n",
+        "error: no ?]0;title?\nnext: do not ?join\n",
+    )
 
 
 @pytest.mark.parametrize(("asked", "is_colourful"), [("", True), ("1", False)])

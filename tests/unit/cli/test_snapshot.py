@@ -44,6 +44,13 @@ def test_programs_have_wei_seconds_and_a_cid_that_can_be_fetched(running: JobSna
     assert plain(replace(snapshot, model_cid=None))["model_cid"] is None
 
 
+def test_a_committee_s_model_that_is_nowhere_is_shown(running: JobSnapshot) -> None:
+    """Of a job that is in one hand, to begin with; whoever looks at it is told."""
+    nowhere = replace(running, model_cid=b"\x00\x1b")
+    assert plain(nowhere)["model_cid"] == "not a CID: 001b"
+    assert "not a CID: 001b" in snapshot_text(nowhere)
+
+
 def test_who_has_a_job_that_has_ended_is_told_what_comes_next(running: JobSnapshot) -> None:
     ended = replace(running, status=JobStatus.CANCELLED)
     job = ended.job

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from atoll.content import Cid, FetchConfig, Fetcher, LocalStore, addresses
-from atoll.content.addresses import GatewayResolver
+from atoll.content.addresses import GatewayResolver, is_global
 from atoll.errors import NotFound
 
 
@@ -40,6 +40,15 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServers]:
     monkeypatch.setattr(socket, "getaddrinfo", servers)
     yield servers
     servers.answers.set()
+
+
+@pytest.mark.parametrize(
+    "host", ["127.1", "2130706433", "0", "0177.0.0.1", "127.000.000.001", "127.0.0.1."]
+)
+def test_digits_and_dots_are_no_name(host: str) -> None:
+    """Of some, libraries ask no name server, and the system takes them for 127.0.0.1."""
+    assert not is_global(host)
+    assert is_global(f"gateway{host}")
 
 
 async def test_a_silent_name_server_holds_up_nothing_else(

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from threading import Event
 
+import aiohttp
 import pytest
 
 from atoll.content import Cid, FetchConfig, Fetcher, Gateway, GatewayConfig, LocalStore
@@ -193,6 +194,47 @@ async def test_who_leaves_before_its_answer_writes_nothing_into_the_log(
         is_gone.set()
         await until(lambda: gateway._requests == 0)
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\nno header\r\n\r\n",
+        b"GET http://[::1/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
+        b"GET / HTTP/9.9\r\n\r\n",
+    ],
+)
+async def test_what_is_no_request_writes_nothing_into_the_log(
+    store: LocalStore, said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(store) as gateway:
+        with await connect(gateway, "127.0.0.1") as connection:
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(connection, said)
+            assert b" 40" in await loop.sock_recv(connection, 100)
+            with suppress(ConnectionResetError):
+                while await loop.sock_recv(connection, 100):
+                    pass
+    assert caplog.records == []
+
+
+async def test_a_defect_of_ours_is_in_the_log(
+    store: LocalStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    def note(_: str) -> bytes:
+        raise ZeroDivisionError
+
+    gateway = Gateway(store, notes=note)
+    await gateway.start()
+    try:
+        async with aiohttp.ClientSession() as http, http.get(f"{gateway.url}/notes/a") as answer:
+            assert answer.status == 500
+    finally:
+        await gateway.stop()
+    assert "ZeroDivisionError" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["raw", "car"])

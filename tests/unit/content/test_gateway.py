@@ -16,10 +16,12 @@ import pytest
 from atoll.content import DAG_PB, Cid, Gateway, GatewayConfig, LocalStore
 from atoll.content.car import CarReader
 from atoll.content.dagpb import Link, Node, encode_field, encode_node
+from atoll.content.errors import MalformedDag
 from atoll.content.fetch import Fetcher
 from atoll.content.gateway import url_of
 from atoll.content.limits import RateLimit
-from atoll.content.unixfs import Kind
+from atoll.content.scope import blocks_in_scope
+from atoll.content.unixfs import Kind, encode_file_header
 from atoll.errors import ConfigError, NotFound
 
 MIB = 1 << 20
@@ -281,6 +283,26 @@ async def test_entity_bytes_sends_the_blocks_of_a_range(
     blocks = await fetch_car(http, f"/ipfs/{cid}", **{"entity-bytes": span})
     assert len(blocks) == 1 + leaves
     assert next(iter(blocks)) == cid
+
+
+def test_a_node_of_many_sizes_is_opened_once() -> None:
+    """Four small blocks whose links lie about sizes would hold a thread for minutes."""
+    below, opened = Cid.of(b"x"), list[Cid]()
+    blocks = {below: b"x"}
+    for _ in range(3):
+        sizes = range(1000, 1100)
+        header = encode_file_header(b"", sum(sizes), sizes)
+        block = encode_node(Node([Link(below, b"", size) for size in sizes], header))
+        below = Cid.of(block, DAG_PB)
+        blocks[below] = block
+
+    def get(cid: Cid) -> bytes:
+        opened.append(cid)
+        return blocks[cid]
+
+    with pytest.raises(MalformedDag, match="its parent says 1000"):
+        list(blocks_in_scope(get, below, "entity", None))
+    assert len(opened) == 4
 
 
 async def test_a_missing_child_breaks_the_stream(

@@ -29,6 +29,7 @@ from atoll.content import (
 from atoll.content.car import encode_car, encode_car_header
 from atoll.content.dagpb import Link, Node, encode_node
 from atoll.content.download import Downloader
+from atoll.content.limits import Outsider
 from atoll.content.sources import Source, SourceBook, normalise_gateway
 from atoll.content.unixfs import FileNode, FileWalk, encode_file_header
 from atoll.errors import DiskFull, NotFound, TooLarge
@@ -516,6 +517,32 @@ async def test_jobs_have_their_turns_however_much_others_ask_for(
             delivers.release()
         await asyncio.gather(*tasks)
     assert asked.index(str(one)) == 2  # one was answered, and one was first in turn
+
+
+async def test_nobody_waits_for_outsiders_however_many_they_are(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    waits = asyncio.Semaphore(0)
+
+    async def silent(_: web.Request) -> web.StreamResponse:
+        waits.release()
+        return await asyncio.Future()
+
+    cid = theirs.add_block(b"ours")
+    config = replace(PATIENT, at_once=1, slow_s=600.0, hedge_min_s=600.0, hedge_max_s=600.0)
+    async with (
+        hostile(silent) as stranger,
+        serving(theirs) as good,
+        Fetcher(ours, tuple, config) as fetcher,
+    ):
+        jobs = [fetcher.among(lambda: [stranger], Outsider(job)) for job in range(3)]
+        tasks = [asyncio.create_task(job.fetch_block(Cid.of(b"theirs"))) for job in jobs]
+        await waits.acquire()
+        assert await fetcher.among(lambda: [good.url], "ours").fetch_block(cid) == b"ours"
+        assert waits.locked()  # the other two wait for the first
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_gateway_asked_again_meanwhile_is_overtaken_all_the_same(

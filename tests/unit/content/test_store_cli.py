@@ -52,6 +52,17 @@ def test_get_to_standard_output(folder: Path) -> None:
     assert refused.stdout_bytes == b""
 
 
+def test_a_strangers_names_do_not_steer_the_terminal(folder: Path) -> None:
+    named = folder / "named"
+    named.mkdir()
+    (named / "a\n\x1b]0;title\x07\x9b2J\u202e").write_bytes(b"")
+    cid = run("add", named)["cid"]
+    line = CliRunner().invoke(app, ["ls", cid]).stdout
+    assert line.endswith("  a??]0;title??2J?\n") and line.count("\n") == 1
+    with pytest.raises(NotFound):
+        run("get", cid + "/b", "-o", folder / "out")
+
+
 def test_legacy_profile_and_standard_input(folder: Path) -> None:
     added = run("add", "-", "--profile", "legacy", stdin=b"hello world\n")
     assert added["cid"] == "QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o"

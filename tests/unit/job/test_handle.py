@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from atoll.chain.deployment import Deployment
 from atoll.cli.job import app
-from atoll.errors import ChainError, ConfigError
+from atoll.errors import ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import JobUpdate
@@ -55,6 +55,20 @@ async def test_the_log_of_a_job_or_a_seat_that_is_not_there_is_an_error() -> Non
         await handle_of(99, follower).logs()
     with pytest.raises(ConfigError, match="has no seat 300"):
         await handle_of(1, follower).logs(300)
+
+
+async def test_what_strangers_put_in_a_cids_place_is_told(tmp_path: Path) -> None:
+    job = TrainedJob.begin(tmp_path, rounds=1)
+    job.round()
+    view = job.script.net.view
+    handle = handle_of(1, Follower(**{"1": replace(view, spec_cid=b"\x00")}))
+    with pytest.raises(ProtocolError, match="names no manifest: 00 is no CID"):
+        await handle.manifest()
+    past = view.settled[0]
+    nowhere = replace(past, verdict=replace(past.verdict, cid=b"\x1b"))
+    handle = handle_of(1, Follower(**{"1": replace(view, settled=(nowhere,))}))
+    with pytest.raises(ProtocolError, match="names no model: 1b is no CID"):
+        await handle.checkpoint(tmp_path / "model")
 
 
 async def test_the_round_whose_model_there_is_can_be_asked_for(tmp_path: Path) -> None:

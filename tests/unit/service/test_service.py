@@ -30,7 +30,7 @@ from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, JobId, Phase, Role
 from atoll.service import service as service_module
 from atoll.service.commands import Done
-from atoll.service.config import ScheduleSection, WatchdogSection
+from atoll.service.config import PolicySection, ScheduleSection, WatchdogSection
 from atoll.service.duties.game import BondCollected, SendCollect
 from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
@@ -169,6 +169,7 @@ def start(tmp_path: Path, job: Network, crash: tuple[type, str] | None = None) -
             data_dir=tmp_path,
             watchdog=WatchdogSection(),
             schedule=ScheduleSection(),
+            policy=PolicySection(),
             auto_claim="end",
             doppelganger_wait_s=180,
         ),
@@ -284,6 +285,30 @@ async def test_what_fails_is_tried_again_when_the_chains_clock_allows(tmp_path: 
         await running.index.read.wait()
         tries = sum(isinstance(c, DoFetchSpec) for c in running.effects.started)
     await running.effects.committed.wait()
+    await running.stop()
+
+
+async def test_a_further_job_waits_until_there_is_a_place_for_it(tmp_path: Path) -> None:
+    """Anybody announces as many as gas pays for: what they take would be missing in ours."""
+    net, other = Script.ready().net, JobId(99)
+    created = net.log[0][0]
+    assert isinstance(created, ev.JobCreated)
+    net.log.append((replace(created, job_id=other), net.block))
+    running = start(tmp_path, net)
+    running.effects.context.config.policy = PolicySection(jobs_at_once=1)
+    await running.effects.did[DoFetchData].wait()
+    why = running.service._machines[other].reasons["membership"]
+    assert "looks at no further one: it serves 1, and policy.jobs_at_once is 1" in why
+    assert len(running.journal.read(other)) == 0
+    net.poke()
+    net.leave_seat(ME)
+    Script(net).honest_round()
+    net.wait_until(net.settled[0].ends["window"])
+    net.release(Role.PROVIDER, 1)
+    running.index.tell_everything()
+    async with asyncio.timeout(600):
+        while len(running.journal.read(other)) < 2:  # noqa: ASYNC110 - manifest and data
+            await asyncio.sleep(0.01)
     await running.stop()
 
 

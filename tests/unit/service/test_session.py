@@ -12,7 +12,8 @@ from tests.unit.law.network import Network
 from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.content import Fetcher, LocalStore
-from atoll.law.words import JobId
+from atoll.content.limits import Outsider
+from atoll.law.words import HolderId, JobId
 from atoll.service.session import Session, members_of
 
 
@@ -27,9 +28,9 @@ async def test_a_job_s_blocks_are_asked_of_that_job_s_gateways_only(tmp_path: Pa
     }
     nothing = cast(Any, None)
     follower = SimpleNamespace(
-        gateways=lambda job: views[job].gateway_urls() if job in views else ()
+        gateways=lambda job: views[job].gateway_urls() if job in views else (), views=views
     )
-    listen = SimpleNamespace(gateway=SimpleNamespace(public_url=own))
+    listen = SimpleNamespace(gateway=SimpleNamespace(public_url=own), account=None)
     session = Session(cast(Any, listen), nothing, cast(Any, follower))
     session.gateway = cast(Any, SimpleNamespace(url="http://10.0.0.1:1"))
     async with Fetcher(LocalStore(tmp_path), tuple) as fetcher:
@@ -40,6 +41,19 @@ async def test_a_job_s_blocks_are_asked_of_that_job_s_gateways_only(tmp_path: Pa
     }  # fmt: skip
 
 
+async def test_what_we_have_nothing_in_is_an_outsiders(tmp_path: Path) -> None:
+    ours, me, nothing = Script.ready().net.view, PROVIDERS[0], cast(Any, None)
+    mine = replace(ours, submitter=me, providers={}, verifiers={})
+    strange = replace(mine, submitter=address("a stranger"))
+    views = {JOB: ours, JobId(98): mine, JobId(99): strange}
+    config = SimpleNamespace(account=SimpleNamespace(address=me))
+    session = Session(cast(Any, config), nothing, cast(Any, SimpleNamespace(views=views)))
+    async with Fetcher(LocalStore(tmp_path), tuple) as fetcher:
+        session.storage = cast(Any, SimpleNamespace(fetcher=fetcher))
+        parties = [session.fetcher_of(JobId(job))._party for job in (JOB, 98, 99, 1)]
+    assert parties == [JOB, 98, Outsider(99), Outsider(1)]
+
+
 def test_room_is_kept_for_the_members_of_our_jobs_alone() -> None:
     me, nothing = PROVIDERS[0], cast(Any, None)
     ours = Script.ready().net.view
@@ -48,6 +62,9 @@ def test_room_is_kept_for_the_members_of_our_jobs_alone() -> None:
     config = SimpleNamespace(account=SimpleNamespace(address=me))
     session = Session(cast(Any, config), nothing, cast(Any, follower))
     assert session.admitted() == members_of(ours)
+    gone = replace(ours.providers[HolderId(2)], is_released=True)
+    follower.views[JOB] = replace(ours, providers={**ours.providers, HolderId(2): gone})
+    assert session.admitted() == members_of(ours) - {gone.account} != members_of(ours)
     left = {id: holder for id, holder in ours.providers.items() if holder.account != me}
     follower.views[JOB] = replace(ours, providers=left)
     assert session.admitted() == members_of(ours) - {me}  # we have left, and still serve them

@@ -198,9 +198,21 @@ def opened_again(store: LocalStore) -> None:
     TokenFile(store, cid, 10, WordForm("uint16", False, 251)).check()
 
 
-def test_a_file_that_is_no_tokenizer_is_refused(store: LocalStore) -> None:
+PANICS = '{"type": "Precompiled", "precompiled_charsmap": ""}'
+"""A normaliser that the library ends in a panic over, which is no `Exception`."""
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        b"{}",
+        b"\xff",
+        byte_tokenizer().to_str().replace('"normalizer":null', f'"normalizer":{PANICS}').encode(),
+    ],
+)
+def test_a_file_that_is_no_tokenizer_is_refused(store: LocalStore, file: bytes) -> None:
     with pytest.raises(MalformedDataset, match=r"tokenizer\.json"):
-        open_tokenizer(store, store.add_bytes(b"{}").to_bytes())
+        open_tokenizer(store, store.add_bytes(file).to_bytes())
 
 
 def test_a_bit_that_turns_while_it_is_trained_on_is_found(store: LocalStore) -> None:

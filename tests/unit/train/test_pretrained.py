@@ -185,6 +185,12 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
     "a broken base": (
         "Llama", put(rope_parameters={"rope_type": "default", "rope_theta": 1.5}), "rope_theta",
     ),
+    "a base without end": (
+        "Llama", put(rope_parameters={"rope_type": "default", "rope_theta": 1e999}), "rope_theta",
+    ),
+    "a scaling that is a list": ("Llama", put(rope_parameters={"rope_type": []}), "rope_type"),
+    "an architecture that is a number": ("Llama", put(architectures=1), "not a list"),
+    "layers that are a number": ("Qwen3", put(layer_types=1), "not a list"),
     "quantised weights": (
         "Llama", put(quantization_config={"quant_method": "gptq"}), "quantization_config",
     ),
@@ -194,6 +200,9 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
     "no config": ("Llama", lambda folder: (folder / "config.json").unlink(), "cannot read"),
     "a config that is a list": (
         "Llama", lambda folder: (folder / "config.json").write_text("[]"), "not a JSON object",
+    ),
+    "a config without end": (
+        "Llama", lambda folder: (folder / "config.json").write_text("[" * 100_000), "recursion",
     ),
     "no weights": (
         "Llama", lambda folder: (folder / "model.safetensors").unlink(), "has neither",
@@ -233,6 +242,13 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
         "Llama",
         lambda folder: (folder / "model.safetensors.index.json").write_text(
             json.dumps({"weight_map": {"model.norm.weight": "../model.safetensors"}})
+        ),
+        "no file beside it",
+    ),
+    "an index of lists": (
+        "Llama",
+        lambda folder: (folder / "model.safetensors.index.json").write_text(
+            json.dumps({"weight_map": {"model.norm.weight": []}})
         ),
         "no file beside it",
     ),

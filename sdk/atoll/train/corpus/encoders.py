@@ -23,7 +23,7 @@ from atoll.train.corpus.chat import Render, Span, answers, find_template, plain_
 from atoll.train.corpus.documents import SECTION_BYTES, Document
 from atoll.train.corpus.files import reading
 from atoll.train.corpus.options import DataOptions
-from atoll.train.tokenizer import MAX_TOKENIZER_BYTES, byte_tokenizer
+from atoll.train.tokenizer import MAX_TOKENIZER_BYTES, byte_tokenizer, read_tokenizer
 
 Ids: TypeAlias = NDArray[np.uint32]
 """Token ids, with HIDDEN added to those that are no targets."""
@@ -121,8 +121,8 @@ def _open_tokenizer(path: Path, options: DataOptions) -> Encoder:
     if len(raw) > MAX_TOKENIZER_BYTES:
         raise DataUnusable(f"{file} has {len(raw)} bytes, at most {MAX_TOKENIZER_BYTES} are taken")
     try:
-        tokenizer = Tokenizer.from_str(raw.decode())
-    except Exception as error:  # the library raises bare Exception
+        tokenizer = read_tokenizer(raw)
+    except ValueError as error:
         raise DataUnusable(
             f"{file} is not a tokenizer: {error}", next_step="save it again"
         ) from error
