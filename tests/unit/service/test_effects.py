@@ -457,27 +457,37 @@ def paced(step_seconds: float) -> dict[str, float]:
     return {"step_seconds": step_seconds, "segment_seconds": 0.0, **sizes}
 
 
-@pytest.mark.parametrize("role", ["provider", "verifier"])
+@pytest.mark.parametrize(
+    ("role", "window", "steps"),
+    [
+        ("provider", "train_seconds", 40),
+        ("verifier", "audit_seconds", 40 * most_duties(MANIFEST.terms)),
+        ("provider", "game_seconds", 40 + 5 + 20),
+        ("verifier", "game_seconds", 40 + 5 + 20),
+    ],
+)
 @pytest.mark.parametrize("keeps_up", [True, False])
 async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
-    context: Any, role: str, keeps_up: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    context: Any, role: str, window: str, steps: int, keeps_up: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Its submitter could else dispute right work, and have the bond of who has no time left."""
     monkeypatch.setattr(material, "PACE_PAUSE_S", 0)
     context.config.role, context.config.policy = role, PolicySection(most_of_window=0.5)
-    view, terms = view_at(1), MANIFEST.terms
-    window = terms.train_seconds if role == "provider" else terms.audit_seconds
-    duties = 1 if role == "provider" else most_duties(terms)
-    limit = window / 2 / (MANIFEST.inner.steps * duties)
+    room = dict.fromkeys(["train_seconds", "audit_seconds", "game_seconds"], 10_000)
+    terms = replace(MANIFEST.terms, window_seconds=20_000, **{**room, window: 100})
+    manifest = MANIFEST.model_copy(update={"terms": terms})
+    limit = 100 / 2 / steps
     slow = [paced(1.01 * limit)] * material.PACE_TRIES
     # Something else kept the machine busy for a while.
     context.worker.results = [None, *slow[1:], paced(limit) if keeps_up else slow[0]]
-    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
-    done = await effects(context).run(view, spec_of(view))
+    context.fetcher.blocks[Cid.from_bytes(manifest.cid())] = manifest.to_bytes()
+    done = await effects(context).run(view_at(1), DoFetchSpec(manifest.cid(), terms_hash(terms)))
     if keeps_up:
-        assert done.fact == SpecReady(MANIFEST.to_bytes())
+        assert done.fact == SpecReady(manifest.to_bytes())
     else:
         assert isinstance(done.fact, JobRefused)
-        assert f"of a window of {window} s, and policy.most_of_window is 0.5" in done.fact.reason
+        assert "of a window of 100 s, and policy.most_of_window is 0.5" in done.fact.reason
     measured = context.worker.asked.count("atoll.service.tasks:measure_pace")
     assert measured == material.PACE_TRIES
 
