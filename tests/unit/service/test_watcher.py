@@ -29,7 +29,7 @@ from atoll.service.duties.game import (
     SendTimeOut,
 )
 from atoll.service.duties.replay import DoReplay, SeatReplayed
-from atoll.service.duties.unpin import decide_unpin
+from atoll.service.duties.unpin import DoUnpin, decide_unpin
 from atoll.service.duties.upkeep import SendClaimCredit, SendUpkeep
 from atoll.service.duties.watch import CameTooLate, NoteTooLate, SendLeak, is_sampled
 from atoll.service.machine import AnyCommand, Head, State
@@ -327,3 +327,16 @@ def test_rounds_of_open_games_keep_their_blocks(script: Script) -> None:
     script.net.emit(ev.Ended(1, Outcome.SENT_HOME))
     (unpin,) = decide_unpin(player(script)).commands
     assert unpin.about == ()
+
+
+def test_a_window_is_over_when_its_last_challenge_would_be_seen(script: Script) -> None:
+    """One of its last block is in no view before it is confirmed, and its game needs the round's
+    model, which whoever else had it lets go of as well.
+    """
+    script.honest_round()
+    script.honest_round()
+    end = script.net.settled[0].ends["window"]
+    script.net.wait_until(end)
+    state = player(script)
+    assert decide_unpin(replace(state, block_time=end - 1)).commands == ()
+    assert decide_unpin(replace(state, block_time=end)).commands == (DoUnpin(0, 1),)

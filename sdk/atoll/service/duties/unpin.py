@@ -102,8 +102,9 @@ def decide_unpin(state: State[S]) -> Decision:
         return Decision("unpin", "the claim deadline is over", (DoUnpinJob(),))
     done = state.facts.of(DoUnpin)
     first = 0 if done is None else done.below
-    # Whoever audits a round, or plays a game about it, runs it again from what it began with.
-    audited = [past.round for past in view.auditing(state.now)]
+    # Whoever audits a round, or plays a game about it, runs it again from what it began with. A
+    # challenge of its window's last block is in the view once that is confirmed.
+    audited = [past.round for past in view.auditing(state.block_time)]
     played = [game.claim.round for game in view.games.values() if game.is_open]
     # The result of a job is made from the last merge's updates, should somebody fall in it.
     merged = [past.round for past in view.settled if past.verdict.merged]
