@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.factories import digest, make_terms, plain_manifest
 from tests.unit.law.models import MODEL, PROGRAM
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
@@ -16,8 +16,9 @@ from atoll.law.ballots import FINE, Duty
 from atoll.law.claims import Said
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
+from atoll.law.manifest import Manifest
 from atoll.law.upkeep import Call
-from atoll.law.words import NO_HOLDER, Address, Digest, Role, SeatIndex
+from atoll.law.words import NO_HOLDER, ZERO_DIGEST, Address, Digest, Role, SeatIndex
 from atoll.service.commands import Facts
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
 from atoll.service.duties.game import (
@@ -28,6 +29,7 @@ from atoll.service.duties.game import (
     SendMove,
     SendTimeOut,
 )
+from atoll.service.duties.material import DoFetchSpec, SpecReady
 from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.unpin import DoUnpin, decide_unpin
 from atoll.service.duties.upkeep import SendClaimCredit, SendUpkeep
@@ -340,3 +342,20 @@ def test_a_window_is_over_when_its_last_challenge_would_be_seen(script: Script) 
     state = player(script)
     assert decide_unpin(replace(state, block_time=end - 1)).commands == ()
     assert decide_unpin(replace(state, block_time=end)).commands == (DoUnpin(0, 1),)
+
+
+def test_who_starts_again_lets_go_of_no_epoch_before_it_knows_how_long_one_is(
+    script: Script,
+) -> None:
+    """A seat's state comes from all of it, and the manifest says how long it is."""
+    script.honest_round()
+    script.honest_round()
+    script.net.wait_until(max(past.ends["window"] for past in script.net.settled))
+    state = player(script)
+    plain = plain_manifest()
+    plain["codec"].update(feedback="1")
+    for epoch, expected in ((3, ()), (2, (DoUnpin(0, 2),))):
+        manifest = Manifest.model_validate(plain | {"epoch": epoch}).to_bytes()
+        known = state.facts.plus(DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(manifest))
+        assert decide_unpin(replace(state, facts=known)).commands == expected
+        assert decide_unpin(replace(state, facts=known.after_restart())).commands == ()
