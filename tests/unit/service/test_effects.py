@@ -31,6 +31,7 @@ from atoll.errors import (
     TooLarge,
     TransactionFailed,
 )
+from atoll.law.games.machine import Outcome
 from atoll.law.hashing import terms_hash
 from atoll.law.manifest import InitSpec
 from atoll.law.owes import committee_gateways
@@ -43,6 +44,7 @@ from atoll.service.config import PolicySection
 from atoll.service.context import Context
 from atoll.service.duties import material
 from atoll.service.duties.challenge import _allow
+from atoll.service.duties.game import BondCollected, SendCollect
 from atoll.service.duties.material import (
     DataReady,
     DoFetchData,
@@ -545,6 +547,17 @@ async def test_what_is_of_the_account_is_sent_once_for_all_jobs(context: Any) ->
     for job in (JOB, JOB + 1):
         await effects(context).run(replace(view_at(1), job_id=JobId(job)), SendAnnounce("http://x"))
     assert len(context.queue.calls) == 1
+
+
+async def test_what_a_game_left_is_collected_for_whom_it_is_owed(context: Any) -> None:
+    """A bond is whose it was; what a lost challenge brings its holder is the holder's payee's."""
+    context.chain.owned = Ownership(address("owner"), address("wallet"))
+    games: Any = {n: SimpleNamespace(outcome=Outcome(n)) for n in range(1, 4)}
+    view = replace(view_at(1), games=games)
+    for game in games:
+        assert (await effects(context).run(view, SendCollect(game))).fact == BondCollected()
+    asked = [call for call in context.queue.calls.values() if call[0] == "collect_bond"]
+    assert asked == [("collect_bond", of) for of in (ME, address("wallet"), ME)]
 
 
 async def test_a_deposit_under_way_is_not_sent_twice(context: Any) -> None:

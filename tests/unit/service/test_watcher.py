@@ -311,6 +311,16 @@ def test_a_challenger_without_a_part_ends_games_about_a_bond_that_is_gone(script
     assert wanted(player(script, VERIFIERS[2], watches=False), SendUpkeep) == []
 
 
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.NONE])
+def test_only_whom_a_game_left_something_collects(script: Script, outcome: Outcome) -> None:
+    """Shams, which cost a stranger little when they are sent home, would else cost the honest."""
+    begin(script)
+    script.net.emit(ev.Ended(1, outcome))
+    winner = HOLDER if outcome is Outcome.CHALLENGER_FELL else WATCHER
+    for me in (HOLDER, WATCHER):
+        assert bool(wanted(player(script, me), SendCollect)) == (me == winner)
+
+
 def test_what_a_game_left_is_collected_once(script: Script) -> None:
     begin(script)
     script.net.emit(ev.Ended(1, Outcome.HOLDER_FELL))
