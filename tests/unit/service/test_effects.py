@@ -853,6 +853,29 @@ async def test_a_game_about_the_first_round_waits_for_no_round_that_is_trained(
     await training
 
 
+async def test_a_rounds_model_is_looked_for_where_we_opened_it_from(context: Any) -> None:
+    """Two thirds of a committee can sign the right model with a CID that nobody has, and then
+    dispute what everybody trained from it, who merged themselves.
+    """
+    script = Script.ready()
+    script.honest_round()
+    view, manifest = script.net.view, MANIFEST.to_bytes()
+    certified = view.settled[0].verdict
+    own = Cid.of(b"the model")
+    context.fetcher.blocks[own] = b"the model"
+    with pytest.raises(NotFound):
+        await model_of_round(effects(context), view, 1, manifest)
+    for digest_, found in ((digest("another model"), None), (certified.state, own)):
+        opened = DoPrepareOpening(1, manifest, own.to_bytes(), digest_, is_own=True)
+        fact = OpeningReady(own.to_bytes(), digest_)
+        context.journal.write(view.job_id, opened.key, fact)
+        if found is None:
+            with pytest.raises(NotFound):
+                await model_of_round(effects(context), view, 1, manifest)
+        else:
+            assert await model_of_round(effects(context), view, 1, manifest) == own.to_bytes()
+
+
 @dataclass(frozen=True, slots=True)
 class DoRead(Work[DataReady]):
     """Reads a file as the worker does, in a process of its own."""
