@@ -311,6 +311,21 @@ def test_a_challenger_without_a_part_ends_games_about_a_bond_that_is_gone(script
     assert wanted(player(script, VERIFIERS[2], watches=False), SendUpkeep) == []
 
 
+def test_so_does_one_whose_part_is_long_over(script: Script) -> None:
+    """It runs no member's service any more."""
+    left = PROVIDERS[0]
+    script.net.leave_seat(left)
+    script.honest_round()
+    script.net.wait_until(script.net.settled[-1].ends["window"])
+    begin(script, left)
+    script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
+    ends = [c.kind for c in wanted(player(script, left), SendUpkeep)]
+    assert Call.END_FALLEN not in ends, "its part is not over yet: its service does it"
+    script.net.release(Role.PROVIDER, script.net.settled[0].holders[SeatIndex(0)])
+    ends = [c.kind for c in wanted(player(script, left), SendUpkeep)]
+    assert Call.END_FALLEN in ends
+
+
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.NONE])
 def test_only_whom_a_game_left_something_collects(script: Script, outcome: Outcome) -> None:
     """Shams, which cost a stranger little when they are sent home, would else cost the honest."""

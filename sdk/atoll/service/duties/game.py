@@ -241,7 +241,7 @@ def _end_fallen(state: State[S], game: GameRecord) -> AnyCommand | None:
     has no part in that, too, as its own bond is in it.
     """
     about = parties(game.claim)
-    if about is None or game.challenger != state.me or state.view.holder_of(state.me) is not None:
+    if about is None or game.challenger != state.me or state.view.standing(state.me) is not None:
         return None
     return SendUpkeep(Kind.END_FALLEN, state.view.round, about[1], about[2], SeatIndex(0))
 
