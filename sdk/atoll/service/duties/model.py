@@ -11,7 +11,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import RoundIndex
-from atoll.service.commands import TASKS
+from atoll.service.commands import TASKS, key_of
 from atoll.service.duties.opening import DoPrepareOpening
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ async def model_of_round(effects: Effects, view: JobView, round: int, manifest: 
     parent = view.settled_round(RoundIndex(round - 1))
     if parent is None:
         raise ProtocolError(f"round {round - 1} is not settled")
-    opened = effects.context.journal.read(view.job_id).of(
-        DoPrepareOpening, round, parent.verdict.state
-    )
+    about = (round, parent.verdict.state)
+    found = effects.context.journal.read(view.job_id, key_of(DoPrepareOpening, *about))
+    opened = found.of(DoPrepareOpening, *about)
     cid = parent.verdict.cid if opened is None else opened.cid
     limit = max_state_bytes(Manifest.from_bytes(manifest))
     prefer = committee_gateways(view, parent.round)
