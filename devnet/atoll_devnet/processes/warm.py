@@ -148,8 +148,9 @@ def _become(module: str, arguments: tuple[str, ...], log_file: str, place: Surro
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
     if FORKS:
-        # While there is no thread yet, which the next line changes; one more for what is urgent.
-        fork_ahead(2)
+        # While there is no thread yet, which the next line changes; one more for what is urgent,
+        # and one for games.
+        fork_ahead(3)
         gateway_process.fork_ahead()
     threading.Thread(target=_end_with_starter, daemon=True).start()
     code = 1

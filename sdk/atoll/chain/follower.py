@@ -104,7 +104,7 @@ class Follower:
         self._only = None if only is None else set(only)
         self._fold = Fold(deployment, self._only)
         self._has_begun = False
-        self._confirmed = -1
+        self._confirmed, self._confirmed_at = -1, 0
         self._untold: list[Change] = []
         self._ahead: dict[JobId, JobView] = {}
         self.silence = self.helps = ""
@@ -129,6 +129,11 @@ class Follower:
     def confirmed(self) -> int:
         """Height up to which the views know everything; -1 before the first poll."""
         return self._confirmed
+
+    @property
+    def confirmed_at(self) -> int:
+        """Unix seconds of the block at that height; 0 before the first poll."""
+        return self._confirmed_at
 
     def history(self) -> tuple[Indexed, ...]:
         """Every event that stands, of every job, oldest first."""
@@ -164,6 +169,7 @@ class Follower:
         # Nothing waits from here on: who was cancelled before is told all of it by the next poll.
         self._fold, self._untold, self._has_begun = fold, [], True
         self._confirmed = self._index.confirmed
+        self._confirmed_at = self._index.confirmed_at
         ahead = fold.copy()
         ahead.fold_all(self._index.ahead)
         self._ahead = {j: v for j, v in ahead.views.items() if v is not self.views.get(j)}

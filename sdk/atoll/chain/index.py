@@ -147,6 +147,12 @@ class EventIndex:
         return tip.number if tip is not None else self._from_block - 1
 
     @property
+    def confirmed_at(self) -> int:
+        """Unix seconds of the block at that height; 0 before any."""
+        tip = self._tip()
+        return tip.timestamp if tip is not None else 0
+
+    @property
     def undecodable(self) -> int:
         """Logs of the contracts met by this index that are no events, whoever wrote them."""
         return len(self._undecodable)

@@ -14,7 +14,7 @@ from atoll.job.outlook import member_needs, merge_seconds, round_traffic, size_t
 from atoll.law.manifest import Manifest
 from atoll.law.words import Role
 from atoll.service.needs import Machine
-from atoll.service.pace import Pace, load_of, train_seconds
+from atoll.service.pace import Pace, loads_of, train_seconds
 
 TIGHT: Final = 0.75
 """A part of a window, of memory or of disk above which little room is left."""
@@ -25,7 +25,7 @@ class Check:
     """One thing that is needed, and what there is for it; seconds or bytes.
 
     Attributes:
-        name: `train`, `audit`, `merge`, `memory` or `disk`.
+        name: `train`, `audit`, `game`, `merge`, `memory` or `disk`.
     """
 
     name: str
@@ -92,10 +92,10 @@ def fit(role: str, manifest: Manifest, pace: Pace, machine: Machine) -> Fit:
     """
     terms, needs = manifest.terms, member_needs(role, manifest, pace)
     spent, down, up = train_seconds(manifest, pace), *round_traffic(role, manifest, pace)
-    work = load_of(Role[role.upper()], manifest, pace)
+    loads = loads_of(Role[role.upper()], manifest, pace)
     merging = merge_seconds(manifest, pace)
     checks = (
-        _check(work.name, work.needed, work.window, work.text),
+        *(_check(load.name, load.needed, load.window, load.text) for load in loads),
         _check("merge", merging, terms.merge_seconds, "to merge the updates"),
         _bytes("memory", needs.memory, machine.memory),
         _bytes("disk", needs.disk, machine.disk),

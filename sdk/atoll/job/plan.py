@@ -19,15 +19,12 @@ from atoll.job.spec import JobSpec, epoch_chosen, method_chosen, robust_f
 from atoll.law.lots import COMMITTEE, LAST_AUDITORS
 from atoll.law.manifest import epoch_of
 from atoll.law.terms import MIN_BOND
-from atoll.service.pace import Pace
+from atoll.service.pace import TAPE_STEPS, Pace
 
 CLOCK = 60
 """Seconds that a transaction may take until everybody has seen it: five blocks of 12 s."""
 MERGE_SECONDS = 5e-8
 """Of one number of one update: decoding, distances, rule (bench/aggregate.py)."""
-TAPE_STEPS = 20
-"""So many times as long as a step its tape takes at most, whose every tensor is hashed: 9 times the
-preset `nano`, 18 times `demo`, on one core."""
 DAY = 86_400
 DEFAULT_PRICE = 10**12
 """Wei for a trained token of text, where neither price nor budget is written."""

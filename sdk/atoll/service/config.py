@@ -125,8 +125,8 @@ class PolicySection(_Section):
             model and a round's updates may take; left out, what this machine has, and what is free
             where the service writes.
         most_of_window: the part of its window that a round's training, or what an auditor may have
-            to replay of it, may take this machine, as it measures before it joins; left out, it
-            measures nothing.
+            to replay of it, may take this machine, and its run in a game, as it measures before it
+            joins; left out, it measures nothing.
     """
 
     least_price_wei: int = Field(default=0, ge=0)

@@ -96,9 +96,10 @@ class Journal:
         """Stores a fact under the key of the command that left it; replaces what lay there."""
         put(self._db, "facts", (job, key, fact.kind(), to_json(fact), time.time()))
 
-    def read(self, job: int) -> Facts:
-        """Every fact of a job."""
-        rows = self._db.rows("SELECT key, kind, body FROM facts WHERE job = ?", (job,))
+    def read(self, job: int, key: str | None = None) -> Facts:
+        """Every fact of a job; where a key is named, that one alone."""
+        where = "job = ?1 AND (?2 IS NULL OR key = ?2)"
+        rows = self._db.rows(f"SELECT key, kind, body FROM facts WHERE {where}", (job, key))  # noqa: S608 - our own words
         return Facts({key: self._revive(kind, body) for key, kind, body in rows})
 
     def sign_once(self, slot: str, content: bytes) -> None:

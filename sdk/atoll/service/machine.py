@@ -53,12 +53,14 @@ class Head:
 class ViewChanged:
     """The mirror of the chain at the last confirmed block; after a reorg, rebuilt.
 
-    `ahead` is it at the newest block; None where that tells nothing more.
+    `ahead` is it at the newest block; None where that tells nothing more. `block_time` is that of
+    the confirmed one, unix seconds.
     """
 
     view: JobView
     block: int
     ahead: JobView | None = None
+    block_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ class State(Generic[S]):
         me: the account this service acts for.
         setup: the role's constants (config and behaviour).
         view: the chain's mirror at `block`, the last confirmed one; `head` may be newer.
+        block_time: of `block`, unix seconds: what was said before is in the view.
         ahead: the mirror at the head, which a reorg may take back; None where it is `view`.
         in_flight: commands whose effect is under way, by key.
         holds: commands that must wait before they are given again, by key.
@@ -135,6 +138,7 @@ class State(Generic[S]):
     view: JobView
     head: Head
     block: int = 0
+    block_time: int = 0
     facts: Facts = field(default_factory=Facts)
     in_flight: Mapping[str, AnyCommand] = field(default_factory=dict)
     holds: Mapping[str, Hold] = field(default_factory=dict)
@@ -242,8 +246,8 @@ def by_view_and_facts(decide: Callable[[State[S]], T]) -> Callable[[State[S]], T
 
 def _fold(state: State[S], event: Event) -> State[S]:
     match event:
-        case ViewChanged(view, block, ahead):
-            return replace(state, view=view, block=block, ahead=ahead)
+        case ViewChanged(view, block, ahead, time):
+            return replace(state, view=view, block=block, block_time=time, ahead=ahead)
         case HeadAdvanced(head):
             return replace(state, head=head)
         case Ordered(sits_out):

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Final
 
 from atoll.law.manifest import Manifest
 from atoll.law.pay import most_drawn
 from atoll.law.words import Role, Terms
+
+TAPE_STEPS: Final = 20
+"""So many times as long as a step its tape takes at most, whose every tensor is hashed: 9 times the
+preset `nano`, 18 times `demo`, on one core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Load:
     """Work of one round, and the window that there is for it, seconds.
 
     Attributes:
-        name: `train` or `audit`; text: what is done.
+        name: `train`, `audit` or `game`; text: what is done.
     """
 
     name: str
@@ -51,15 +56,21 @@ class Load:
     text: str
 
 
-def load_of(role: Role, manifest: Manifest, pace: Pace) -> Load:
-    """A seat's training, or what one of the fewest auditors has to replay in AUDIT."""
+def loads_of(role: Role, manifest: Manifest, pace: Pace) -> tuple[Load, ...]:
+    """What the role costs its bond or a cut for want of time: a seat's training, or what one of the
+    fewest auditors has to replay in AUDIT; and a side's own run in a game.
+    """
     terms, once = manifest.terms, train_seconds(manifest, pace)
+    rounds = "a round" if manifest.epoch == 1 else f"{manifest.epoch} rounds"
+    segment = manifest.inner.segment * pace.step_seconds + pace.segment_seconds
+    needed = manifest.epoch * once + segment + TAPE_STEPS * pace.step_seconds
+    what = f"to run {rounds}, a segment and a step's tape for a game"
+    game = Load("game", needed, terms.game_seconds, what)
     if role is Role.PROVIDER:
-        return Load("train", once, terms.train_seconds, "to train a round")
+        return Load("train", once, terms.train_seconds, "to train a round"), game
     duties = most_duties(terms)
-    what = f"to replay {duties} {'seat' if duties == 1 else 'seats'} of "
-    what += "a round" if manifest.epoch == 1 else f"{manifest.epoch} rounds"
-    return Load("audit", duties * manifest.epoch * once, terms.audit_seconds, what)
+    what = f"to replay {duties} {'seat' if duties == 1 else 'seats'} of {rounds}"
+    return Load("audit", duties * manifest.epoch * once, terms.audit_seconds, what), game
 
 
 def train_seconds(manifest: Manifest, pace: Pace) -> float:

@@ -13,7 +13,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.words import TOKEN, Role, Terms
 from atoll.service.config import PolicySection
 from atoll.service.needs import Machine, least_disk, memory_of
-from atoll.service.pace import Pace, load_of
+from atoll.service.pace import Pace, loads_of
 
 
 class NotOurPolicy(AtollError):
@@ -73,13 +73,16 @@ def room_refusal(policy: PolicySection, role: Role, manifest: Manifest, machine:
 
 def pace_refusal(policy: PolicySection, role: Role, manifest: Manifest, pace: Pace) -> str:
     """Why a job is too fast for this machine, by the pace measured here; empty where it is not."""
-    load, most = load_of(role, manifest, pace), policy.most_of_window
-    if most is None or load.needed <= most * load.window:
+    most = policy.most_of_window
+    if most is None:
         return ""
-    return (
-        f"would take this machine {load.needed:.3g} s {load.text}, of a window of {load.window} s, "
-        f"and policy.most_of_window is {most:g}"
-    )
+    for load in loads_of(role, manifest, pace):
+        if load.needed > most * load.window:
+            return (
+                f"would take this machine {load.needed:.3g} s {load.text}, of a window of "
+                f"{load.window} s, and policy.most_of_window is {most:g}"
+            )
+    return ""
 
 
 def check_stake(policy: PolicySection, lacking: int, staked: int, wallet: int) -> None:

@@ -318,7 +318,8 @@ class Service(Generic[S]):
             if not is_new and (not news.head or (is_idle and self._rests(view))):
                 continue
             ahead = follower.ahead(job)
-            self._events.put_nowait((job, ViewChanged(view, follower.confirmed, ahead)))
+            block = (follower.confirmed, ahead, follower.confirmed_at)
+            self._events.put_nowait((job, ViewChanged(view, *block)))
             if news.head and self._head is not None:
                 self._events.put_nowait((job, HeadAdvanced(self._head)))
 

@@ -46,7 +46,7 @@ from atoll.law.hashing import sha256 as sha256_digest
 from atoll.law.leaves import StateRoots, float_bytes
 from atoll.law.manifest import Manifest
 from atoll.law.program import Input, Part, Source, Template
-from atoll.law.words import ZERO_DIGEST, Digest, JobId, Slot
+from atoll.law.words import ZERO_DIGEST, Digest, Slot
 from atoll.train.base import read_weights
 from atoll.train.checkpoints import DISPUTED
 from atoll.train.course import open_course
@@ -143,13 +143,12 @@ class OwnRun:
         """What the claim begins with; of a link the last state."""
         task = self._task
         # What came before is as it has to be.
-        slot = Slot(NO_DOMAIN, JobId(0), task.round)  # what the seat itself keeps is left alone
-        before = TrainTask(
+        slot = Slot(NO_DOMAIN, task.job, task.round)  # what the seat itself keeps is left alone
+        ours = TrainTask(
             self._manifest, slot, task.seat, task.data_seed, task.model, earlier=task.earlier
         )
-        ours = replace(before, slot=Slot(NO_DOMAIN, task.job, task.round))
         kept = checkpoints_of(ours, self._store, last_part=DISPUTED)
-        return state_after(before, task.segment + task.is_link, self._store, kept)
+        return state_after(ours, task.segment + task.is_link, self._store, kept)
 
     @property
     def states(self) -> Sequence[Digest]:

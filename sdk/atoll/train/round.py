@@ -138,7 +138,8 @@ def run_alone(states: list[SeatState], segment: int, course: Course) -> SegmentR
 def opening_of(task: TrainTask, store: LocalStore) -> SeatState:
     """The state that the task's round opens with.
 
-    It is the model's, the same for every seat, or what the rounds before made of such a one.
+    It is the model's, the same for every seat, or what the rounds before made of such a one. Of
+    rounds that are run for it the last state is kept: whoever is killed has no time for them twice.
 
     Raises as `train_round`.
     """
@@ -146,9 +147,13 @@ def opening_of(task: TrainTask, store: LocalStore) -> SeatState:
     count, states = carried_of(before, store)
     for one in before[count:]:
         states = [open_with(one, store, states)]
-        course = course_of(one, store)
+        course, so_far = course_of(one, store), NOTHING_DONE
         for segment in range(one.manifest.segments):
-            states.append(run_alone(states, segment, course).state)
+            done = run_alone(states, segment, course)
+            states.append(done.state)
+            so_far = _with(so_far, done)
+            del done
+        carry(one, store)(so_far, states[0])
     return open_with(task, store, states)
 
 
@@ -306,6 +311,9 @@ def carried_of(
 
 
 def _carried_part(task: TrainTask, said: bytes = b"") -> str:
+    if task.slot.domain == NO_DOMAIN:  # of a game, beside which there may be one of another epoch
+        first = min((one.round for one in task.earlier), default=task.slot.round)
+        return f"{DISPUTED}/{task.seat}/{first}"
     return f"{REPLAYED if said else CARRIED}/{task.seat}"
 
 

@@ -96,6 +96,7 @@ async def test_the_clock_of_a_service_is_not_the_preferred_endpoint_s_alone(
     async with chain_of(lie, (20, 200), (20, 200)) as chain:
         index = EventIndex(chain, confirmations=2, path=tmp_path / "index")
         *_, last = await index.poll()
+        assert (index.confirmed, index.confirmed_at) == (18, 180)
         index.close()
     assert isinstance(last, Advanced)
     assert (last.block.number, last.block.timestamp, last.confirmed) == (20, 200, 18)

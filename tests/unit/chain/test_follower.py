@@ -38,6 +38,7 @@ class Index:
     ahead: tuple[Indexed, ...] = ()
     error: Exception | None = None
     confirmed: int = 0
+    confirmed_at: int = 0
 
     async def poll(self) -> list[Change]:
         if self.error is not None:
@@ -122,11 +123,13 @@ async def test_who_stops_in_the_middle_of_many_new_events_is_told_all_of_them_la
     await follower.poll()
     index.add(long)
     new, index.confirmed = index.stands[len(short.log) :], long.number
+    index.confirmed_at = long.now
     await stopped_after_a_piece(follower.poll())
-    assert (follower.views, follower.confirmed) == ({JOB: short.view}, 0)
+    assert (follower.views, follower.confirmed, follower.confirmed_at) == ({JOB: short.view}, 0, 0)
     news = await follower.poll()
     assert [step.item for step in news.folded] == new
     assert (follower.views, follower.confirmed) == ({JOB: long.view}, long.number)
+    assert follower.confirmed_at == long.now
 
 
 async def test_what_stands_after_a_turn_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import pytest
@@ -60,6 +61,18 @@ def test_a_verifiers_replays_have_to_fit_audit(window: int, fits: bool) -> None:
 def test_fewer_verifiers_replay_more() -> None:
     found = fit("verifier", with_terms(min_verifiers=1), PACE, LARGE)
     assert check(found, "audit").needed == 3 * STEPS
+
+
+@pytest.mark.parametrize("role", ["provider", "verifier"])
+@pytest.mark.parametrize(("epoch", "seconds"), [(1, 34.75), (3, 78.75)])
+def test_a_run_for_a_game_has_to_fit_its_clock(role: str, epoch: int, seconds: float) -> None:
+    """Who is to move and has no time left loses its bond, whoever is right: the rounds of an epoch,
+    a segment of five steps once more, and a tape that takes twenty steps.
+    """
+    for game, fits in ((ceil(seconds), True), (ceil(seconds) - 1, False)):
+        manifest = with_terms(game_seconds=game).model_copy(update={"epoch": epoch})
+        found = fit(role, manifest, PACE, LARGE)
+        assert (check(found, "game").needed, found.fits) == (seconds, fits)
 
 
 @pytest.mark.parametrize("name", ["memory", "disk"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from atoll.law.games.claims import Claim
 from atoll.law.games.players import NothingDiffers
 from atoll.law.program import Header, Template
 from atoll.law.words import ZERO_DIGEST, Address, Digest, HolderId, JobId, Role
+from atoll.train import round as rounds
+from atoll.train.checkpoints import DISPUTED, release
 from atoll.train.judged import JudgeTask
 from atoll.train.judging import OwnRun, model_roots, program_header
 from atoll.train.round import TrainedRound, run_alone, train_round
@@ -129,3 +132,31 @@ def test_the_link_of_an_honest_round_is_that_of_its_fragment(epoch: Epoch, round
     own = OwnRun(task, epoch.job.store)
     with pytest.raises(NothingDiffers):
         play(claim_of(epoch, task, epoch.trained[round]), lambda: own, lambda: own)
+
+
+def test_whoever_starts_again_runs_no_earlier_round_twice(
+    epoch: Epoch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock has room for one run of them; the first player is killed after six segments."""
+    task, store = judged(epoch, 2, 0), epoch.job.store
+    ran, found = list[tuple[int, int]](), list[list[tuple[int, int]]]()
+    for round in range(2):
+        release(store, task.job, round)
+
+    def counted(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        if not found and len(ran) == 6:
+            raise InterruptedError
+        ran.append((course.round, segment))
+        return run_alone(states, segment, course)
+
+    monkeypatch.setattr(rounds, "run_alone", counted)
+    for _ in range(3):
+        with suppress(InterruptedError):
+            assert OwnRun(task, store).states[-1] == epoch.trained[2].states[0]
+        found.append(ran.copy())
+        ran.clear()
+    every = [(round, segment) for round in range(2) for segment in range(4)]
+    assert found == [every[:6], every[4:], []]
+    for round in range(3):
+        release(store, task.job, round)
+    assert not any(DISPUTED in pin.reason for pin in store.pins())

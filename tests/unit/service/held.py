@@ -29,7 +29,8 @@ def state_of(net: Network, me: Address, behaviour: Any, facts: Facts | None = No
     opening = DoPrepareOpening(net.view.round, b"", here, parent[1] if parent else None)
     found = found.plus(opening.key, OpeningReady(here, name))
     head = Head(net.number, net.now)
-    return State(me, Setup(URL, behaviour), net.view, head, net.number, found)
+    block = (net.number, net.now)
+    return State(me, Setup(URL, behaviour), net.view, head, *block, found)
 
 
 def with_updates(state: State[Any]) -> State[Any]:

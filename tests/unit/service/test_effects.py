@@ -31,6 +31,7 @@ from atoll.errors import (
     TooLarge,
     TransactionFailed,
 )
+from atoll.law.games.machine import Outcome
 from atoll.law.hashing import terms_hash
 from atoll.law.manifest import InitSpec
 from atoll.law.owes import committee_gateways
@@ -43,6 +44,7 @@ from atoll.service.config import PolicySection
 from atoll.service.context import Context
 from atoll.service.duties import material
 from atoll.service.duties.challenge import _allow
+from atoll.service.duties.game import BondCollected, SendCollect
 from atoll.service.duties.material import (
     DataReady,
     DoFetchData,
@@ -209,6 +211,7 @@ def context(tmp_path: Path) -> Any:
         fetcher_of=lambda job: fetcher,
         worker=Worker(),
         spare_worker=Worker(),
+        game_worker=Worker(),
         journal=Journal(tmp_path / "journal.sqlite"),
     )
 
@@ -457,27 +460,37 @@ def paced(step_seconds: float) -> dict[str, float]:
     return {"step_seconds": step_seconds, "segment_seconds": 0.0, **sizes}
 
 
-@pytest.mark.parametrize("role", ["provider", "verifier"])
+@pytest.mark.parametrize(
+    ("role", "window", "steps"),
+    [
+        ("provider", "train_seconds", 40),
+        ("verifier", "audit_seconds", 40 * most_duties(MANIFEST.terms)),
+        ("provider", "game_seconds", 40 + 5 + 20),
+        ("verifier", "game_seconds", 40 + 5 + 20),
+    ],
+)
 @pytest.mark.parametrize("keeps_up", [True, False])
 async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
-    context: Any, role: str, keeps_up: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    context: Any, role: str, window: str, steps: int, keeps_up: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Its submitter could else dispute right work, and have the bond of who has no time left."""
     monkeypatch.setattr(material, "PACE_PAUSE_S", 0)
     context.config.role, context.config.policy = role, PolicySection(most_of_window=0.5)
-    view, terms = view_at(1), MANIFEST.terms
-    window = terms.train_seconds if role == "provider" else terms.audit_seconds
-    duties = 1 if role == "provider" else most_duties(terms)
-    limit = window / 2 / (MANIFEST.inner.steps * duties)
+    room = dict.fromkeys(["train_seconds", "audit_seconds", "game_seconds"], 10_000)
+    terms = replace(MANIFEST.terms, window_seconds=20_000, **{**room, window: 100})
+    manifest = MANIFEST.model_copy(update={"terms": terms})
+    limit = 100 / 2 / steps
     slow = [paced(1.01 * limit)] * material.PACE_TRIES
     # Something else kept the machine busy for a while.
     context.worker.results = [None, *slow[1:], paced(limit) if keeps_up else slow[0]]
-    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
-    done = await effects(context).run(view, spec_of(view))
+    context.fetcher.blocks[Cid.from_bytes(manifest.cid())] = manifest.to_bytes()
+    done = await effects(context).run(view_at(1), DoFetchSpec(manifest.cid(), terms_hash(terms)))
     if keeps_up:
-        assert done.fact == SpecReady(MANIFEST.to_bytes())
+        assert done.fact == SpecReady(manifest.to_bytes())
     else:
         assert isinstance(done.fact, JobRefused)
-        assert f"of a window of {window} s, and policy.most_of_window is 0.5" in done.fact.reason
+        assert "of a window of 100 s, and policy.most_of_window is 0.5" in done.fact.reason
     measured = context.worker.asked.count("atoll.service.tasks:measure_pace")
     assert measured == material.PACE_TRIES
 
@@ -535,6 +548,17 @@ async def test_what_is_of_the_account_is_sent_once_for_all_jobs(context: Any) ->
     for job in (JOB, JOB + 1):
         await effects(context).run(replace(view_at(1), job_id=JobId(job)), SendAnnounce("http://x"))
     assert len(context.queue.calls) == 1
+
+
+async def test_what_a_game_left_is_collected_for_whom_it_is_owed(context: Any) -> None:
+    """A bond is whose it was; what a lost challenge brings its holder is the holder's payee's."""
+    context.chain.owned = Ownership(address("owner"), address("wallet"))
+    games: Any = {n: SimpleNamespace(outcome=Outcome(n)) for n in range(1, 4)}
+    view = replace(view_at(1), games=games)
+    for game in games:
+        assert (await effects(context).run(view, SendCollect(game))).fact == BondCollected()
+    asked = [call for call in context.queue.calls.values() if call[0] == "collect_bond"]
+    assert asked == [("collect_bond", of) for of in (ME, address("wallet"), ME)]
 
 
 async def test_a_deposit_under_way_is_not_sent_twice(context: Any) -> None:
@@ -784,19 +808,24 @@ async def test_what_is_urgent_has_a_process_of_its_own_while_a_round_is_replayed
     context: Any,
 ) -> None:
     main, spare = context.worker, context.spare_worker = Lane(), Lane()
+    games = context.game_worker = Lane()
     spare.done.set()
     here = effects(context)
     replay = asyncio.create_task(here.work("a replay"))
+    # Of a game, whose clock runs; its first one takes as long as a round, and whoever is disputed
+    # has to merge, and say words, all the same.
+    move = asyncio.create_task(here.play("a move"))
     await asyncio.sleep(0)
-    assert await here.play("a move") == "a move"  # of a game, whose clock runs
-    assert (main.asked, spare.asked) == ([("a replay", False)], [("a move", True)])
-    assert await here.work_soon("a merge") == "a merge"
+    assert (main.asked, games.asked) == ([("a replay", False)], [("a move", True)])
+    async with asyncio.timeout(1):
+        assert await here.work_soon("a merge") == "a merge"
     assert main.asked == [("a replay", False), ("a merge", True)]
-    assert spare.asked == [("a move", True), ("a merge", False)]
+    assert spare.asked == [("a merge", False)]
+    games.done.set()
     main.done.set()
-    assert await replay == "a replay"
+    assert (await replay, await move) == ("a replay", "a move")
     assert await here.work_soon("another merge") == "another merge"  # nothing is in its way now
-    assert len(spare.asked) == 2
+    assert len(spare.asked) == 1
 
 
 async def test_a_game_about_the_first_round_waits_for_no_round_that_is_trained(
@@ -828,6 +857,29 @@ async def test_a_game_about_the_first_round_waits_for_no_round_that_is_trained(
     assert kept == [await made]
     main.done.set()
     await training
+
+
+async def test_a_rounds_model_is_looked_for_where_we_opened_it_from(context: Any) -> None:
+    """Two thirds of a committee can sign the right model with a CID that nobody has, and then
+    dispute what everybody trained from it, who merged themselves.
+    """
+    script = Script.ready()
+    script.honest_round()
+    view, manifest = script.net.view, MANIFEST.to_bytes()
+    certified = view.settled[0].verdict
+    own = Cid.of(b"the model")
+    context.fetcher.blocks[own] = b"the model"
+    with pytest.raises(NotFound):
+        await model_of_round(effects(context), view, 1, manifest)
+    for digest_, found in ((digest("another model"), None), (certified.state, own)):
+        opened = DoPrepareOpening(1, manifest, own.to_bytes(), digest_, is_own=True)
+        fact = OpeningReady(own.to_bytes(), digest_)
+        context.journal.write(view.job_id, opened.key, fact)
+        if found is None:
+            with pytest.raises(NotFound):
+                await model_of_round(effects(context), view, 1, manifest)
+        else:
+            assert await model_of_round(effects(context), view, 1, manifest) == own.to_bytes()
 
 
 @dataclass(frozen=True, slots=True)

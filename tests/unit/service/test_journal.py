@@ -58,6 +58,8 @@ def test_facts_survive_and_belong_to_their_job(tmp_path: Path) -> None:
     facts = opened(tmp_path).read(1)
     assert facts.of(DoNote, "a") == Note("x")
     assert facts.all_of(Other) == [Other("b")]
+    alone = opened(tmp_path).read(1, A)
+    assert (alone.of(DoNote, "a"), len(alone)) == (Note("x"), 1)
     assert len(facts) == 2
 
 

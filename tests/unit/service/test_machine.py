@@ -163,6 +163,11 @@ def test_a_transaction_is_not_repeated_before_its_block_is_in_the_view() -> None
     assert moved(state, ViewChanged(VIEW, 105))[1] == [SendWord("a")]
 
 
+def test_how_far_the_view_goes_is_told_with_it() -> None:
+    state, _ = moved(stepping(SendWord("a"))[0], ViewChanged(VIEW, 104, None, 1_040))
+    assert (state.block, state.block_time, state.now) == (104, 1_040, 1_000)
+
+
 def test_work_nobody_wants_any_more_is_cancelled_and_transactions_are_not() -> None:
     state, _ = stepping(DoDig("a"), SendWord("b"))
     state, given = moved(replace(state, setup=()), HeadAdvanced(Head(101, 1001)))

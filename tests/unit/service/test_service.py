@@ -62,6 +62,7 @@ class Index:
     changes: list[list[Change]] = field(default_factory=list)
     ahead: tuple[Indexed, ...] = ()
     confirmed: int = 0
+    confirmed_at: int = 0
     undecodable: int = 0
     read: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -74,7 +75,7 @@ class Index:
 
     def tell_everything(self) -> None:
         self.read.clear()
-        self.confirmed = self.job.number
+        self.confirmed, self.confirmed_at = self.job.number, self.job.now
         self.changes.append([*self.history(), Advanced(self.job.block, self.job.number)])
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.factories import digest, make_terms, plain_manifest
 from tests.unit.law.models import MODEL, PROGRAM
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
@@ -16,8 +16,9 @@ from atoll.law.ballots import FINE, Duty
 from atoll.law.claims import Said
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
+from atoll.law.manifest import Manifest
 from atoll.law.upkeep import Call
-from atoll.law.words import NO_HOLDER, Address, Digest, Role, SeatIndex
+from atoll.law.words import NO_HOLDER, ZERO_DIGEST, Address, Digest, Role, SeatIndex
 from atoll.service.commands import Facts
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
 from atoll.service.duties.game import (
@@ -28,8 +29,9 @@ from atoll.service.duties.game import (
     SendMove,
     SendTimeOut,
 )
+from atoll.service.duties.material import DoFetchSpec, SpecReady
 from atoll.service.duties.replay import DoReplay, SeatReplayed
-from atoll.service.duties.unpin import decide_unpin
+from atoll.service.duties.unpin import DoUnpin, decide_unpin
 from atoll.service.duties.upkeep import SendClaimCredit, SendUpkeep
 from atoll.service.duties.watch import CameTooLate, NoteTooLate, SendLeak, is_sampled
 from atoll.service.machine import AnyCommand, Head, State
@@ -309,6 +311,31 @@ def test_a_challenger_without_a_part_ends_games_about_a_bond_that_is_gone(script
     assert wanted(player(script, VERIFIERS[2], watches=False), SendUpkeep) == []
 
 
+def test_so_does_one_whose_part_is_long_over(script: Script) -> None:
+    """It runs no member's service any more."""
+    left = PROVIDERS[0]
+    script.net.leave_seat(left)
+    script.honest_round()
+    script.net.wait_until(script.net.settled[-1].ends["window"])
+    begin(script, left)
+    script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
+    ends = [c.kind for c in wanted(player(script, left), SendUpkeep)]
+    assert Call.END_FALLEN not in ends, "its part is not over yet: its service does it"
+    script.net.release(Role.PROVIDER, script.net.settled[0].holders[SeatIndex(0)])
+    ends = [c.kind for c in wanted(player(script, left), SendUpkeep)]
+    assert Call.END_FALLEN in ends
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.NONE])
+def test_only_whom_a_game_left_something_collects(script: Script, outcome: Outcome) -> None:
+    """Shams, which cost a stranger little when they are sent home, would else cost the honest."""
+    begin(script)
+    script.net.emit(ev.Ended(1, outcome))
+    winner = HOLDER if outcome is Outcome.CHALLENGER_FELL else WATCHER
+    for me in (HOLDER, WATCHER):
+        assert bool(wanted(player(script, me), SendCollect)) == (me == winner)
+
+
 def test_what_a_game_left_is_collected_once(script: Script) -> None:
     begin(script)
     script.net.emit(ev.Ended(1, Outcome.HOLDER_FELL))
@@ -327,3 +354,33 @@ def test_rounds_of_open_games_keep_their_blocks(script: Script) -> None:
     script.net.emit(ev.Ended(1, Outcome.SENT_HOME))
     (unpin,) = decide_unpin(player(script)).commands
     assert unpin.about == ()
+
+
+def test_a_window_is_over_when_its_last_challenge_would_be_seen(script: Script) -> None:
+    """One of its last block is in no view before it is confirmed, and its game needs the round's
+    model, which whoever else had it lets go of as well.
+    """
+    script.honest_round()
+    script.honest_round()
+    end = script.net.settled[0].ends["window"]
+    script.net.wait_until(end)
+    state = player(script)
+    assert decide_unpin(replace(state, block_time=end - 1)).commands == ()
+    assert decide_unpin(replace(state, block_time=end)).commands == (DoUnpin(0, 1),)
+
+
+def test_who_starts_again_lets_go_of_no_epoch_before_it_knows_how_long_one_is(
+    script: Script,
+) -> None:
+    """A seat's state comes from all of it, and the manifest says how long it is."""
+    script.honest_round()
+    script.honest_round()
+    script.net.wait_until(max(past.ends["window"] for past in script.net.settled))
+    state = player(script)
+    plain = plain_manifest()
+    plain["codec"].update(feedback="1")
+    for epoch, expected in ((3, ()), (2, (DoUnpin(0, 2),))):
+        manifest = Manifest.model_validate(plain | {"epoch": epoch}).to_bytes()
+        known = state.facts.plus(DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(manifest))
+        assert decide_unpin(replace(state, facts=known)).commands == expected
+        assert decide_unpin(replace(state, facts=known.after_restart())).commands == ()

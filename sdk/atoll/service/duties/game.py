@@ -172,7 +172,10 @@ class SendCollect(Transaction[BondCollected]):
     game: int
 
     async def perform(self, effects: Effects, view: JobView) -> Done[BondCollected]:
-        call = effects.calls.collect_bond(effects.context.me)
+        account = effects.context.me
+        if view.games[self.game].outcome is Outcome.CHALLENGER_FELL:  # its gain, not its own bond
+            account = (await effects.context.chain.ownership(account)).payee
+        call = effects.calls.collect_bond(account)
         done = await effects.transact(view, self, call)
         return Done(BondCollected(), done.block)
 
@@ -214,7 +217,10 @@ def _end_for_both(state: State[S], game: GameRecord, keeper: KeeperConfig) -> An
 
 def _next(state: State[S], game: GameRecord, function: str) -> AnyCommand | None:
     if not game.is_open:
-        return None if state.facts.of(SendCollect, game.id) else SendCollect(game.id)
+        holder_won = game.outcome is Outcome.CHALLENGER_FELL
+        is_left = state.me == (game.claim.holder if holder_won else game.challenger)
+        is_due = is_left and state.facts.of(SendCollect, game.id) is None
+        return SendCollect(game.id) if is_due else None
     if game.decided:
         holder_fell = game.decided is Outcome.HOLDER_FELL
         winner = game.challenger if holder_fell else game.claim.holder
@@ -235,7 +241,7 @@ def _end_fallen(state: State[S], game: GameRecord) -> AnyCommand | None:
     has no part in that, too, as its own bond is in it.
     """
     about = parties(game.claim)
-    if about is None or game.challenger != state.me or state.view.holder_of(state.me) is not None:
+    if about is None or game.challenger != state.me or state.view.standing(state.me) is not None:
         return None
     return SendUpkeep(Kind.END_FALLEN, state.view.round, about[1], about[2], SeatIndex(0))
 

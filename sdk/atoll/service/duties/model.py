@@ -11,7 +11,8 @@ from atoll.law.manifest import Manifest
 from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import RoundIndex
-from atoll.service.commands import TASKS
+from atoll.service.commands import TASKS, key_of
+from atoll.service.duties.opening import DoPrepareOpening
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 async def model_of_round(effects: Effects, view: JobView, round: int, manifest: bytes) -> bytes:
     """CID of the state that a round began with, which is in the store now.
+
+    Where we opened the round ourselves, it is what we opened: a certificate may name a file that
+    nobody has, and who merged by itself has trained and replayed without it.
 
     Raises:
         NotFound: nobody has it. ProtocolError: the round before is not settled.
@@ -32,7 +36,10 @@ async def model_of_round(effects: Effects, view: JobView, round: int, manifest: 
     parent = view.settled_round(RoundIndex(round - 1))
     if parent is None:
         raise ProtocolError(f"round {round - 1} is not settled")
-    cid = parent.verdict.cid
+    about = (round, parent.verdict.state)
+    found = effects.context.journal.read(view.job_id, key_of(DoPrepareOpening, *about))
+    opened = found.of(DoPrepareOpening, *about)
+    cid = parent.verdict.cid if opened is None else opened.cid
     limit = max_state_bytes(Manifest.from_bytes(manifest))
     prefer = committee_gateways(view, parent.round)
     await effects.fetch(view, round, Cid.from_bytes(cid), limit, prefer)

@@ -100,17 +100,19 @@ def decide_unpin(state: State[S]) -> Decision:
         return Decision("unpin", "keeps nothing of the job")
     if is_over(view, state.now) and state.now >= _claimed_at_least_until(view):
         return Decision("unpin", "the claim deadline is over", (DoUnpinJob(),))
+    manifest = manifest_of(state.facts)
+    if manifest is None:
+        return Decision("unpin", "waits for the manifest, which says how long an epoch is")
     done = state.facts.of(DoUnpin)
     first = 0 if done is None else done.below
-    # Whoever audits a round, or plays a game about it, runs it again from what it began with.
-    audited = [past.round for past in view.auditing(state.now)]
+    # Whoever audits a round, or plays a game about it, runs it again from what it began with. A
+    # challenge of its window's last block is in the view once that is confirmed.
+    audited = [past.round for past in view.auditing(state.block_time)]
     played = [game.claim.round for game in view.games.values() if game.is_open]
     # The result of a job is made from the last merge's updates, should somebody fall in it.
     merged = [past.round for past in view.settled if past.verdict.merged]
     below = min([view.round - 1, *audited, *played, *merged[-1:]])
-    manifest = manifest_of(state.facts)
-    if manifest is not None:
-        below -= below % manifest.epoch  # a seat's state comes from all of it
+    below -= below % manifest.epoch  # a seat's state comes from all of it
     if below <= first:
         return Decision("unpin", f"keeps the rounds from {first} on")
     return Decision("unpin", f"rounds below {below} are final", (DoUnpin(first, below),))
