@@ -216,7 +216,8 @@ def told(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
     if text is None:
         return None
     if isinstance(event, ev.Settled):
-        return f"{text}; seats {numbers(view.settled[event.round].drawn)} are audited"
+        drawn = view.settled[event.round].drawn
+        return f"{text}; {_seats(drawn, 'is', 'are') if drawn else 'no seat is'} audited"
     if isinstance(event, ev.Fell):
         unsafe = ", ".join(map(str, unsafe_rounds(view)))
         return f"{text}; more fell than is borne in rounds {unsafe}" if unsafe else text
@@ -254,6 +255,10 @@ def _seats(bitmap: int, one: str, several: str) -> str:
     if bitmap.bit_count() == 1:
         return f"seat {numbers(bitmap)} {one}"
     return f"seats {numbers(bitmap)} {several}"
+
+
+def _rounds(count: int) -> str:
+    return "1 round" if count == 1 else f"{count} rounds"
 
 
 def words(member: IntEnum) -> str:
@@ -327,7 +332,7 @@ def _waiting(event: ev.Waiting, name: Names) -> str:
 
 
 def _closed(event: ev.Closed, name: Names) -> str:
-    return f"the job is {words(event.status)} after {event.rounds} rounds"
+    return f"the job is {words(event.status)} after {_rounds(event.rounds)}"
 
 
 # --- members ---
@@ -467,7 +472,7 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
         f"round {e.round}: {n(e.account)} has the updates of seats {numbers(e.has)} by now"
     ),
     ev.JobCreated: lambda e, n: (
-        f"created with {tokens(e.funded)} tokens for {e.terms.rounds} rounds"
+        f"created with {tokens(e.funded)} tokens for {_rounds(e.terms.rounds)}"
     ),
     ev.JobFunded: lambda e, n: f"{n(e.funder)} adds {tokens(e.amount)} tokens",
     ev.CancelRequested: lambda e, n: "cancelled by its submitter, from the next round on",

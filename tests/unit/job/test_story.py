@@ -136,9 +136,11 @@ def test_a_settlement_is_told_with_who_is_audited() -> None:
     script = Script.ready()
     script.honest_round()
     event = next(e for e, _ in script.net.log if isinstance(e, ev.Settled))
-    drawn = ", ".join(map(str, bits(script.net.view.settled[0].drawn)))
-    text = told(event, script.net.view)
-    assert text is not None and text.endswith(f"; seats {drawn} are audited")
+    view = script.net.view
+    for drawn, said in ((0, "no seat is"), (2, "seat 1 is"), (6, "seats 1, 2 are")):
+        past = replace(view.settled[0], drawn=drawn)
+        text = told(event, replace(view, settled=(past,)))
+        assert text is not None and text.endswith(f"; {said} audited")
     assert told(replace(event, job_id=event.job_id + 1), script.net.view) is None  # type: ignore[arg-type]
 
 
