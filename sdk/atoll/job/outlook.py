@@ -22,10 +22,10 @@ from atoll.law.clocks import AuditClock, last_audits
 from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
 from atoll.law.terms import MOVES
-from atoll.law.words import Terms
+from atoll.law.words import Role, Terms
 from atoll.service.memory import provider_bytes, submitter_bytes, verifier_bytes
 from atoll.service.needs import data_bytes
-from atoll.service.pace import Pace, train_seconds
+from atoll.service.pace import Pace, load_of, train_seconds
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
@@ -243,17 +243,20 @@ def _deterred(look: Outlook, deters: Deterrence) -> list[str]:
 
 
 def _too_short(manifest: Manifest, pace: Pace) -> list[str]:
-    """What the training window and the lifetime leave no time for, with members like this machine.
+    """What the windows of the work and the lifetime leave no time for, with members like this
+    machine.
 
     What is left out of a job is never too short.
     """
     terms, d, found = manifest.terms, duration_text, []
-    trained = ceil(train_seconds(manifest, pace))
-    if terms.train_seconds < trained:
-        found.append(
-            f"windows.train is {d(terms.train_seconds)}, and the steps of a round take a machine "
-            f"like this one {d(trained)}: its seats would be cut; raise it or leave it out"
-        )
+    for role in Role:
+        work = load_of(role, manifest, pace)
+        if work.window < ceil(work.needed):
+            found.append(
+                f"windows.{work.name} is {d(work.window)}, and it takes a machine like this one "
+                f"{d(ceil(work.needed))} {work.text}: {role.name.lower()}s like it would refuse "
+                "the job; raise it or leave it out"
+            )
     lifetime = terms.expiry - manifest.created
     rounds = ceil(terms.rounds * round_seconds(manifest, pace))
     if lifetime < rounds:
