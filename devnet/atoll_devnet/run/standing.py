@@ -56,12 +56,13 @@ async def stand(network: StandingNetwork, tell: Callable[[dict[str, str]], None]
         in_order=False,
         store=network.store,
     )
+    who = f"{network.providers} providers and {network.verifiers} verifiers"
+    _say(f"starts a chain, {who}")
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(config))
         if network.skip_windows:
             await stack.enter_async_context(skipping(cluster, _say))
         tell(_environment(cluster))
-        who = f"{network.providers} providers and {network.verifiers} verifiers"
         _say(f"{who} wait; Ctrl-C ends all")
         while True:
             cluster.check()
