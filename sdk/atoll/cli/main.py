@@ -119,7 +119,7 @@ app = typer.Typer(
 def main() -> None:
     """Entry point of the `atoll` program."""
     if COMPLETES in os.environ:
-        from typer.completion import completion_init
+        from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
     try:

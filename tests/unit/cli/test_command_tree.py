@@ -172,7 +172,11 @@ def run_main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[s
 
 @pytest.mark.parametrize(
     ("typed", "at", "offered"),
-    [("atoll ear", 1, ["earnings"]), ("atoll job can", 2, ["cancel"]), ("atoll dev", 1, ["devnet"])],
+    [
+        ("atoll ear", 1, ["earnings"]),
+        ("atoll job can", 2, ["cancel"]),
+        ("atoll dev", 1, ["devnet"]),
+    ],
 )
 def test_a_shell_completes_commands(typed: str, at: int, offered: list[str]) -> None:
     asked = {"_ATOLL_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(at)}
