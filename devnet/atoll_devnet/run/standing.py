@@ -95,4 +95,6 @@ def _environment(cluster: Cluster) -> dict[str, str]:
         "ATOLL_DEPLOYMENT": str(folder / "deployment.json"),
         "ATOLL_KEYSTORE": str(keystore),
         "ATOLL_PASSWORD_FILE": str(folder / "password"),
+        # The next network has the same contracts' addresses, and other jobs.
+        "ATOLL_HOME": str(folder),
     }
