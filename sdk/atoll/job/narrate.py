@@ -92,8 +92,8 @@ class JobSnapshot:
         if self.phase is not Phase.WAITING or enough:
             return ""
         return (
-            f"{self.providers} of {self.enough_providers} seats are held, "
-            f"{self.ready} of {self.enough_ready} verifiers are ready"
+            f"{_of(self.providers, self.enough_providers)} seats are held, "
+            f"{_of(self.ready, self.enough_ready)} verifiers are ready"
         )
 
     @classmethod
@@ -127,6 +127,10 @@ class JobSnapshot:
             model_cid=view.model_cid or None,
             block=view.block,
         )
+
+
+def _of(there: int, enough: int) -> str:
+    return f"{there} of {enough}" if there <= enough else str(there)
 
 
 def final_rounds(view: JobView, now: int) -> int:

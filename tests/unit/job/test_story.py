@@ -163,6 +163,12 @@ def test_who_comes_is_told_with_what_a_job_that_waits_still_lacks() -> None:
     ]
 
 
+def test_more_verifiers_than_are_needed_are_not_counted_of_them() -> None:
+    waits = JobSnapshot.of(Script.ready(seats=2, places=3).net.view)
+    many = replace(waits, providers=1, enough_providers=3, ready=3, enough_ready=1)
+    assert many.lacking == "1 of 3 seats are held, 3 verifiers are ready"
+
+
 def test_a_round_that_runs_is_not_waited_for() -> None:
     script = Script.ready(seats=3)
     script.net.poke()
