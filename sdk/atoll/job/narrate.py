@@ -261,7 +261,8 @@ def _seats(bitmap: int, one: str, several: str) -> str:
     return f"seats {numbers(bitmap)} {several}"
 
 
-def _rounds(count: int) -> str:
+def rounds_text(count: int) -> str:
+    """So many rounds."""
     return "1 round" if count == 1 else f"{count} rounds"
 
 
@@ -336,7 +337,7 @@ def _waiting(event: ev.Waiting, name: Names) -> str:
 
 
 def _closed(event: ev.Closed, name: Names) -> str:
-    return f"the job is {words(event.status)} after {_rounds(event.rounds)}"
+    return f"the job is {words(event.status)} after {rounds_text(event.rounds)}"
 
 
 # --- members ---
@@ -476,7 +477,7 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
         f"round {e.round}: {n(e.account)} has the updates of seats {numbers(e.has)} by now"
     ),
     ev.JobCreated: lambda e, n: (
-        f"created with {tokens(e.funded)} tokens for {_rounds(e.terms.rounds)}"
+        f"created with {tokens(e.funded)} tokens for {rounds_text(e.terms.rounds)}"
     ),
     ev.JobFunded: lambda e, n: f"{n(e.funder)} adds {tokens(e.amount)} tokens",
     ev.CancelRequested: lambda e, n: "cancelled by its submitter, from the next round on",

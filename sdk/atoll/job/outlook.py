@@ -16,7 +16,7 @@ from atoll.bits.layout import max_state_bytes, param_count, seat_layout
 from atoll.job.deterrence import DRIFT, Deterrence
 from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
-from atoll.job.narrate import tokens
+from atoll.job.narrate import rounds_text, tokens
 from atoll.job.plan import MERGE_SECONDS, drawn_seats, sum_of_windows
 from atoll.law.clocks import AuditClock, last_audits
 from atoll.law.manifest import Manifest
@@ -331,8 +331,8 @@ def report(draft: Draft, look: Outlook) -> str:
     manifest, terms = draft.manifest, draft.manifest.terms
     sums = sum_of_windows(draft.spec)
     lines = [
-        f"job        {manifest.name}: {look.parameters:,} parameters, {look.rounds} rounds of "
-        f"{manifest.inner.steps} steps, {terms.seats} seats",
+        f"job        {manifest.name}: {look.parameters:,} parameters, "
+        f"{rounds_text(look.rounds)} of {manifest.inner.steps} steps, {terms.seats} seats",
         f"data       {look.train_tokens:,} tokens to train on",
         f"price      {tokens_text(look.budget_wei)} tokens at most: "
         f"{tokens(look.training_wei)} for training, {tokens(look.fees_wei)} for audits",
