@@ -52,14 +52,17 @@ def test_a_status_is_in_words() -> None:
     told = status_text(
         WORKS
         | {"pid": None, "sent_away": {}, "stuck_jobs": [7], "head": {"block": 9, "time": 60}}
+        | {"over": [3, 4], "duties": {str(job): {"train": "waits"} for job in (3, 4, 5)}}
         | {"jobs": {"0": {"-1": {"bytes_down": 1059120.0}}, "7": {"2": {"train_seconds": 5.25}}}}
     )
     assert told.splitlines() == [
+        "over             job 3, 4",
         "running          true",
         "pid              none",
         "sent_away        none",
         "stuck_jobs       [7]",
         "head             block 9, 1970-01-01 00:01:00 UTC",
+        "job 5 train        waits",
         "service: bytes_down 1,059,120",
         "job 7 round 2: train_seconds 5.25",
     ]
