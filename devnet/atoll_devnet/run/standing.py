@@ -56,12 +56,13 @@ async def stand(network: StandingNetwork, tell: Callable[[dict[str, str]], None]
         in_order=False,
         store=network.store,
     )
+    who = f"{network.providers} providers and {network.verifiers} verifiers"
+    _say(f"starts a chain, {who}")
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(config))
         if network.skip_windows:
             await stack.enter_async_context(skipping(cluster, _say))
         tell(_environment(cluster))
-        who = f"{network.providers} providers and {network.verifiers} verifiers"
         _say(f"{who} wait; Ctrl-C ends all")
         while True:
             cluster.check()
@@ -94,4 +95,6 @@ def _environment(cluster: Cluster) -> dict[str, str]:
         "ATOLL_DEPLOYMENT": str(folder / "deployment.json"),
         "ATOLL_KEYSTORE": str(keystore),
         "ATOLL_PASSWORD_FILE": str(folder / "password"),
+        # The next network has the same contracts' addresses, and other jobs.
+        "ATOLL_HOME": str(folder),
     }

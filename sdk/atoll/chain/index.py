@@ -329,5 +329,6 @@ class EventIndex:
             raise ConfigError(
                 f"{path} holds the events of {row[1]} on chain {row[0]} from block {row[2]}, "
                 f"not those of {mine[1]} on chain {mine[0]} from block {mine[2]}",
-                next_step="use a folder of its own for each deployment",
+                next_step="use a folder of its own for each deployment: another --home "
+                "(ATOLL_HOME), or a service's data_dir",
             )

@@ -304,7 +304,8 @@ class TxStore:
             raise ConfigError(
                 f"{path} belongs to {row['account']} on chain {row['chain_id']}, "
                 f"not to {account} on chain {chain_id}",
-                next_step="use a folder of its own for each account and chain",
+                next_step="use a folder of its own for each account and chain: another --home "
+                "(ATOLL_HOME), or a service's data_dir",
             )
 
 

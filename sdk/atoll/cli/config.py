@@ -42,8 +42,9 @@ def show(
         name: {"value": value, "origin": origins.get(name, "default")}
         for name, value in sorted(values.items())
     }
+    width = max(map(len, rows))
     lines = [
-        f"{name:<24} {row['value']!s:<40}" + (f"  {row['origin']}" if origin else "")
+        f"{name:<{width}} {row['value']!s:<40}" + (f"  {row['origin']}" if origin else "")
         for name, row in rows.items()
     ]
     data = rows if origin else {name: row["value"] for name, row in rows.items()}

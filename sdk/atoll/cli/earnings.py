@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.accounts import Whose, about_account, moment
-from atoll.cli.output import Json, emit
+from atoll.cli.output import Json, emit, say
 from atoll.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -185,6 +185,7 @@ async def _found(
     from atoll.job.collecting import later
     from atoll.job.earnings import State
 
+    said = ""
     while True:
         known = await reader.look(me)
         due = await _due(reader, known, me, job)
@@ -192,7 +193,22 @@ async def _found(
         is_all_paid = any(one.total(State.PAID) for one in told) and not any(later(told))
         if due or is_all_paid or not is_patient:
             return known, due
+        said = _say_news(_wait_text(list(later(told))), said)
         await asyncio.sleep(LOOK_SECONDS)
+
+
+def _wait_text(waits: list[Later]) -> str:
+    """What a patient claim waits for."""
+    if not waits:
+        return "waits: the account has earned nothing so far; Ctrl-C ends that"
+    return f"waits: {_later_text(waits[0])}"
+
+
+def _say_news(text: str, said: str) -> str:
+    """Says what was not said last. Returns what is said now."""
+    if text != said:
+        say(text)
+    return text
 
 
 def _claim_lines(due: list[Collect], waits: list[Later]) -> list[str]:
@@ -200,10 +216,14 @@ def _claim_lines(due: list[Collect], waits: list[Later]) -> list[str]:
 
     lines = [f"{tokens(item.wei)} tokens: {item.text}" for item in due]
     lines = lines or ["nothing can be claimed now"]
-    for item in waits:
-        when = "not before it is settled" if item.at is None else f"from {moment(item.at)}"
-        lines.append(f"later, {when}: {tokens(item.wei)}, job {item.job}, {item.text}")
-    return lines
+    return lines + [f"later, {_later_text(item)}" for item in waits]
+
+
+def _later_text(item: Later) -> str:
+    from atoll.job.narrate import tokens
+
+    when = "not before it is settled" if item.at is None else f"from {moment(item.at)}"
+    return f"{when}: {tokens(item.wei)}, job {item.job}, {item.text}"
 
 
 def _emptied(known: Known, account: Address) -> int:

@@ -20,7 +20,7 @@ from atoll.cli.network import (
     on_network,
 )
 from atoll.cli.output import Json, emit, say, table
-from atoll.cli.progress import Preparing
+from atoll.cli.progress import MEASURING, Preparing
 from atoll.cli.serving import (
     Payment,
     Serving,
@@ -95,7 +95,12 @@ Merged = Annotated[
 @app.command()
 def new(
     preset: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Default: nano, or finetune with --init.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="demo, nano, gpt2-small, llama-1b, finetune or lora; default nano, or finetune "
+            "with --init.",
+        ),
     ] = None,
     init: InitFolder = None,
     data: Text = None,
@@ -153,6 +158,7 @@ def check(
     from atoll.job.sizing import size_job
 
     spec = chosen_job(file, "", None, settings)
+    say(MEASURING)
     with Preparing() as progress:
         draft = asyncio.run(size_job(spec, home.expanduser(), progress))
     assert draft.pace is not None  # `size_job` measures

@@ -10,6 +10,7 @@ command needs when it runs.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from importlib.metadata import entry_points
 from typing import Annotated, Any
@@ -49,6 +50,10 @@ MOUNTED = {
     "numerics": ("atoll.cli.numerics:app", "Compare this machine's bits with everybody's."),
 }
 """Each group's place, and what `atoll --help` says of it without loading it."""
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+COMPLETES = "_ATOLL_COMPLETE"
+"""Set where a shell asks what may follow: `eval "$(_ATOLL_COMPLETE=source_bash atoll)"`."""
 PLUGINS = "atoll.commands"
 """Entry points of this group are commands, too: `atoll_devnet` imports atoll, never the reverse."""
 
@@ -76,6 +81,7 @@ class LazyGroup(TyperGroup):
             module, _, attribute = self._places[name].partition(":")
             command = typer.main.get_command(getattr(importlib.import_module(module), attribute))
             command.name = name
+            _join_lines(command)
         return name, command, rest
 
     def _add_plugins(self) -> None:
@@ -83,7 +89,19 @@ class LazyGroup(TyperGroup):
             if plugin.name not in self.commands:
                 command = typer.main.get_command(plugin.load())
                 command.name = plugin.name
+                _join_lines(command)
                 self.add_command(command)
+
+
+def _join_lines(command: Any) -> None:
+    """Makes a line of each paragraph of a command's help, and of its commands': the terminal wraps
+    it, and would keep the source's lines but in the first.
+    """
+    if command.help:
+        paragraphs = command.help.split("\n\n")
+        command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+    for inner in getattr(command, "commands", {}).values():
+        _join_lines(inner)
 
 
 app = typer.Typer(
@@ -100,13 +118,18 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point of the `atoll` program."""
+    if COMPLETES in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     try:
         app()
     except AtollError as error:
         _fail(error)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        raise SystemExit(130) from None
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # Typer's, of a KeyboardInterrupt
+            sys.stderr.write("interrupted\n")
+        raise
     except BrokenPipeError:
         # Whoever read our output has enough of it (`atoll … | head`).
         sys.stderr.close()

@@ -18,6 +18,8 @@ REWRITE_SECONDS: Final = 0.2
 LINE_SECONDS: Final = 30.0
 """Between two lines elsewhere, where no tenth of the text comes before."""
 _TENTHS: Final = 10
+MEASURING: Final = "prepares the text, then times the model's steps on this machine"
+"""What is said before a draft is made, which may take a while without a word."""
 
 
 class Preparing:

@@ -327,25 +327,46 @@ def orders_text(status: dict[str, Any]) -> str:
 
 def status_text(status: dict[str, Any]) -> str:
     """A status for a person."""
-    blocked = status.get("blocking")
-    lines = (
-        [f"blocked    {blocked['text']}", f"next       {blocked['next_step']}"] if blocked else []
-    )
     apart = {"jobs", "gas", "blocking", "duties", "owes", "misses", "failing", "under_way"}
-    apart |= {"orders", "sits_out", "bonded"}
-    lines += [f"orders     {text}" for text in [orders_text(status)] if text]
-    lines += [f"{name:<10} {value}" for name, value in status.items() if name not in apart]
+    apart |= {"orders", "sits_out", "bonded", "over"}
+    over = status.get("over", [])
+    blocked, orders = status.get("blocking"), orders_text(status)
+    rows = {"blocked": blocked["text"], "next": blocked["next_step"]} if blocked else {}
+    rows |= {"orders": orders} if orders else {}
+    rows |= {"over": f"job {', '.join(map(str, over))}"} if over else {}
+    rows |= {name: _shown(name, value) for name, value in status.items() if name not in apart}
+    lines = [f"{name:<16} {text}" for name, text in rows.items()]
     for job, duties in status.get("duties", {}).items():
-        lines += [f"job {job} {duty:<12} {reason}" for duty, reason in duties.items()]
+        found = duties.items() if int(job) not in over else ()
+        lines += [f"job {job} {duty:<12} {reason}" for duty, reason in found]
     for job, owed in status.get("owes", {}).items():
         lines += [f"job {job} owes {_owed_text(one)}" for one in owed]
     for job, missed in status.get("misses", {}).items():
         lines += [f"job {job} was cut for {one['miss']} of round {one['round']}" for one in missed]
     for job, rounds in status.get("jobs", {}).items():
         for index, measures in rounds.items():
-            found = "  ".join(f"{name} {value:g}" for name, value in measures.items())
-            lines.append(f"job {job} round {index}: {found}")
+            sums = "  ".join(f"{name} {value:,.9g}" for name, value in measures.items())
+            lines.append(f"{_whose(int(job), int(index))}: {sums}")
     return "\n".join(lines)
+
+
+def _whose(job: int, index: int) -> str:
+    """What measures are of: a job's round, a job, or the service."""
+    from atoll.service.metrics import NO_ROUND
+
+    if index != NO_ROUND:
+        return f"job {job} round {index}"
+    return f"job {job}" if job else "service"
+
+
+def _shown(name: str, value: Any) -> str:
+    from atoll.cli.accounts import moment
+
+    if name == "head":
+        return f"block {value['block']}, {moment(value['time'])}"
+    if value is None or value in ([], {}):
+        return "none"
+    return json.dumps(value) if isinstance(value, dict | list | bool) else str(value)
 
 
 def play(name: str, player: Player, config: Path, jobs: list[int] | None, *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ import typer
 from atoll.cli.jobfile import chosen_job
 from atoll.cli.network import Network
 from atoll.cli.output import emit, say
-from atoll.cli.progress import Preparing
+from atoll.cli.progress import MEASURING, Preparing
 from atoll.cli.snapshot import after_the_end, item_to_plain, text_of
 from atoll.errors import AtollError, ChainError, ConfigError
 
@@ -90,6 +90,7 @@ def submit_file(
     async def pay() -> tuple[int, int]:
         async with network.open(must_sign=True) as client:
             client.check_reach()
+            say(MEASURING)
             with Preparing() as progress:
                 draft = await client.draft(spec, again=payment.again, on_progress=progress)
             if draft.job is None:

@@ -155,8 +155,10 @@ def pin(
 ) -> None:
     """Keeps a CID and all below it for a reason, ends such a pin, or lists them."""
     if cid is not None:
-        why = "manual" if reason is None else reason
-        asyncio.run(_pin(Place(root, backend), _parse(cid), why, remove))
+        why, content = "manual" if reason is None else reason, _parse(cid)
+        if remove:
+            _check_pinned(root, content, why)
+        asyncio.run(_pin(Place(root, backend), content, why, remove))
     elif remove or reason is not None:
         raise ConfigError("which pin? no CID is named", next_step="atoll store pin CID")
     pins = [{"cid": str(found.cid), "reason": found.reason} for found in LocalStore(root).pins()]
@@ -283,6 +285,17 @@ def _write_folder(store: LocalStore, root: Cid, output: Path, max_bytes: int) ->
     output.mkdir(parents=True, exist_ok=True)
     walk_files(store.get_block, root, write)
     return written
+
+
+def _check_pinned(root: Path, cid: Cid, reason: str) -> None:
+    """Raises ConfigError where there is no such pin to end."""
+    reasons = [found.reason for found in LocalStore(root).pins() if found.cid == cid]
+    if reason not in reasons:
+        others = f"pass --reason, of: {', '.join(reasons)}" if reasons else ""
+        raise ConfigError(
+            f"{cid} is not kept for {reason!r}",
+            next_step=others or "`atoll store pin` lists what is kept",
+        )
 
 
 async def _pin(place: Place, cid: Cid, reason: str, remove: bool) -> None:

@@ -106,13 +106,14 @@ class JobHandle:
             await asyncio.sleep(self.client.config.poll_seconds)
 
     async def follow(self, *, evaluated: bool = False) -> AsyncIterator[JobUpdate | RoundFigures]:
-        """As `watch`, with every model's figures as they become known, and when they change.
+        """As `watch`, with every model's figures as they become known, and again when what they say
+        as a sentence is another.
 
         Args:
             evaluated: losses are computed here meanwhile (`evaluation.evaluating`), so that the
                 last model's, which no certificate has, is waited for, a while.
         """
-        shown: dict[int, RoundFigures] = {}
+        shown: dict[int, str] = {}
         told, looked, over = 0, -math.inf, math.inf
         while True:
             (updates, snapshot), now = await self._look(), asyncio.get_running_loop().time()
@@ -121,8 +122,8 @@ class JobHandle:
             if updates and (len(updates) > told or now - looked >= FIGURES_SECONDS):
                 looked = now
                 for item in await self._figures_or_none():
-                    if item.loss is not None and shown.get(item.merged) != item:
-                        shown[item.merged] = item
+                    if item.loss is not None and shown.get(item.merged) != item.text():
+                        shown[item.merged] = item.text()
                         yield item
             told = max(told, len(updates))
             if snapshot is not None and snapshot.is_final:

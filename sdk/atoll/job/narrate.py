@@ -92,8 +92,8 @@ class JobSnapshot:
         if self.phase is not Phase.WAITING or enough:
             return ""
         return (
-            f"{self.providers} of {self.enough_providers} seats are held, "
-            f"{self.ready} of {self.enough_ready} verifiers are ready"
+            f"{_of(self.providers, self.enough_providers)} seats are held, "
+            f"{_of(self.ready, self.enough_ready)} verifiers are ready"
         )
 
     @classmethod
@@ -127,6 +127,10 @@ class JobSnapshot:
             model_cid=view.model_cid or None,
             block=view.block,
         )
+
+
+def _of(there: int, enough: int) -> str:
+    return f"{there} of {enough}" if there <= enough else str(there)
 
 
 def final_rounds(view: JobView, now: int) -> int:
@@ -216,7 +220,8 @@ def told(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
     if text is None:
         return None
     if isinstance(event, ev.Settled):
-        return f"{text}; seats {numbers(view.settled[event.round].drawn)} are audited"
+        drawn = view.settled[event.round].drawn
+        return f"{text}; {_seats(drawn, 'is', 'are') if drawn else 'no seat is'} audited"
     if isinstance(event, ev.Fell):
         unsafe = ", ".join(map(str, unsafe_rounds(view)))
         return f"{text}; more fell than is borne in rounds {unsafe}" if unsafe else text
@@ -254,6 +259,11 @@ def _seats(bitmap: int, one: str, several: str) -> str:
     if bitmap.bit_count() == 1:
         return f"seat {numbers(bitmap)} {one}"
     return f"seats {numbers(bitmap)} {several}"
+
+
+def rounds_text(count: int) -> str:
+    """So many rounds."""
+    return "1 round" if count == 1 else f"{count} rounds"
 
 
 def words(member: IntEnum) -> str:
@@ -327,7 +337,7 @@ def _waiting(event: ev.Waiting, name: Names) -> str:
 
 
 def _closed(event: ev.Closed, name: Names) -> str:
-    return f"the job is {words(event.status)} after {event.rounds} rounds"
+    return f"the job is {words(event.status)} after {rounds_text(event.rounds)}"
 
 
 # --- members ---
@@ -467,7 +477,7 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
         f"round {e.round}: {n(e.account)} has the updates of seats {numbers(e.has)} by now"
     ),
     ev.JobCreated: lambda e, n: (
-        f"created with {tokens(e.funded)} tokens for {e.terms.rounds} rounds"
+        f"created with {tokens(e.funded)} tokens for {rounds_text(e.terms.rounds)}"
     ),
     ev.JobFunded: lambda e, n: f"{n(e.funder)} adds {tokens(e.amount)} tokens",
     ev.CancelRequested: lambda e, n: "cancelled by its submitter, from the next round on",

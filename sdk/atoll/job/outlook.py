@@ -16,16 +16,16 @@ from atoll.bits.layout import max_state_bytes, param_count, seat_layout
 from atoll.job.deterrence import DRIFT, Deterrence
 from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
-from atoll.job.narrate import tokens
+from atoll.job.narrate import rounds_text, tokens
 from atoll.job.plan import MERGE_SECONDS, drawn_seats, sum_of_windows
 from atoll.law.clocks import AuditClock, last_audits
 from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
 from atoll.law.terms import MOVES
-from atoll.law.words import Terms
+from atoll.law.words import Role, Terms
 from atoll.service.memory import provider_bytes, submitter_bytes, verifier_bytes
 from atoll.service.needs import data_bytes
-from atoll.service.pace import Pace, train_seconds
+from atoll.service.pace import Pace, load_of, train_seconds
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
@@ -243,17 +243,20 @@ def _deterred(look: Outlook, deters: Deterrence) -> list[str]:
 
 
 def _too_short(manifest: Manifest, pace: Pace) -> list[str]:
-    """What the training window and the lifetime leave no time for, with members like this machine.
+    """What the windows of the work and the lifetime leave no time for, with members like this
+    machine.
 
     What is left out of a job is never too short.
     """
     terms, d, found = manifest.terms, duration_text, []
-    trained = ceil(train_seconds(manifest, pace))
-    if terms.train_seconds < trained:
-        found.append(
-            f"windows.train is {d(terms.train_seconds)}, and the steps of a round take a machine "
-            f"like this one {d(trained)}: its seats would be cut; raise it or leave it out"
-        )
+    for role in Role:
+        work = load_of(role, manifest, pace)
+        if work.window < ceil(work.needed):
+            found.append(
+                f"windows.{work.name} is {d(work.window)}, and it takes a machine like this one "
+                f"{d(ceil(work.needed))} {work.text}: {role.name.lower()}s like it would refuse "
+                "the job; raise it or leave it out"
+            )
     lifetime = terms.expiry - manifest.created
     rounds = ceil(terms.rounds * round_seconds(manifest, pace))
     if lifetime < rounds:
@@ -328,8 +331,8 @@ def report(draft: Draft, look: Outlook) -> str:
     manifest, terms = draft.manifest, draft.manifest.terms
     sums = sum_of_windows(draft.spec)
     lines = [
-        f"job        {manifest.name}: {look.parameters:,} parameters, {look.rounds} rounds of "
-        f"{manifest.inner.steps} steps, {terms.seats} seats",
+        f"job        {manifest.name}: {look.parameters:,} parameters, "
+        f"{rounds_text(look.rounds)} of {manifest.inner.steps} steps, {terms.seats} seats",
         f"data       {look.train_tokens:,} tokens to train on",
         f"price      {tokens_text(look.budget_wei)} tokens at most: "
         f"{tokens(look.training_wei)} for training, {tokens(look.fees_wei)} for audits",

@@ -44,7 +44,8 @@ def prepare_data(
 
     chosen, model = spec.data, spec.model
     if not chosen.paths:
-        raise ConfigError("the job names no text", next_step="write data.paths, or pass --data")
+        step = "write data.paths into the job's file, as `atoll job new --data PATH` does"
+        raise ConfigError("the job names no text", next_step=step)
     options = DataOptions(
         paths=tuple(map(Path, chosen.paths)),
         format=chosen.format,

@@ -57,7 +57,7 @@ from atoll.law.manifest import (
 )
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.words import ZERO_DIGEST, Digest, Terms
-from atoll.service.wording import explain
+from atoll.service.wording import explain, sentences
 
 KAPPA: Final = "2.5"
 """Of the distance check: one honest int8 update in a thousand is beyond it (docs/attacks.md)."""
@@ -164,9 +164,7 @@ class JobSpec(Group):
         try:
             manifest = _build(spec, spec.model, (data, init, numerics), now)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
+            message = f"the job: {sentences(error, Manifest)}"
             raise ManifestError(message, next_step="change the job's options") from error
         return manifest
 

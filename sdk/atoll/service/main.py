@@ -16,12 +16,14 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 import structlog
 
 from atoll.errors import AtollError, of_disk
+from atoll.law.words import TOKEN
 from atoll.service.config import ServiceConfig, read_config
 from atoll.service.logs import Lines, lines_to, log_file
 from atoll.service.private import PRIVATE_UMASK
@@ -30,14 +32,17 @@ OPEN_FILES = 65536
 Run = Callable[[ServiceConfig], Coroutine[Any, Any, None]]
 
 
+_SEAT = "job {job}, round {round}, seat {seat}: "
 TOLD = {
-    "replays": "round {round}, seat {seat}: replays {segments} segments",
-    "agrees": "round {round}, seat {seat}: is what a replay gives ({seconds} s of steps)",
-    "came too late": "round {round}, seat {seat}: its window ended before our replay did",
-    "leaks": "round {round}, seat {seat}: shows the key that it told too early",
-    "collects": "job {job}: collects {amount} wei",
-    "differs": "round {round}, seat {seat}: {what} is not what a replay gives",
-    "disputes": "round {round}, seat {seat}: disputes it with a bond of {bond} wei",
+    "started": "runs as {account}; Ctrl-C ends it",
+    "follows a job": "job {job}: follows it",
+    "replays": _SEAT + "replays {segments} segments",
+    "agrees": _SEAT + "is what a replay gives ({seconds} s of steps)",
+    "came too late": _SEAT + "its window ended before our replay did",
+    "leaks": _SEAT + "shows the key that it told too early",
+    "collects": "job {job}: collects {amount_tokens} tokens",
+    "differs": _SEAT + "{what} is not what a replay gives",
+    "disputes": _SEAT + "disputes it with a bond of {bond_tokens} tokens",
     "plays": "game {game}: {move}",
     "concludes": "game {game}: {outcome}",
 }
@@ -110,7 +115,10 @@ def tell(error: AtollError) -> int:
 
 @contextlib.contextmanager
 def logs_configured(config: ServiceConfig, *, speaks: Speaks = "") -> Iterator[None]:
-    """Structured logs, one JSON object a line, to the log file or to stderr."""
+    """Structured logs, one JSON object a line, to the log file or to stderr.
+
+    A terminal at which a player speaks has its warnings there, and not every decision besides.
+    """
     with contextlib.ExitStack() as stack:
         stream: TextIO = sys.stderr
         if config.log_file is not None:
@@ -119,6 +127,7 @@ def logs_configured(config: ServiceConfig, *, speaks: Speaks = "") -> Iterator[N
             processors=[
                 structlog.contextvars.merge_contextvars,
                 *([_teller(speaks)] if speaks else []),
+                *([_warnings_only] if speaks and stream.isatty() else []),
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
                 structlog.processors.format_exc_info,
@@ -139,12 +148,25 @@ def _teller(speaks: Speaks) -> Callable[..., MutableMapping[str, Any]]:
     def tell(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         sentence = TOLD.get(event["event"])
         if sentence is not None:
-            text = sentence.format(**event)
+            text = sentence.format(**event, **_in_tokens(event))
             as_json = json.dumps({**event, "text": text}, default=str, sort_keys=True)
             told.msg(as_json if speaks == "json" else text)
         return event
 
     return tell
+
+
+def _in_tokens(event: MutableMapping[str, Any]) -> dict[str, str]:
+    """An event's amounts of wei as a person reads them."""
+    amounts = {name: event[name] for name in ("amount", "bond") if name in event}
+    return {f"{name}_tokens": f"{Decimal(wei) / TOKEN:f}" for name, wei in amounts.items()}
+
+
+def _warnings_only(_: Any, level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What is left of the log beside what is told."""
+    if level in {"debug", "info"} or event["event"] in TOLD:
+        raise structlog.DropEvent
+    return event
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

@@ -532,6 +532,7 @@ class Service(Generic[S]):
     def status(self) -> dict[str, Any]:
         """Where it stands, in JSON values: the blocking condition, the head, every job's duties."""
         context, found = self.effects.context, self.condition()
+        views = context.follower.views
         owned = context.follower.ownership(context.me)
         return {
             "role": self.role,
@@ -542,6 +543,7 @@ class Service(Generic[S]):
             "orders": self._orders.to_plain(),
             "sits_out": self.sits_out(),
             "bonded": [int(job) for job in self._bonded()],
+            "over": [int(job) for job, (known, _) in self._over.items() if views.get(job) is known],
             "blocking": found.to_plain() if found is not None else None,
             "head": {"block": self._head.number, "time": self._head.time} if self._head else None,
             "duties": {

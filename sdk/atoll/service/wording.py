@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -29,10 +30,14 @@ def _sentence(item: Any, root: type[BaseModel]) -> str:
     message = item["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     if item["type"] == "missing":
         return f"{path} is missing"
-    if item["type"] == "value_error" and isinstance(item["input"], Mapping):
+    if item["type"] == "value_error" and _is_group(item["input"]):
         # A group's values do not go together: the message says which.
-        return f"{path}: {message}" if parts else message
+        return f"{path}: {message.removeprefix(f'{path}: ')}" if parts else message
     return f"{path} is {item['input']!r}: {message}"
+
+
+def _is_group(value: Any) -> bool:
+    return isinstance(value, Mapping) or is_dataclass(value)
 
 
 def _nearest(parts: list[str], root: type[BaseModel]) -> str:

@@ -1,15 +1,17 @@
-"""What `atoll claim` makes of a chain that does not say what games owe."""
+"""What `atoll claim` waits for, and makes of a chain that does not say what games owe."""
 
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 import pytest
 
+from atoll.cli import earnings
 from atoll.cli.earnings import _due
 from atoll.errors import ChainError
+from atoll.job.earnings import Line, State, Statement
 from atoll.law.events import BondReturned
 from atoll.law.owners import Ownership
-from atoll.law.words import Address
+from atoll.law.words import TOKEN, Address, JobId, Role, RoundIndex
 
 ME, OTHER = Address("0x" + "11" * 20), Address("0x" + "22" * 20)
 
@@ -56,3 +58,29 @@ async def test_what_games_owe_an_owner_and_what_could_not_be_sent_are_collected(
 async def test_a_chain_that_does_not_say_it_is_no_chain_that_owes_nothing() -> None:
     with pytest.raises(ChainError, match="no endpoint"):
         await _due_where(_fails)
+
+
+async def test_who_waits_is_told_for_what_and_until_when(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is earned, then a round's pay is pending, for two looks; then it is there."""
+    done = "8 of 8 segments"
+    line = Line(RoundIndex(0), Role.PROVIDER, 1, "training", State.PENDING, TOKEN, done, 60)
+    none, pending = (Statement(JobId(7), lines, {}, ()) for lines in ((), (line,)))
+    looks = [[none], [pending], [pending], [pending]]
+
+    async def look(_: Address) -> Any:
+        return SimpleNamespace(statements=lambda account: looks.pop(0))
+
+    async def due(*_: object) -> list[str]:
+        return [] if looks[1:] else ["pay"]
+
+    monkeypatch.setattr(earnings, "_due", due)
+    monkeypatch.setattr(earnings, "LOOK_SECONDS", 0.0)
+    reader = cast("Any", SimpleNamespace(look=look))
+    _, found = await earnings._found(reader, ME, None, is_patient=True)
+    assert found == ["pay"]
+    assert capsys.readouterr().err.splitlines() == [
+        "waits: the account has earned nothing so far; Ctrl-C ends that",
+        "waits: from 1970-01-01 00:01:00 UTC: 1, job 7, training: 8 of 8 segments",
+    ]

@@ -6,6 +6,7 @@ import importlib
 import importlib.resources
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from atoll.chain.keys import create_key
 from atoll.cli.main import MOUNTED, app, main
 from atoll.cli.output import configure_logs, emit
 from atoll.errors import AtollError, ConfigError, ManifestError
+from atoll.job.presets import PRESETS
 
 HEAVY = ["torch", "web3", "numpy", "aiohttp"]
 PASSWORD = "correct horse battery"
@@ -147,6 +149,55 @@ def test_no_command_has_options_of_the_shell() -> None:
     found = dict(commands(typer.main.get_command(app)))
     options = {o for command in found.values() for p in command.params for o in p.opts}
     assert {option for option in options if "completion" in option} == set()
+
+
+def test_every_preset_is_in_the_help() -> None:
+    words = CliRunner().invoke(app, ["job", "new", "--help"]).stdout
+    assert [name for name in PRESETS if not re.search(rf"\b{name}\b", words)] == []
+
+
+def test_a_paragraph_of_a_help_is_wrapped_by_the_terminal() -> None:
+    """In the source the first line ends behind "Run"; "as by `submit`." stands in it, too."""
+    told = CliRunner().invoke(app, ["job", "continue", "--help"], env={"COLUMNS": "240"})
+    assert "by `submit`. Run again, it submits the file that is there" in told.stdout
+
+
+def run_main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The program as a shell runs it."""
+    code = "import sys; from atoll.cli.main import main; sys.argv[0] = 'atoll'; main()"
+    environment = os.environ | variables
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("typed", "at", "offered"),
+    [
+        ("atoll ear", 1, ["earnings"]),
+        ("atoll job can", 2, ["cancel"]),
+        ("atoll dev", 1, ["devnet"]),
+    ],
+)
+def test_a_shell_completes_commands(typed: str, at: int, offered: list[str]) -> None:
+    asked = {"_ATOLL_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(at)}
+    assert run_main(**asked).stdout.split() == offered
+    (line,) = [
+        text
+        for text in run_main(_ATOLL_COMPLETE="source_bash").stdout.splitlines()
+        if text.startswith("complete ")
+    ]
+    assert line.endswith(" atoll")
+
+
+def test_an_interrupted_command_says_so(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("atoll.chain.keys.list_keys", interrupted)
+    monkeypatch.setattr(sys, "argv", ["atoll", "keys", "list"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
 
 
 def test_json_is_one_document_and_nothing_else(folder: Path) -> None:

@@ -41,11 +41,31 @@ def test_who_takes_part_has_no_orders_to_show() -> None:
 def test_orders_say_which_bonds_are_not_home() -> None:
     paused = WORKS | {"sits_out": "is paused, as ordered"}
     assert orders_text(paused) == "is paused, as ordered; bonds are still in job 3"
-    assert "orders     is paused, as ordered" in status_text(paused)
+    assert "orders           is paused, as ordered" in status_text(paused)
     home = paused | {"bonded": []}
     assert orders_text(home) == "is paused, as ordered; no bond is in a job"
     left = WORKS | {"orders": {"pauses": False, "drains": False, "left": [3, 4]}}
     assert orders_text(left).startswith("leaves job 3 and does not join it again; leaves job 4")
+
+
+def test_a_status_is_in_words() -> None:
+    told = status_text(
+        WORKS
+        | {"pid": None, "sent_away": {}, "stuck_jobs": [7], "head": {"block": 9, "time": 60}}
+        | {"over": [3, 4], "duties": {str(job): {"train": "waits"} for job in (3, 4, 5)}}
+        | {"jobs": {"0": {"-1": {"bytes_down": 1059120.0}}, "7": {"2": {"train_seconds": 5.25}}}}
+    )
+    assert told.splitlines() == [
+        "over             job 3, 4",
+        "running          true",
+        "pid              none",
+        "sent_away        none",
+        "stuck_jobs       [7]",
+        "head             block 9, 1970-01-01 00:01:00 UTC",
+        "job 5 train        waits",
+        "service: bytes_down 1,059,120",
+        "job 7 round 2: train_seconds 5.25",
+    ]
 
 
 @pytest.mark.parametrize("what", ["drain", "pause", "resume", "leave"])

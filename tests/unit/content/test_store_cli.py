@@ -115,7 +115,13 @@ def test_pins_collection_and_verification(folder: Path) -> None:
     next(p for p in (folder / "store" / "blocks").rglob("*") if p.is_file()).write_bytes(b"kepT")
     with pytest.raises(StorageError, match="1 damaged, 1 pinned"):
         run("verify")
+    with pytest.raises(ConfigError, match="is not kept for 'manual'") as caught:
+        run("pin", str(kept), "--remove")
+    assert caught.value.next_step == "pass --reason, of: job/1"
     assert run("pin", str(kept), "--reason", "job/1", "--remove") == []
+    with pytest.raises(ConfigError) as caught:
+        run("pin", str(kept), "--reason", "job/1", "--remove")
+    assert caught.value.next_step == "`atoll store pin` lists what is kept"
 
 
 def test_bad_input_is_one_clear_line(folder: Path) -> None:

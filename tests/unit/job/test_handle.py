@@ -18,8 +18,10 @@ from atoll.chain.deployment import Deployment
 from atoll.cli.job import app
 from atoll.errors import ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client
+from atoll.job.figures import RoundFigures
 from atoll.job.handle import JobHandle
-from atoll.job.narrate import JobUpdate
+from atoll.job.narrate import JobSnapshot, JobUpdate
+from atoll.law.held_out import loss_bytes
 from atoll.law.views import JobView
 from atoll.law.words import JobId, JobStatus
 
@@ -108,3 +110,27 @@ def test_a_job_that_is_not_there_is_not_watched(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("atoll.cli.network.Network.open", opened)
     done = CliRunner().invoke(app, ["watch", "99"])
     assert isinstance(done.exception, ChainError)
+
+
+async def test_a_loss_is_told_again_only_where_its_sentence_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its certificate comes a round later, and is no news where it says the same."""
+    mine, other = loss_bytes(2.0), loss_bytes(3.0)
+    looks = [RoundFigures(0, mine, signed) for signed in (None, mine, other)]
+    snapshot = JobSnapshot.of(Script.ready().net.view)
+    update = JobUpdate("Poked", "it happened", snapshot.block, None, snapshot)
+
+    async def look(_: JobHandle) -> tuple[list[JobUpdate], JobSnapshot]:
+        now = replace(snapshot, status=JobStatus.OPEN if looks[1:] else JobStatus.DONE)
+        return [update] * (4 - len(looks)), now
+
+    async def figures(_: JobHandle) -> list[RoundFigures]:
+        return [looks.pop(0)]
+
+    monkeypatch.setattr(JobHandle, "_look", look)
+    monkeypatch.setattr(JobHandle, "figures", figures)
+    client = SimpleNamespace(config=SimpleNamespace(poll_seconds=0.0))
+    handle = JobHandle(cast(Client, client), JobId(1))
+    told = [item async for item in handle.follow() if isinstance(item, RoundFigures)]
+    assert [item.is_disputed for item in told] == [False, True]

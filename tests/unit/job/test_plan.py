@@ -250,7 +250,9 @@ def warnings_of(changes: dict[str, object]) -> str:
 def test_a_window_or_a_lifetime_that_this_machine_does_not_keep_is_said() -> None:
     trains = 50 * 2 + 10 * 0.5
     lasts = 8 * (trains + 2 + 4 * 12)  # with merges and blocks
-    for path, enough in (("windows.train", trains), ("lifetime", lasts)):
+    replays = 2 * trains  # of 2 seats drawn and one left out, each of 2 verifiers
+    enoughs = (("windows.train", trains), ("windows.audit", replays), ("lifetime", lasts))
+    for path, enough in enoughs:
         assert f"{path} is " in warnings_of({path: int(enough) - 1})
         assert f"{path} is " not in warnings_of({path: int(enough)})
         assert f"{path} is " not in warnings_of({})

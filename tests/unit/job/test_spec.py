@@ -202,8 +202,12 @@ def test_what_is_left_out_is_named() -> None:
 
 
 def test_what_does_not_fit_together_is_said_in_the_manifest_s_words() -> None:
-    with pytest.raises(ManifestError, match="segment 7 does not divide steps 40"):
+    with pytest.raises(ManifestError, match=r"^the job: segment 7 does not divide steps 40$"):
         PLAIN.but({"inner.segment": 7}).resolve(DATA, None, NUMERICS, NOW)
+    with pytest.raises(
+        ManifestError, match=r"^the job: terms: min_providers is 9, not in \[1, 4\]$"
+    ):
+        PLAIN.but({"members.min_providers": 9}).resolve(DATA, None, NUMERICS, NOW)
 
 
 def test_a_choice_outranks_the_method_and_the_method_what_is_usual() -> None:

@@ -136,9 +136,11 @@ def test_a_settlement_is_told_with_who_is_audited() -> None:
     script = Script.ready()
     script.honest_round()
     event = next(e for e, _ in script.net.log if isinstance(e, ev.Settled))
-    drawn = ", ".join(map(str, bits(script.net.view.settled[0].drawn)))
-    text = told(event, script.net.view)
-    assert text is not None and text.endswith(f"; seats {drawn} are audited")
+    view = script.net.view
+    for drawn, said in ((0, "no seat is"), (2, "seat 1 is"), (6, "seats 1, 2 are")):
+        past = replace(view.settled[0], drawn=drawn)
+        text = told(event, replace(view, settled=(past,)))
+        assert text is not None and text.endswith(f"; {said} audited")
     assert told(replace(event, job_id=event.job_id + 1), script.net.view) is None  # type: ignore[arg-type]
 
 
@@ -159,6 +161,12 @@ def test_who_comes_is_told_with_what_a_job_that_waits_still_lacks() -> None:
         f"{seats} of 3 seats are held, {ready} of 1 verifiers are ready" if seats < 3 else ""
         for seats, ready in [(0, 0), (1, 0), (2, 0), (1, 0), (1, 0), (1, 1), (2, 1), (3, 1)]
     ]
+
+
+def test_more_verifiers_than_are_needed_are_not_counted_of_them() -> None:
+    waits = JobSnapshot.of(Script.ready(seats=2, places=3).net.view)
+    many = replace(waits, providers=1, enough_providers=3, ready=3, enough_ready=1)
+    assert many.lacking == "1 of 3 seats are held, 3 verifiers are ready"
 
 
 def test_a_round_that_runs_is_not_waited_for() -> None:

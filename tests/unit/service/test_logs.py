@@ -18,6 +18,7 @@ import pytest
 import structlog
 from tests.unit.law.network import Network
 
+from atoll.law.words import TOKEN
 from atoll.service import service as service_module
 from atoll.service.commands import Done
 from atoll.service.duties.unpin import DoUnpin
@@ -51,6 +52,34 @@ def test_a_word_for_which_there_is_no_room_is_left_out(
     with logs_configured(cast(Any, config), speaks=speaks):
         for say in ("info", "warning", "error", "exception"):
             getattr(structlog.get_logger(), say)("collects", job=1, amount=2)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_player_at_a_terminal_tells_and_does_not_log_its_decisions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, logged = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stdout", told)
+    monkeypatch.setattr(sys, "stderr", logged)
+    config = SimpleNamespace(log_file=None, log_level="info")
+    with logs_configured(cast(Any, config), speaks="text"):
+        say = structlog.get_logger()
+        say.info("disputes", job=7, round=0, seat=2, bond=25 * TOKEN // 2)
+        say.info("collects", job=7, amount=TOKEN)
+        say.info("decision", job=7, duty="watch")
+        say.warning("came too late", job=7, round=1, seat=3)
+        say.warning("no endpoint answers")
+    assert told.getvalue().splitlines() == [
+        "job 7, round 0, seat 2: disputes it with a bond of 12.5 tokens",
+        "job 7: collects 1 tokens",
+        "job 7, round 1, seat 3: its window ended before our replay did",
+    ]
+    (line,) = logged.getvalue().splitlines()
+    assert json.loads(line)["event"] == "no endpoint answers"
 
 
 def test_what_is_logged_is_in_the_file(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ async def test_an_order_outlives_a_restart(tmp_path: Path) -> None:
     await second.effects.committed.wait()  # it finishes the round that runs
     assert any(isinstance(c, SendLeave) for c in second.effects.started)
     assert second.service.status()["sits_out"] == "is paused, as ordered"
-    assert second.service.status()["bonded"] == [7]
+    assert (second.service.status()["bonded"], second.service.status()["over"]) == ([7], [])
     assert (await asked(second, "resume"))["orders"]["pauses"] is False
     await second.stop()
 

@@ -343,6 +343,7 @@ async def test_a_job_that_is_over_is_looked_at_now_and_then(tmp_path: Path, is_h
     await running.index.read.wait()
     await asyncio.sleep(0)
     await running.stop()
+    assert running.service.status()["over"] == ([net.job] if is_home else [])
     assert looks in ({2, 3, 4} if is_home else {2 * LOOK_BLOCKS, 2 * LOOK_BLOCKS + 1})
 
 

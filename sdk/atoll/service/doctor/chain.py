@@ -169,9 +169,9 @@ async def _check_money(chain: AtollChain, account: Address, fee_cap: int) -> lis
     price = min(price, fee_cap) if fee_cap else price
     coin = await chain.native_balance(account)
     sent = coin // (price * LEAST_GAS)
-    text = f"{account} has {coin} wei, for about {sent} transactions"
+    text = f"{account} has {coin / TOKEN:g} of the chain's coin, for about {sent:,} transactions"
     found = [ok("gas", text)]
-    step = f"send it at least {price * USUAL_GAS} wei of the chain's coin"
+    step = f"send it at least {price * USUAL_GAS / TOKEN:g} of the chain's coin"
     if coin < price * LEAST_GAS:
         found = [failure("gas", text, step)]
     elif coin < price * USUAL_GAS:

@@ -50,7 +50,8 @@ def _files_under(paths: Sequence[Path], options: DataOptions) -> list[SourceFile
     if not found:
         raise DataUnusable(
             f"no text files under {', '.join(map(str, paths)) or 'no path'}",
-            next_step="hidden and binary files are left out: name them one by one, or ask for them",
+            next_step="hidden and binary files are left out: name them one by one in data.paths, "
+            "or set data.hidden = true",
         )
     return found
 
