@@ -25,7 +25,7 @@ from atoll.law.terms import MOVES
 from atoll.law.words import Role, Terms
 from atoll.service.memory import provider_bytes, submitter_bytes, verifier_bytes
 from atoll.service.needs import data_bytes
-from atoll.service.pace import Pace, load_of, train_seconds
+from atoll.service.pace import Pace, loads_of, train_seconds
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
@@ -249,13 +249,12 @@ def _too_short(manifest: Manifest, pace: Pace) -> list[str]:
     What is left out of a job is never too short.
     """
     terms, d, found = manifest.terms, duration_text, []
-    for role in Role:
-        work = load_of(role, manifest, pace)
+    for work in dict.fromkeys(work for role in Role for work in loads_of(role, manifest, pace)):
         if work.window < ceil(work.needed):
             found.append(
                 f"windows.{work.name} is {d(work.window)}, and it takes a machine like this one "
-                f"{d(ceil(work.needed))} {work.text}: {role.name.lower()}s like it would refuse "
-                "the job; raise it or leave it out"
+                f"{d(ceil(work.needed))} {work.text}: members like it would refuse the job; raise "
+                "it or leave it out"
             )
     lifetime = terms.expiry - manifest.created
     rounds = ceil(terms.rounds * round_seconds(manifest, pace))
