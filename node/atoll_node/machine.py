@@ -26,7 +26,13 @@ from atoll.service.machine import Decision, Event, Order, advance, begun_ahead
 from atoll.service.orders import why_out
 from atoll_node.behaviour import ProviderState
 from atoll_node.duties.commit import decide_owed
-from atoll_node.duties.train import decide_merge, decide_train, owes_reveal, seat_of
+from atoll_node.duties.train import (
+    decide_merge,
+    decide_train,
+    is_hopeless,
+    owes_reveal,
+    seat_of,
+)
 
 
 def step(state: ProviderState, *events: Event) -> tuple[ProviderState, list[Order]]:
@@ -44,6 +50,7 @@ def decide(state: ProviderState) -> list[Decision]:
     may_join, pick = behaviour.may_join(view), behaviour.pick_place
     out = why_out(state)
     stops = out or ("its own merge is another" if stopped and not may_disagree(state) else "")
+    stops = stops or ("its training diverges" if is_hopeless(state, seat) else "")
     model = [] if stopped and not owes_reveal(state, seat) else [decide_model(state)]
     has_seat = [*model, decide_updates(state), decide_merge(state)]
     return [

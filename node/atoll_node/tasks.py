@@ -26,7 +26,7 @@ def run_training(command: DoTrain, store_dir: str) -> Work:
     cid = LocalStore(store_dir).add_bytes(done.update).to_bytes() if done.update else b""
     loss = done.losses[-1] if done.losses else 0.0
     told = (done.states, done.words, done.update_root, cid, loss, done.seconds_in_steps)
-    return Work(*told, time.perf_counter() - started + done.seconds_before)
+    return Work(*told, time.perf_counter() - started + done.seconds_before, done.diverged)
 
 
 def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedRound:

@@ -17,6 +17,7 @@ from atoll.content.cid import Cid
 from atoll.law.epochs import earlier_rounds, round_of
 from atoll.law.leaves import Leaves, key_hash, key_message, key_of, salt_message
 from atoll.law.manifest import Manifest
+from atoll.law.merge_inputs import is_whole_enough
 from atoll.law.views import Holder, JobView, OpenRound
 from atoll.law.words import Digest, Phase, Reveal, Role, RoundIndex, SeatIndex, Slot
 from atoll.service import commands
@@ -43,6 +44,7 @@ class Work:
         seconds: wall time in training steps.
         thread_seconds: of all that the training thread did for the round; of what it did before a
             restart, the steps alone.
+        diverged: whether a step that was not finite ended it.
     """
 
     states: tuple[Digest, ...]
@@ -52,6 +54,7 @@ class Work:
     loss: float
     seconds: float
     thread_seconds: float
+    diverged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Trained(Fact):
         model: digest of the global state that it opened from.
         loss: mean of the last step trained, nats a token; 0.0 where no step was run.
         seconds: wall time in training steps.
+        diverged: whether a step that was not finite ended it.
     """
 
     round: int
@@ -69,6 +73,7 @@ class Trained(Fact):
     model: Digest
     loss: float
     seconds: float
+    diverged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,8 @@ class DoTrain(commands.Work[Trained]):
         context.journal.measure(view.job_id, round_, "trained_steps", steps)
         # Last: whatever failed before is asked for again, and has to end in time then, too.
         deadline_file(effects.store_dir, self.slot, self.data_seed).unlink(missing_ok=True)
-        return Done(Trained(round_, reveal, self.opening_digest, done.loss, done.seconds))
+        told = (done.loss, done.seconds, done.diverged)
+        return Done(Trained(round_, reveal, self.opening_digest, *told))
 
     async def _with_models(self, effects: Effects, view: JobView) -> tuple[EarlierRound, ...]:
         found = list[EarlierRound]()
@@ -291,6 +297,21 @@ def trained_of(state: ProviderState, seat: SeatIndex) -> Trained | None:
     if opening is None or running is None:
         return None
     return state.facts.of(DoTrain, running.round, seat, running.seed, opening.digest)
+
+
+def is_hopeless(state: ProviderState, seat: SeatIndex | None) -> bool:
+    """Whether training diverged too early in the running round for the seat to be merged.
+
+    Nothing is merged where all do, so that the next round opens with the same model: a second such
+    round would be a miss.
+    """
+    running = state.view.open
+    done = None if seat is None else trained_of(state, seat)
+    if running is None or done is None or state.view.is_last(running.round):
+        return False
+    segments = Leaves.from_bytes(done.reveal.leaves).segments
+    is_merged = is_whole_enough(segments, state.view.require_terms().segments)
+    return done.diverged and not is_merged
 
 
 def _running(state: ProviderState, seat: SeatIndex | None) -> Opening | None:

@@ -49,11 +49,13 @@ def batch_losses(
     if last_start < 0:
         raise MalformedDataset(f"{len(tokens)} evaluation tokens are less than one sequence")
     ops, size = operations(), inner.micro_batch
-    starts = window_starts(last_start, manifest.data.eval_batches * inner.batch)
+    count = manifest.data.eval_batches * inner.batch
     losses, counts = [], []
     with torch.no_grad():
         for at in range(batch * inner.batch, (batch + 1) * inner.batch, size):
-            some, masked = starts[at : at + size], manifest.data.masked
+            # Of these alone: a manifest may have 2**25 windows, and each batch asks for its own.
+            some = window_starts(last_start, count, range(at, at + size))
+            masked = manifest.data.masked
             batch_bT1 = gather_batch(tokens, some, spec.seq, masked=masked)
             logits_bTV = forward(params, inputs_of(batch_bT1), spec, ops, base=base)
             losses.append(ops.cross_entropy(logits_bTV, targets_of(batch_bT1)).item())
@@ -61,6 +63,7 @@ def batch_losses(
     return losses, counts
 
 
-def window_starts(last_start: int, count: int) -> list[int]:
-    """`count` starts from 0 to `last_start`, evenly spaced, rounded down."""
-    return [last_start * i // max(1, count - 1) for i in range(count)]
+def window_starts(last_start: int, count: int, some: range | None = None) -> list[int]:
+    """Of `count` starts from 0 to `last_start`, evenly spaced, rounded down, some or all."""
+    windows = range(count) if some is None else some
+    return [last_start * i // max(1, count - 1) for i in windows]

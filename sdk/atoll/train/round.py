@@ -102,6 +102,7 @@ class TrainedRound:
         losses: of each step, nats a token.
         seconds_in_steps: wall time of the steps; `seconds_before` those of them that a checkpoint
             brought, which another call ran.
+        diverged: whether a step that was not finite ended it.
     """
 
     states: tuple[Digest, ...]
@@ -110,6 +111,7 @@ class TrainedRound:
     losses: tuple[float, ...]
     seconds_in_steps: float
     seconds_before: float = 0.0
+    diverged: bool = False
 
     @property
     def segments(self) -> int:
@@ -228,7 +230,8 @@ def train_round(
             # The state before the segment is gone, as it would double what training needs; and
             # a round that is not finite is rare.
             ended = replace(task, segments=so_far.segments)
-            return train_round(ended, store, run, Keeping(checkpoints), opened=opened)
+            again = train_round(ended, store, run, Keeping(checkpoints), opened=opened)
+            return replace(again, diverged=True)
         so_far = _with(so_far, done)
         del done
         if checkpoints is not None and so_far.segments < wanted:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from atoll.bits.codec.base import PIECE, UpdateCodec
+from atoll.bits.codec.block_steps import BlockStepBody
 from atoll.bits.codec.dense import GRID8
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.grid import NonFiniteDeltaError
@@ -53,6 +54,24 @@ def test_streams_are_what_is_written_and_read_whole(kind: str, shapes: dict[str,
     spans = [slice(0, None), slice(0, PIECE), slice(PIECE - 1, PIECE + 1), slice(-1, None)]
     for span in (*spans, slice(PIECE, 2 * PIECE), slice(3, 3)):
         assert np.array_equal(opened[span], whole[span]), span
+
+
+def test_the_tensors_of_a_piece_are_decoded_with_it_once(monkeypatch: pytest.MonkeyPatch):
+    """A model of thousands of small ones would have hundreds of seats' rows decoded for each."""
+    shapes = {f"t{at:03}": (256,) for at in range(600)}
+    delta, codec = delta_of(shapes), codec_named("two_bit")
+    layout, exponents = Layout.of_tensors(delta), dict.fromkeys(shapes, -4)
+    row = codec.open(codec.encode(delta, exponents), layout, exponents)
+    decoded, decode = [], BlockStepBody.decode
+
+    def counted(body: BlockStepBody, data: memoryview, length: int, piece: int):
+        decoded.append(piece)
+        return decode(body, data, length, piece)
+
+    monkeypatch.setattr(BlockStepBody, "decode", counted)
+    for _, _, span in layout.spans():
+        assert len(row[span]) == 256
+    assert decoded == [0, 1, 2]
 
 
 @EVERY

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import cid, digest
+from tests.unit.law.factories import cid, digest, make_terms
 from tests.unit.law.network import Network, reveal_of
 from tests.unit.law.script import PROVIDERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.law.hashing import commitment
 from atoll.law.views import JobView
-from atoll.law.words import ZERO_DIGEST, Bitmap, Phase, RoundIndex, SeatIndex, Verdict
-from atoll.service.duties.membership import SendJoin
+from atoll.law.words import ZERO_DIGEST, Bitmap, Phase, Reveal, RoundIndex, SeatIndex, Verdict
+from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.merge import DoMerge, RoundMerged
 from atoll.service.duties.opening import DoPrepareOpening
 from atoll.service.duties.updates import DoGetUpdate
@@ -37,14 +37,14 @@ def provider(net: Network, behaviour: ProviderBehaviour | None = None) -> State[
     return state_of(net, ME, behaviour or ProviderBehaviour())
 
 
-def trained(state: State[Any]) -> State[Any]:
+def trained(state: State[Any], reveal: Reveal = REVEAL, *, diverged: bool = False) -> State[Any]:
     """The running round is trained."""
     running = state.view.open
     assert running is not None
     parent = state.view.model if state.view.settled else digest("model 0")
     about = (running.round, 0, running.seed.hex(), parent.hex())
     key = ":".join(map(str, ("DoTrain", *about)))
-    fact = Trained(running.round, REVEAL, parent, 1.0, 1.0)
+    fact = Trained(running.round, reveal, parent, 1.0, 1.0, diverged)
     return replace(state, facts=state.facts.plus(key, fact))
 
 
@@ -79,6 +79,26 @@ def test_it_commits_to_what_it_trained(script: Script) -> None:
     assert commit.commitment == expected
     script.net.commit(ME, expected)
     assert wanted(trained(provider(script.net)), SendCommit) == []
+
+
+@pytest.mark.parametrize("segments", [0, 5])
+def test_it_leaves_a_model_that_nobody_can_train(script: Script, segments: int) -> None:
+    """Whoever submits such a job would else take a cut of every seat, every other round."""
+    state = provider(script.net)
+    few = reveal_of("mine", segments)[0]
+    diverged = trained(state, few, diverged=True)
+    assert len(wanted(diverged, SendLeave)) == 1
+    assert len(wanted(diverged, SendCommit)) == 1  # the running round is owed
+    assert wanted(trained(state, few), SendLeave) == []  # it was slow, and may be faster
+    most = reveal_of("mine", 6)[0]
+    assert wanted(trained(state, most, diverged=True), SendLeave) == []
+
+
+def test_it_does_not_leave_in_the_last_round_which_none_follows() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    script.net.poke()
+    few = reveal_of("mine", 0)[0]
+    assert wanted(trained(provider(script.net), few, diverged=True), SendLeave) == []
 
 
 def test_it_opens_what_it_committed_to(script: Script) -> None:

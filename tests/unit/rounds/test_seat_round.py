@@ -59,11 +59,13 @@ def test_seats_do_different_work(job: SmallJob, trained: TrainedRound) -> None:
 
 def test_a_step_that_is_not_finite_ends_the_round_at_the_segment_before(job: SmallJob) -> None:
     done = train_round(job.task, job.store, run=_broken_in(2))
-    assert done.segments == 2
-    assert done.states == train_round(job.task, job.store).states[:2]
+    whole = train_round(job.task, job.store)
+    assert (done.segments, done.diverged, whole.diverged) == (2, True, False)
+    assert done.states == whole.states[:2]
     assert done.update  # what two segments made is sent
     nothing = train_round(job.task, job.store, run=_broken_in(0))
     assert (nothing.segments, nothing.update, nothing.update_root) == (0, b"", ZERO_DIGEST)
+    assert nothing.diverged
 
 
 def test_moments_that_are_not_finite_are_no_update_and_the_segments_stand(job: SmallJob) -> None:

@@ -6,8 +6,10 @@ import math
 import pickle
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from tests.merging import all_standing, bearing_none
@@ -15,7 +17,7 @@ from tests.unit.train.factories import Job
 from tokenizers import Tokenizer
 
 from atoll.bits.errors import MalformedDataset
-from atoll.bits.held_out import window_starts
+from atoll.bits.held_out import batch_losses, window_starts
 from atoll.errors import ConfigError, ManifestError, NumericsMismatch
 from atoll.law.held_out import mean_loss
 from atoll.merge.round import merge
@@ -40,6 +42,20 @@ def test_windows_span_the_whole_set() -> None:
     assert window_starts(100, 5) == [0, 25, 50, 75, 100]
     assert window_starts(3, 1) == [0]
     assert window_starts(0, 3) == [0, 0, 0]
+    assert window_starts(100, 5, range(2, 4)) == [50, 75]
+
+
+def test_a_batch_of_many_windows_takes_no_more_memory_than_one_of_few(job: Job) -> None:
+    """A job may have 2²⁵: a list of them all, a batch, would take gigabytes and days."""
+    data = job.manifest.data.model_copy(update={"eval_batches": 1 << 16})
+    manifest = job.manifest.model_copy(update={"data": data})
+    tokens = np.arange(1000, dtype=np.uint8)
+    tracemalloc.start()
+    losses, counts = batch_losses(job.model.params, manifest, tokens, (1 << 16) - 1)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(losses) == len(counts) == manifest.inner.batch // manifest.inner.micro_batch
+    assert most < 1 << 20
 
 
 def test_the_mean_is_rounded_once() -> None:

@@ -78,9 +78,8 @@ class Row(Protocol):
 class StoredRow:
     """The integers that are merged, decoded where they are asked for, so that few are held.
 
-    Those of a vector within one piece are kept from the first reading where they take no more bytes
-    than coordinates of a piece: its tensors are asked for one by one, and each would be decoded as
-    the whole piece.
+    Those of the piece of which a part was read last are kept where they take no more bytes than
+    coordinates of a piece: tensors are asked for one by one, each would be decoded as the whole.
 
     Args:
         body: how the update is written.
@@ -98,13 +97,9 @@ class StoredRow:
         check_header(data[: len(head)], head)
         self._body, self._data, self._total = body, data, layout.total
         self._begins = [len(head) + place for place in accumulate(sections, initial=0)][:-1]
-        self._kept: Integers | None = None
+        self._kept: tuple[int, Integers] | None = None
         if self._total <= PIECE:
-            found = self._decoded(0, self._total)
-            self._length = len(found)
-            if found.nbytes <= PIECE:
-                found.flags.writeable = False
-                self._kept = found
+            self._length = len(self._piece(0))
             return
         spans = range(0, self._total, _CHECKED_AT_ONCE)
         self._length = sum(len(self._decoded(at, at + _CHECKED_AT_ONCE)) for at in spans)
@@ -117,10 +112,20 @@ class StoredRow:
         start, stop, step = span.indices(self._length)
         if step != 1:
             raise ValueError("integers are read in their order, one after another")
-        if self._kept is not None:
-            return self._kept[span]
-        first = start // PIECE * PIECE
-        return self._decoded(first, -(-stop // PIECE) * PIECE)[start - first : stop - first]
+        first, end = start // PIECE * PIECE, -(-stop // PIECE) * PIECE
+        is_part = stop - start < PIECE and end <= first + PIECE
+        whole = self._piece(first) if is_part else self._decoded(first, end)
+        return whole[start - first : stop - first]
+
+    def _piece(self, start: int) -> Integers:
+        """The integers of the piece that begins there."""
+        if self._kept is not None and self._kept[0] == start:
+            return self._kept[1]
+        found = self._decoded(start, start + PIECE)
+        if found.nbytes <= PIECE:
+            found.flags.writeable = False
+            self._kept = start, found
+        return found
 
     def _decoded(self, start: int, stop: int) -> Integers:
         """The integers of whole pieces, and of what is left after the last of them."""
