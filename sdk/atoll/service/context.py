@@ -45,6 +45,7 @@ class Context:
         url: where our gateway is announced.
         fetcher_of: brings a job's blocks, from that job's gateways only.
         spare_worker: a second process, started when what is urgent finds the first one at work.
+        game_worker: a third one, of moves of games, each of which may take as long as a round.
         sign: our signature of a digest, as a personal message.
         sign_hash: our signature of a digest as it is, for what the contracts check.
     """
@@ -60,6 +61,7 @@ class Context:
     gateway: GatewayProcess
     worker: Worker
     spare_worker: Worker
+    game_worker: Worker
     journal: Journal
     sign: Callable[[Digest], bytes]
     sign_hash: Callable[[Digest], bytes]
@@ -96,10 +98,10 @@ async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator
         journal = stack.enter_context(closing(Journal(config.journal_file)))
         session = await stack.enter_async_context(open_session(session_config))
         gateway = await session.serve(serves, journal=config.journal_file)
-        worker = Worker(niceness=config.worker_niceness)
-        spare_worker = Worker(niceness=config.worker_niceness)
-        stack.callback(worker.kill)
-        stack.callback(spare_worker.kill)
+        workers = [Worker(niceness=config.worker_niceness) for _ in range(3)]
+        for one in workers:
+            stack.callback(one.kill)
+        worker, spare_worker, game_worker = workers
         yield Context(
             config=config,
             me=session.me,
@@ -112,6 +114,7 @@ async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator
             gateway=gateway,
             worker=worker,
             spare_worker=spare_worker,
+            game_worker=game_worker,
             journal=journal,
             sign=session.sign,
             sign_hash=session.sign_hash,

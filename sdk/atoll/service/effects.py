@@ -118,9 +118,11 @@ class Effects:
         """As `work`, for a move of a game, whose clock runs in each of them.
 
         What takes as long as a round is never before it: a side that moves at once could else make
-        another, which trains or replays, wait for its own work until the clock is over.
+        another, which trains or replays, wait for its own work until the clock is over. Nor is it
+        before what is urgent: it may take as long itself, and whoever is challenged would miss its
+        word or its next round.
         """
-        return await self.context.spare_worker.run(function, *args, is_first=True)
+        return await self.context.game_worker.run(function, *args)
 
     async def work_soon(self, function: str, *args: object) -> Any:
         """As `work`, for what has a deadline and takes seconds.

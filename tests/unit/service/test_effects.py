@@ -61,6 +61,7 @@ from atoll.service.journal import Journal
 from atoll.service.needs import Machine, least_disk, memory_of
 from atoll.service.pace import most_duties
 from atoll.service.policy import NotOurPolicy, manifest_refusal, room_refusal
+from atoll.service.turns import Turns
 from atoll.service.worker import Worker as WorkerProcess
 
 MANIFEST = make_manifest()
@@ -209,6 +210,7 @@ def context(tmp_path: Path) -> Any:
         fetcher_of=lambda job: fetcher,
         worker=Worker(),
         spare_worker=Worker(),
+        game_worker=Worker(),
         journal=Journal(tmp_path / "journal.sqlite"),
     )
 
@@ -788,15 +790,46 @@ async def test_what_is_urgent_has_a_process_of_its_own_while_a_round_is_replayed
     here = effects(context)
     replay = asyncio.create_task(here.work("a replay"))
     await asyncio.sleep(0)
-    assert await here.play("a move") == "a move"  # of a game, whose clock runs
-    assert (main.asked, spare.asked) == ([("a replay", False)], [("a move", True)])
     assert await here.work_soon("a merge") == "a merge"
     assert main.asked == [("a replay", False), ("a merge", True)]
-    assert spare.asked == [("a move", True), ("a merge", False)]
+    assert spare.asked == [("a merge", False)]
     main.done.set()
     assert await replay == "a replay"
     assert await here.work_soon("another merge") == "another merge"  # nothing is in its way now
-    assert len(spare.asked) == 2
+    assert len(spare.asked) == 1
+
+
+@dataclass
+class Line:
+    """A worker that does one thing after another; what takes long ends when the test says so."""
+
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    turns: Turns = field(default_factory=Turns)
+
+    async def run(
+        self, function: str, *, is_first: bool = False, patience_s: float | None = None
+    ) -> str:
+        async with self.turns.taken(not is_first, patience_s=patience_s):
+            if function.startswith("long"):
+                await self.done.wait()
+            return function
+
+
+async def test_what_is_urgent_waits_for_no_round_and_no_game(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A move takes as long as a round, where the states before its segment are run again."""
+    monkeypatch.setattr("atoll.service.effects.PATIENCE_S", 0.01)
+    lines = context.worker, context.spare_worker, context.game_worker = Line(), Line(), Line()
+    here = effects(context)
+    long = [asyncio.create_task(here.work("long: a round"))]
+    long.append(asyncio.create_task(here.play("long: a move")))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5.0):
+        assert await here.work_soon("a merge") == "a merge"
+    for line in lines:
+        line.done.set()
+    assert await asyncio.gather(*long) == ["long: a round", "long: a move"]
 
 
 async def test_a_game_about_the_first_round_waits_for_no_round_that_is_trained(

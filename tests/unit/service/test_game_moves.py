@@ -63,7 +63,7 @@ class Here:
         chain.calls.play = lambda game, claim, move: move
         follower = SimpleNamespace(views={self.view.job_id: self.view})
         config = SimpleNamespace(store_dir="", role=None)
-        found = SimpleNamespace(chain=chain, spare_worker=self, follower=follower, config=config)
+        found = SimpleNamespace(chain=chain, game_worker=self, follower=follower, config=config)
         effects = Effects(cast(Any, found))
 
         async def transact(*_: Any) -> Done[Any]:
