@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("atoll.node.commit")
 KEY_WAITS: Final = 8
 """Of the time in which keys are owed, the part that is let pass first."""
+WAITS_PART: Final = 2
+"""With so large a part of REVEAL left it is opened by a machine that could not train it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class SendReveal(ContractCall):
     """Open what was committed to, whose update is served from now on: it has to be here whole.
 
     Attributes:
-        training: what made it, and makes it again where the disk has lost some of it.
+        training: what made it, and makes it again where the disk has lost some of it; None where
+            this machine trains no more, or not yet: what is lost costs the pay, and no miss.
     """
 
     once: ClassVar[bool] = True
@@ -70,7 +73,7 @@ class SendReveal(ContractCall):
     seat: SeatIndex
     data_seed: Digest
     reveal: Reveal
-    training: DoTrain
+    training: DoTrain | None
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -82,7 +85,7 @@ class SendReveal(ContractCall):
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
         store = effects.context.store
         lost = await asyncio.to_thread(_lost_of, store, self.reveal.update_cid)
-        if lost:
+        if lost and self.training is not None:
             where = {"job": view.job_id, "round": self.round}
             log.warning("the update is damaged here, and made again", cause=lost, **where)
             await self.training.perform(effects, view)
@@ -150,11 +153,13 @@ def _commit(state: ProviderState, owed: Owed) -> AnyCommand | None:
 
 def _reveal(state: ProviderState, owed: Owed) -> AnyCommand | None:
     view, (seat,) = state.view, owed.seats
-    trained, running, training = trained_of(state, seat), view.open, training_of(state, seat)
-    if trained is None or running is None or training is None:
+    trained, running = trained_of(state, seat), view.open
+    if trained is None or running is None or state.setup.behaviour.skips_reveal(view):
         return None
-    if state.setup.behaviour.skips_reveal(view):
-        return None
+    training = training_of(state, seat)
+    left, whole = running.deadline - state.now, view.require_terms().reveal_seconds
+    if training is None and left * WAITS_PART > whole:
+        return None  # who has just started can make again what the disk has lost in a moment
     return SendReveal(running.round, seat, running.seed, trained.reveal, training)
 
 

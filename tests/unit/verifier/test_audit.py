@@ -19,7 +19,7 @@ from atoll.law.views import JobView, SettledRound
 from atoll.law.words import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
 from atoll.service.commands import Facts
 from atoll.service.duties.challenge import SendChallenge
-from atoll.service.duties.material import DoFetchSpec, SpecReady
+from atoll.service.duties.material import DoFetchSpec, JobRefused, SpecReady
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.updates import DoGetUpdate
@@ -102,6 +102,25 @@ def test_a_behaviour_may_keep_its_ballot_to_itself() -> None:
     script.net.wait_until(past.clock.audit_end)
     assert len(wanted(holding(VerifierBehaviour()), SendOpen)) == 1
     assert wanted(holding(Mute()), SendOpen) == []
+
+
+def test_what_is_sealed_is_sent_and_opened_by_a_machine_that_replays_no_more() -> None:
+    """As while the probe is tried again after a start, or where a new version fails it."""
+    script = Script.ready()
+    me, id, past, seats = audited(script, script.honest_round())
+    (seal,) = wanted(seen(of(script, me), past, seats[0]), SealBallot)
+
+    def refused(*more: tuple[str, Any]) -> State[Any]:
+        state = of(script, me)
+        facts = dict(state.facts._by_key) | {DoFetchSpec(b"", ZERO_DIGEST).key: JobRefused("bits")}
+        return replace(state, facts=Facts(facts | dict(more)))
+
+    assert wanted(refused(), DoReplay) == wanted(refused(), SealBallot) == []
+    sealed = seal.key, BallotSealed(seal.body, digest("salt"))
+    (ballot,) = wanted(refused(sealed), SendBallot)
+    script.net.ballot(0, id, ballot.ballot)
+    script.net.wait_until(past.clock.audit_end)
+    assert len(wanted(refused(sealed), SendOpen)) == 1
 
 
 def test_what_is_sealed_is_what_the_contracts_are_sent() -> None:
