@@ -52,7 +52,7 @@ class Paper:
     update: bytes = b""
 
     def effects(self, journal: Any = None) -> Effects:
-        async def work(function: str, *_: object) -> Work:
+        async def work(function: str, *_: object, due: int) -> Work:
             assert function == "atoll_node.tasks:run_training"
             if not self.update:
                 return DONE
@@ -202,7 +202,7 @@ async def test_an_update_that_the_disk_lost_is_whole_again_before_it_is_revealed
     trained: list[Any] = []
     effects = paper.effects()
     work = effects.work
-    effects.work = lambda *args: trained.append(args) or work(*args)  # type: ignore[method-assign,func-returns-value]
+    effects.work = lambda *args, **how: trained.append(args) or work(*args, **how)  # type: ignore[method-assign,func-returns-value]
     await reveal.perform(effects, script.net.view)
     assert len(paper.shown) == 1
     assert len(trained) == (damage != "none")

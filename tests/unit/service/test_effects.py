@@ -773,6 +773,7 @@ class Lane:
         function: str,
         *args: object,
         is_first: bool = False,
+        due: int = 0,
         patience_s: float | None = None,
     ) -> str:
         self.asked.append((function, is_first))
@@ -807,7 +808,12 @@ class Line:
     turns: Turns = field(default_factory=Turns)
 
     async def run(
-        self, function: str, *, is_first: bool = False, patience_s: float | None = None
+        self,
+        function: str,
+        *,
+        is_first: bool = False,
+        due: int = 0,
+        patience_s: float | None = None,
     ) -> str:
         async with self.turns.taken(not is_first, patience_s=patience_s):
             if function.startswith("long"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.machine import Ordered, State
+from atoll.train.replay import SeatReplay
 from atoll_verifier import service
 from atoll_verifier.behaviour import VerifierBehaviour
 from atoll_verifier.duties.audit import BallotSealed, SealBallot, SendBallot, SendOpen
@@ -76,6 +78,28 @@ def test_late_in_audit_what_is_replayed_by_then_is_sealed() -> None:
     opening = seen(at(of(script, me), past.clock.audit_end), past, seats[0])
     assert wanted(opening, SealBallot) == []
     assert [c.seat for c in wanted(opening, DoReplay)] == seats[1:]
+
+
+async def test_a_replay_waits_for_none_that_is_due_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a closed job, whose last audit is long, beside those of the next one."""
+    script = Script.ready()
+    me, _, past, _ = audited(script, script.honest_round())
+    state, told = of(script, me), list[object]()
+
+    async def model(*_: object) -> bytes:
+        return b"model"
+
+    async def work(*_: object, due: int) -> SeatReplay:
+        told.append(due)
+        return SeatReplay((), 0, digest("own"), 1.0)
+
+    monkeypatch.setattr("atoll.service.duties.replay.model_of_round", model)
+    journal = SimpleNamespace(measure=lambda *_: None)
+    context = SimpleNamespace(me=me, journal=journal)
+    effects: Any = SimpleNamespace(context=context, store_dir="", work=work)
+    for replay in wanted(state, DoReplay):
+        await replay.perform(effects, state.view)
+    assert set(told) == {past.clock.audit_end}
 
 
 class Mute(VerifierBehaviour):
