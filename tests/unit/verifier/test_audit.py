@@ -102,6 +102,31 @@ async def test_a_replay_waits_for_none_that_is_due_later(monkeypatch: pytest.Mon
     assert set(told) == {past.clock.audit_end}
 
 
+def test_a_ballot_that_could_not_be_opened_is_replaced_while_there_is_time() -> None:
+    """One of another audit seed, which a reorg left; or of a disk that is lost."""
+    script = Script.ready(make_terms(rounds=1))
+    me, id, past, seats = audited(script, script.honest_round())
+    script.net.ballot(0, id, digest("of another audit seed"))
+    assert [c.seat for c in wanted(of(script, me), DoReplay)] == seats
+
+    def all_seen() -> State[Any]:
+        return seen(seen(of(script, me), past, seats[0]), past, seats[1])
+
+    # Of a lost disk's nothing is left out: it may be the whole one.
+    late = at(seen(of(script, me), past, seats[0]), past.clock.audit_end - 1)
+    assert wanted(late, SealBallot) == []
+    (seal,) = wanted(all_seen(), SealBallot)
+    sealed = seal.key, BallotSealed(seal.body, digest("salt"))
+
+    def sending() -> list[Any]:
+        state = all_seen()
+        return wanted(replace(state, facts=state.facts.plus(*sealed)), SendBallot)
+
+    (ballot,) = sending()
+    script.net.ballot(0, id, ballot.ballot)
+    assert sending() == []
+
+
 class Mute(VerifierBehaviour):
     def sent_ballot(self, past: SettledRound, ballot: Digest) -> Digest | None:
         return None

@@ -102,6 +102,8 @@ def decide_audit(state: VerifierState, owed: tuple[Owed, ...]) -> Decision:
             wanted += _open(state, past, one)
         elif one.duty is Duty.CHALLENGE:
             wanted += _challenge(state, past, one)
+    for past in state.view.auditing(state.now):
+        wanted += _again(state, past)
     wanted += _wrong_words(state)
     return Decision("audit", f"{len(wanted)} things to do", one_at_a_time(state, wanted))
 
@@ -116,6 +118,20 @@ def _ballot(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCom
         sent = behaviour.sent_ballot(past, ballot)
         return [] if sent is None else [SendBallot(past.round, sent)]
     return _sealing(state, past, owed)
+
+
+def _again(state: VerifierState, past: SettledRound) -> list[AnyCommand]:
+    """Finds the ballot again that is on the chain, where the journal is lost; and replaces one that
+    could not be opened, as of another audit seed, which a reorg has left there.
+    """
+    holder = past.auditor_of(state.view, state.me)
+    if holder is None or holder not in past.ballots or not past.clock.is_auditing(state.now):
+        return []
+    seats = past.duties_of(holder)
+    owed = Owed(Duty.OPEN, past.round, past.clock.open_end, holder, seats)
+    found = _ballot(state, past, owed)
+    said = SendBallot(past.round, past.ballots[holder])
+    return [command for command in found if command != said] if seats else []
 
 
 def _sealing(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
