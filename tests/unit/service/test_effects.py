@@ -24,6 +24,7 @@ from atoll.content.spread import Spread
 from atoll.content.storage import Storage
 from atoll.errors import (
     InsufficientFunds,
+    MachineFault,
     NotFound,
     NumericsMismatch,
     ProtocolError,
@@ -736,6 +737,31 @@ async def test_an_opening_state_must_have_the_verdicts_digest(context: Any, foun
     assert done.fact == opening
     journaled = context.journal.read(JOB)
     assert journaled.of(DoPrepareOpening, 3, digest("merged")) == opening
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+async def test_the_first_rounds_model_is_held_against_what_the_terms_were(
+    context: Any, monkeypatch: pytest.MonkeyPatch, is_right: bool
+) -> None:
+    """It is made here, and no certificate names it: a bit that flips would cost the bond."""
+    here, model = effects(context), context.store.add_bytes(b"a model").to_bytes()
+    made = OpeningReady(model, digest("made" if is_right else "flipped"))
+
+    async def work_soon(function: str, *_: object) -> OpeningReady:
+        assert function.endswith(":make_initial_state")
+        return made
+
+    monkeypatch.setattr(here, "work_soon", work_soon)
+    context.journal.write(JOB, DoFetchData(b"").key, DataReady(b"data", digest("made")))
+    opening = DoPrepareOpening(0, MANIFEST.to_bytes(), None, None)
+    if is_right:
+        assert (await opening.perform(here, view_at(1))).fact == made
+        assert await model_of_round(here, view_at(1), 0, b"") == made.cid
+        return
+    with pytest.raises(MachineFault):
+        await opening.perform(here, view_at(1))
+    with pytest.raises(MachineFault):
+        await model_of_round(here, view_at(1), 0, b"")
 
 
 async def test_nobody_looks_twice_at_a_state_that_its_own_merge_made(context: Any) -> None:

@@ -11,7 +11,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import RoundIndex
-from atoll.service.commands import TASKS
+from atoll.service.duties.opening import first_model
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -21,14 +21,12 @@ async def model_of_round(effects: Effects, view: JobView, round: int, manifest: 
     """CID of the state that a round began with, which is in the store now.
 
     Raises:
-        NotFound: nobody has it. ProtocolError: the round before is not settled.
+        NotFound: nobody has it. ProtocolError: the round before is not settled. MachineFault: see
+            `first_model`.
     """
     if round == 0:
         with effects.context.store.holding():
-            args = (manifest, effects.store_dir)
-            opened = await effects.work_soon(f"{TASKS}:make_initial_state", *args)
-            await effects.keep(view, round, opened.cid)
-        return bytes(opened.cid)
+            return (await first_model(effects, view, manifest)).cid
     parent = view.settled_round(RoundIndex(round - 1))
     if parent is None:
         raise ProtocolError(f"round {round - 1} is not settled")
