@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 import structlog
@@ -14,7 +14,7 @@ from atoll.content.links import walk_dag
 from atoll.content.local import LocalStore
 from atoll.errors import StorageError
 from atoll.law.hashing import commitment
-from atoll.law.leaves import key_message, key_of
+from atoll.law.leaves import Leaves, key_message, key_of
 from atoll.law.owes import Duty, Owed
 from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
@@ -88,7 +88,8 @@ class SendReveal(ContractCall):
         if lost and self.training is not None:
             where = {"job": view.job_id, "round": self.round}
             log.warning("the update is damaged here, and made again", cause=lost, **where)
-            await self.training.perform(effects, view)
+            segments = Leaves.from_bytes(self.reveal.leaves).segments
+            await replace(self.training, segments=segments).perform(effects, view)
         done = await ContractCall.perform(self, effects, view)
         await asyncio.to_thread(release, store, view.job_id, self.round)
         return done

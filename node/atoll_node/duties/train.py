@@ -81,6 +81,7 @@ class DoTrain(commands.Work[Trained]):
         extra: CIDs to have in the store beforehand.
         earlier: the rounds that our state comes from, the oldest first, their CIDs once they are
             in the store.
+        segments: how many it had when it was committed to; None for as many as there is time for.
     """
 
     slot: Slot
@@ -92,6 +93,7 @@ class DoTrain(commands.Work[Trained]):
     function: str
     extra: tuple[bytes, ...]
     earlier: tuple[EarlierRound, ...] = ()
+    segments: int | None = None
 
     @property
     def about(self) -> tuple[object, ...]:
