@@ -592,6 +592,26 @@ async def test_a_machine_of_another_class_refuses_the_job(context: Any) -> None:
     assert context.store.pins() == []  # else strangers fill the disk with jobs that nobody takes
 
 
+async def test_who_has_a_place_tries_again_what_its_machine_did_not_come_to_once(
+    context: Any,
+) -> None:
+    """A refusal lasts as long as the process, and what is owed has no such time."""
+    net = Network(MANIFEST.terms)
+    net.sit(ME, 0)
+    view = replace(net.view, spec_cid=MANIFEST.cid(), terms_hash=terms_hash(MANIFEST.terms))
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    context.worker.results = [MachineFault("a bit of the probe")]
+    with pytest.raises(ProtocolError, match="a bit of the probe"):
+        await effects(context).run(view, spec_of(view))
+    weights = from_weights(context).to_bytes()
+    context.fetcher.blocks[WEIGHTS] = b"the weights"
+    context.worker.results = [MalformedState("another root")]
+    with pytest.raises(ProtocolError, match="another root"):
+        await effects(context).run(view, DoFetchData(weights))
+    done = await effects(context).run(view, spec_of(view))
+    assert done.fact == SpecReady(MANIFEST.to_bytes())
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_data_of_a_journal_that_was_moved_without_its_store_is_kept_here(
     context: Any, is_known: bool
