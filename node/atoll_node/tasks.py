@@ -68,5 +68,6 @@ def _task(command: DoTrain) -> TrainTask:
         seat=SeatIndex(command.seat),
         data_seed=command.data_seed,
         global_state_cid=command.opening,
+        segments=command.segments,
         earlier=command.earlier,
     )

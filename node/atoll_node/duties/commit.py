@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 import structlog
@@ -14,7 +14,7 @@ from atoll.content.links import walk_dag
 from atoll.content.local import LocalStore
 from atoll.errors import StorageError
 from atoll.law.hashing import commitment
-from atoll.law.leaves import key_message, key_of
+from atoll.law.leaves import Leaves, key_message, key_of
 from atoll.law.owes import Duty, Owed
 from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("atoll.node.commit")
 KEY_WAITS: Final = 8
 """Of the time in which keys are owed, the part that is let pass first."""
+WAITS_PART: Final = 2
+"""With so large a part of REVEAL left it is opened by a machine that could not train it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class SendReveal(ContractCall):
     """Open what was committed to, whose update is served from now on: it has to be here whole.
 
     Attributes:
-        training: what made it, and makes it again where the disk has lost some of it.
+        training: what made it, and makes it again where the disk has lost some of it; None where
+            this machine trains no more, or not yet: what is lost costs the pay, and no miss.
     """
 
     once: ClassVar[bool] = True
@@ -70,7 +73,7 @@ class SendReveal(ContractCall):
     seat: SeatIndex
     data_seed: Digest
     reveal: Reveal
-    training: DoTrain
+    training: DoTrain | None
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -82,10 +85,11 @@ class SendReveal(ContractCall):
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
         store = effects.context.store
         lost = await asyncio.to_thread(_lost_of, store, self.reveal.update_cid)
-        if lost:
+        if lost and self.training is not None:
             where = {"job": view.job_id, "round": self.round}
             log.warning("the update is damaged here, and made again", cause=lost, **where)
-            await self.training.perform(effects, view)
+            segments = Leaves.from_bytes(self.reveal.leaves).segments
+            await replace(self.training, segments=segments).perform(effects, view)
         done = await ContractCall.perform(self, effects, view)
         await asyncio.to_thread(release, store, view.job_id, self.round)
         return done
@@ -150,11 +154,13 @@ def _commit(state: ProviderState, owed: Owed) -> AnyCommand | None:
 
 def _reveal(state: ProviderState, owed: Owed) -> AnyCommand | None:
     view, (seat,) = state.view, owed.seats
-    trained, running, training = trained_of(state, seat), view.open, training_of(state, seat)
-    if trained is None or running is None or training is None:
+    trained, running = trained_of(state, seat), view.open
+    if trained is None or running is None or state.setup.behaviour.skips_reveal(view):
         return None
-    if state.setup.behaviour.skips_reveal(view):
-        return None
+    training = training_of(state, seat)
+    left, whole = running.deadline - state.now, view.require_terms().reveal_seconds
+    if training is None and left * WAITS_PART > whole:
+        return None  # who has just started can make again what the disk has lost in a moment
     return SendReveal(running.round, seat, running.seed, trained.reveal, training)
 
 

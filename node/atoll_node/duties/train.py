@@ -86,6 +86,7 @@ class DoTrain(commands.Work[Trained]):
         extra: CIDs to have in the store beforehand.
         earlier: the rounds that our state comes from, the oldest first, their CIDs once they are
             in the store.
+        segments: how many it had when it was committed to; None for as many as there is time for.
     """
 
     slot: Slot
@@ -97,6 +98,7 @@ class DoTrain(commands.Work[Trained]):
     function: str
     extra: tuple[bytes, ...]
     earlier: tuple[EarlierRound, ...] = ()
+    segments: int | None = None
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -110,9 +112,8 @@ class DoTrain(commands.Work[Trained]):
             for cid in self.extra:
                 await effects.fetch(view, round_, Cid.from_bytes(cid), limit)
             task = replace(self, earlier=await self._with_models(effects, view))
-            done: Work = await effects.work(
-                "atoll_node.tasks:run_training", task, effects.store_dir
-            )
+            args, due = (task, effects.store_dir), _due(view, self.slot.round)
+            done: Work = await effects.work("atoll_node.tasks:run_training", *args, due=due)
             await effects.keep(view, round_, *filter(None, [done.update_cid]))
         where = (self.slot, self.data_seed, self.seat)
         key = key_of(context.sign_hash(key_message(*where)))
@@ -138,6 +139,14 @@ class DoTrain(commands.Work[Trained]):
             cid = await model_of_round(effects, view, one.round, self.manifest)
             found.append(replace(one, global_state_cid=cid))
         return tuple(found)
+
+
+def _due(view: JobView, round: RoundIndex) -> int:
+    """By when a round's work is owed, unix seconds; of one that has not opened, about."""
+    running = view.open
+    if running is not None and running.round == round:
+        return running.deadline
+    return view.block.timestamp + view.require_terms().train_seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,11 +94,13 @@ class Effects:
                     raise error from None
                 log.warning("a block was lost here", job=view.job_id, block=error.lost)
 
-    async def work(self, function: str, *args: object) -> Any:
-        """Calls `package.module:function` in the worker. Raises what it raises, or WorkerDied."""
+    async def work(self, function: str, *args: object, due: int = 0) -> Any:
+        """Calls `package.module:function` in the worker, by when it is `due` (see `Worker.run`),
+        whatever job it is of. Raises what it raises, or WorkerDied.
+        """
         self._long += 1
         try:
-            return await self.context.worker.run(function, *args)
+            return await self.context.worker.run(function, *args, due=due)
         finally:
             self._long -= 1
 

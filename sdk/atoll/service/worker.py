@@ -61,6 +61,7 @@ class Worker:
         function: str,
         *args: object,
         is_first: bool = False,
+        due: int = 0,
         patience_s: float | None = None,
     ) -> Any:
         """Calls `package.module:function` with the arguments in the worker and returns its result.
@@ -70,6 +71,8 @@ class Worker:
 
         Args:
             is_first: whether it goes before what waits, though not before what runs.
+            due: unix seconds of the chain by which it is owed: what waits goes by them; 0 for what
+                has no such time, and is not waited with.
             patience_s: how long it waits for its turn; None for as long as it takes.
 
         Raises:
@@ -80,7 +83,7 @@ class Worker:
         if self._gives_way:
             self._gives_way = False
             self.kill()
-        async with self._turns.taken(_FIRST if is_first else _THEN, patience_s=patience_s):
+        async with self._turns.taken(_FIRST if is_first else due, patience_s=patience_s):
             return await self._called(function, args)
 
     async def run_last(self, function: str, *args: object) -> Any:
@@ -141,7 +144,8 @@ class Worker:
         return pool
 
 
-_FIRST, _THEN, _LAST = range(3)
+_FIRST, _LAST = -1, 1 << 64
+"""Before and behind whatever is due at a time."""
 
 
 def fork_ahead(count: int = 1) -> None:

@@ -21,9 +21,10 @@ from atoll.law.hashing import commitment
 from atoll.law.leaves import key_hash
 from atoll.law.words import ZERO_DIGEST, SeatIndex
 from atoll.service.commands import Done, Facts
+from atoll.service.duties.material import DoFetchSpec, JobRefused
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
-from atoll.service.machine import State
+from atoll.service.machine import Head, State
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit, SendKey, SendReveal
 from atoll_node.duties.train import DoTrain, Trained, Work
@@ -51,7 +52,7 @@ class Paper:
     update: bytes = b""
 
     def effects(self, journal: Any = None) -> Effects:
-        async def work(function: str, *_: object) -> Work:
+        async def work(function: str, *_: object, due: int) -> Work:
             assert function == "atoll_node.tasks:run_training"
             if not self.update:
                 return DONE
@@ -201,12 +202,38 @@ async def test_an_update_that_the_disk_lost_is_whole_again_before_it_is_revealed
     trained: list[Any] = []
     effects = paper.effects()
     work = effects.work
-    effects.work = lambda *args: trained.append(args) or work(*args)  # type: ignore[method-assign,func-returns-value]
+    effects.work = lambda *args, **how: trained.append(args) or work(*args, **how)  # type: ignore[method-assign,func-returns-value]
     await reveal.perform(effects, script.net.view)
     assert len(paper.shown) == 1
     assert len(trained) == (damage != "none")
+    # A round that ended early for want of time ends there again, or its update would be another.
+    assert all(task.segments == len(DONE.states) for _, task, _ in trained)
     read = paper.store.read_bytes(Cid.from_bytes(reveal.reveal.update_cid), 1 << 24)
     assert read == paper.update
+
+
+async def test_what_was_committed_to_is_opened_by_a_machine_that_trains_no_more(
+    script: Script, tmp_path: Path
+) -> None:
+    """As while the probe is tried again after a start, or where a new version fails it."""
+    paper = Paper(store=LocalStore(tmp_path, sync=False), update=b"an update")
+    state = machine(script)
+    (training,) = wanted(state, DoTrain)
+    fact = (await training.perform(paper.effects(), state.view)).fact
+    assert fact is not None
+    (commit,) = wanted(replace(state, facts=state.facts.plus(training.key, fact)), SendCommit)
+    script.net.commit(ME, commit.commitment)
+    open_all(script)
+    refused = DoFetchSpec(b"", ZERO_DIGEST).key, JobRefused("its bits are others")
+    state = machine(script, Facts().plus(training.key, fact))
+    state = replace(state, facts=state.facts.plus(*refused))
+    running = script.net.view.open
+    assert running is not None
+    half = running.deadline - script.net.view.require_terms().reveal_seconds // 2
+    assert wanted(replace(state, head=Head(1, half - 1)), SendReveal) == []
+    (reveal,) = wanted(replace(state, head=Head(1, half)), SendReveal)
+    await reveal.perform(paper.effects(), script.net.view)
+    assert len(paper.shown) == 1
 
 
 async def test_the_key_needs_no_disk(script: Script) -> None:

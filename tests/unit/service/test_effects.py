@@ -24,6 +24,7 @@ from atoll.content.spread import Spread
 from atoll.content.storage import Storage
 from atoll.errors import (
     InsufficientFunds,
+    MachineFault,
     NotFound,
     NumericsMismatch,
     ProtocolError,
@@ -613,6 +614,26 @@ async def test_a_machine_of_another_class_refuses_the_job(context: Any) -> None:
     assert context.store.pins() == []  # else strangers fill the disk with jobs that nobody takes
 
 
+async def test_who_has_a_place_tries_again_what_its_machine_did_not_come_to_once(
+    context: Any,
+) -> None:
+    """A refusal lasts as long as the process, and what is owed has no such time."""
+    net = Network(MANIFEST.terms)
+    net.sit(ME, 0)
+    view = replace(net.view, spec_cid=MANIFEST.cid(), terms_hash=terms_hash(MANIFEST.terms))
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    context.worker.results = [MachineFault("a bit of the probe")]
+    with pytest.raises(ProtocolError, match="a bit of the probe"):
+        await effects(context).run(view, spec_of(view))
+    weights = from_weights(context).to_bytes()
+    context.fetcher.blocks[WEIGHTS] = b"the weights"
+    context.worker.results = [MalformedState("another root")]
+    with pytest.raises(ProtocolError, match="another root"):
+        await effects(context).run(view, DoFetchData(weights))
+    done = await effects(context).run(view, spec_of(view))
+    assert done.fact == SpecReady(MANIFEST.to_bytes())
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_data_of_a_journal_that_was_moved_without_its_store_is_kept_here(
     context: Any, is_known: bool
@@ -760,6 +781,31 @@ async def test_an_opening_state_must_have_the_verdicts_digest(context: Any, foun
     assert journaled.of(DoPrepareOpening, 3, digest("merged")) == opening
 
 
+@pytest.mark.parametrize("is_right", [True, False])
+async def test_the_first_rounds_model_is_held_against_what_the_terms_were(
+    context: Any, monkeypatch: pytest.MonkeyPatch, is_right: bool
+) -> None:
+    """It is made here, and no certificate names it: a bit that flips would cost the bond."""
+    here, model = effects(context), context.store.add_bytes(b"a model").to_bytes()
+    made = OpeningReady(model, digest("made" if is_right else "flipped"))
+
+    async def work_soon(function: str, *_: object) -> OpeningReady:
+        assert function.endswith(":make_initial_state")
+        return made
+
+    monkeypatch.setattr(here, "work_soon", work_soon)
+    context.journal.write(JOB, DoFetchData(b"").key, DataReady(b"data", digest("made")))
+    opening = DoPrepareOpening(0, MANIFEST.to_bytes(), None, None)
+    if is_right:
+        assert (await opening.perform(here, view_at(1))).fact == made
+        assert await model_of_round(here, view_at(1), 0, b"") == made.cid
+        return
+    with pytest.raises(MachineFault):
+        await opening.perform(here, view_at(1))
+    with pytest.raises(MachineFault):
+        await model_of_round(here, view_at(1), 0, b"")
+
+
 async def test_nobody_looks_twice_at_a_state_that_its_own_merge_made(context: Any) -> None:
     """The worker trains from it by then: a look would wait for, or take from, the training."""
     data = b"a state"
@@ -795,6 +841,7 @@ class Lane:
         function: str,
         *args: object,
         is_first: bool = False,
+        due: int = 0,
         patience_s: float | None = None,
     ) -> str:
         self.asked.append((function, is_first))

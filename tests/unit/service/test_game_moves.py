@@ -18,8 +18,9 @@ from atoll.law.games.machine import Clock
 from atoll.law.games.players import Question
 from atoll.law.views import GameRecord, JobView
 from atoll.law.words import ZERO_DIGEST, SeatIndex
-from atoll.service.commands import Done
-from atoll.service.duties.game import SendMove
+from atoll.service.commands import Done, Facts
+from atoll.service.duties.challenge import NotChallenged
+from atoll.service.duties.game import NoMove, SendMove
 from atoll.service.effects import Effects
 from atoll.train.judged import JudgeTask, Position
 
@@ -137,3 +138,9 @@ async def test_a_game_that_ended_meanwhile_takes_no_time_of_the_others(here: Her
     here.go_on.set()
     assert await move(3).perform(effects, seen) == Done()
     assert here.played == []
+
+
+def test_who_found_no_move_or_no_challenge_looks_again_after_a_start() -> None:
+    """Both cost a bond, and may have been this machine's fault, or its version's."""
+    found = {"SendMove:1:2": NoMove("nothing differs"), "SendChallenge:1": NotChallenged("another")}
+    assert len(Facts(found).after_restart()) == 0

@@ -196,7 +196,7 @@ def _ended(pidfd: int, seconds: float) -> bool:
     return bool(ready)
 
 
-async def test_what_goes_first_passes_what_waits_and_others_keep_their_order(
+async def test_what_goes_first_passes_what_waits_and_what_is_due_sooner_what_is_due_later(
     worker: Worker, tmp_path: Path
 ) -> None:
     done: list[str] = []
@@ -210,12 +210,13 @@ async def test_what_goes_first_passes_what_waits_and_others_keep_their_order(
     long = asyncio.create_task(worker.run(f"{HERE}:hang", str(started)))
     await asyncio.to_thread(started.read_text)
     tasks = [asyncio.create_task(run(name)) for name in ("a", "b")]
+    tasks += [asyncio.create_task(run(f"by {due}", due=due)) for due in (900, 700, 800)]
     await asyncio.sleep(0)
     tasks.append(asyncio.create_task(run("urgent", is_first=True)))
     await asyncio.sleep(0)
     long.cancel()
     await asyncio.gather(*tasks)
-    assert done == ["urgent", "a", "b"]
+    assert done == ["urgent", "a", "b", "by 700", "by 800", "by 900"]
 
 
 async def test_who_has_no_patience_is_told_and_holds_up_nobody(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,11 +20,12 @@ from atoll.law.views import JobView, SettledRound
 from atoll.law.words import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
 from atoll.service.commands import Facts
 from atoll.service.duties.challenge import SendChallenge
-from atoll.service.duties.material import DoFetchSpec, SpecReady
+from atoll.service.duties.material import DoFetchSpec, JobRefused, SpecReady
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.machine import Ordered, State
+from atoll.train.replay import SeatReplay
 from atoll_verifier import service
 from atoll_verifier.behaviour import VerifierBehaviour
 from atoll_verifier.duties.audit import BallotSealed, SealBallot, SendBallot, SendOpen
@@ -78,6 +80,53 @@ def test_late_in_audit_what_is_replayed_by_then_is_sealed() -> None:
     assert [c.seat for c in wanted(opening, DoReplay)] == seats[1:]
 
 
+async def test_a_replay_waits_for_none_that_is_due_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a closed job, whose last audit is long, beside those of the next one."""
+    script = Script.ready()
+    me, _, past, _ = audited(script, script.honest_round())
+    state, told = of(script, me), list[object]()
+
+    async def model(*_: object) -> bytes:
+        return b"model"
+
+    async def work(*_: object, due: int) -> SeatReplay:
+        told.append(due)
+        return SeatReplay((), 0, digest("own"), 1.0)
+
+    monkeypatch.setattr("atoll.service.duties.replay.model_of_round", model)
+    journal = SimpleNamespace(measure=lambda *_: None)
+    context = SimpleNamespace(me=me, journal=journal)
+    effects: Any = SimpleNamespace(context=context, store_dir="", work=work)
+    for replay in wanted(state, DoReplay):
+        await replay.perform(effects, state.view)
+    assert set(told) == {past.clock.audit_end}
+
+
+def test_a_ballot_that_could_not_be_opened_is_replaced_while_there_is_time() -> None:
+    """One of another audit seed, which a reorg left; or of a disk that is lost."""
+    script = Script.ready(make_terms(rounds=1))
+    me, id, past, seats = audited(script, script.honest_round())
+    script.net.ballot(0, id, digest("of another audit seed"))
+    assert [c.seat for c in wanted(of(script, me), DoReplay)] == seats
+
+    def all_seen() -> State[Any]:
+        return seen(seen(of(script, me), past, seats[0]), past, seats[1])
+
+    # Of a lost disk's nothing is left out: it may be the whole one.
+    late = at(seen(of(script, me), past, seats[0]), past.clock.audit_end - 1)
+    assert wanted(late, SealBallot) == []
+    (seal,) = wanted(all_seen(), SealBallot)
+    sealed = seal.key, BallotSealed(seal.body, digest("salt"))
+
+    def sending() -> list[Any]:
+        state = all_seen()
+        return wanted(replace(state, facts=state.facts.plus(*sealed)), SendBallot)
+
+    (ballot,) = sending()
+    script.net.ballot(0, id, ballot.ballot)
+    assert sending() == []
+
+
 class Mute(VerifierBehaviour):
     def sent_ballot(self, past: SettledRound, ballot: Digest) -> Digest | None:
         return None
@@ -102,6 +151,25 @@ def test_a_behaviour_may_keep_its_ballot_to_itself() -> None:
     script.net.wait_until(past.clock.audit_end)
     assert len(wanted(holding(VerifierBehaviour()), SendOpen)) == 1
     assert wanted(holding(Mute()), SendOpen) == []
+
+
+def test_what_is_sealed_is_sent_and_opened_by_a_machine_that_replays_no_more() -> None:
+    """As while the probe is tried again after a start, or where a new version fails it."""
+    script = Script.ready()
+    me, id, past, seats = audited(script, script.honest_round())
+    (seal,) = wanted(seen(of(script, me), past, seats[0]), SealBallot)
+
+    def refused(*more: tuple[str, Any]) -> State[Any]:
+        state = of(script, me)
+        facts = dict(state.facts._by_key) | {DoFetchSpec(b"", ZERO_DIGEST).key: JobRefused("bits")}
+        return replace(state, facts=Facts(facts | dict(more)))
+
+    assert wanted(refused(), DoReplay) == wanted(refused(), SealBallot) == []
+    sealed = seal.key, BallotSealed(seal.body, digest("salt"))
+    (ballot,) = wanted(refused(sealed), SendBallot)
+    script.net.ballot(0, id, ballot.ballot)
+    script.net.wait_until(past.clock.audit_end)
+    assert len(wanted(refused(sealed), SendOpen)) == 1
 
 
 def test_what_is_sealed_is_what_the_contracts_are_sent() -> None:

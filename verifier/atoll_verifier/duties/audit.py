@@ -91,25 +91,24 @@ def _about(round: RoundIndex, seed: Digest, holder: HolderId) -> tuple[object, .
 
 def decide_audit(state: VerifierState, owed: tuple[Owed, ...]) -> Decision:
     """What an auditor owes now, the most urgent round first."""
-    spec = spec_of(state.facts)
-    if spec is None:
-        return Decision("audit", "waits for the manifest")
     wanted: list[AnyCommand] = []
     for one in owed:
         past = state.view.settled_round(one.round)
         if past is None:
             continue
         if one.duty is Duty.BALLOT:
-            wanted += _ballot(state, past, one, spec)
+            wanted += _ballot(state, past, one)
         elif one.duty is Duty.OPEN:
-            wanted += _open(state, past, one, spec)
+            wanted += _open(state, past, one)
         elif one.duty is Duty.CHALLENGE:
-            wanted += _challenge(state, past, one, spec)
-    wanted += _wrong_words(state, spec)
+            wanted += _challenge(state, past, one)
+    for past in state.view.auditing(state.now):
+        wanted += _again(state, past)
+    wanted += _wrong_words(state)
     return Decision("audit", f"{len(wanted)} things to do", one_at_a_time(state, wanted))
 
 
-def _ballot(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) -> list[AnyCommand]:
+def _ballot(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
     seed, behaviour = past.facts.audit_seed, state.setup.behaviour
     sealed = state.facts.of(SealBallot, *_about(past.round, seed, owed.holder))
     if sealed is not None:
@@ -118,10 +117,24 @@ def _ballot(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) -
         ballot = ballot_hash(past.slot, seed, auditor, body, sealed.salt)
         sent = behaviour.sent_ballot(past, ballot)
         return [] if sent is None else [SendBallot(past.round, sent)]
-    return _sealing(state, past, owed, spec)
+    return _sealing(state, past, owed)
 
 
-def _sealing(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) -> list[AnyCommand]:
+def _again(state: VerifierState, past: SettledRound) -> list[AnyCommand]:
+    """Finds the ballot again that is on the chain, where the journal is lost; and replaces one that
+    could not be opened, as of another audit seed, which a reorg has left there.
+    """
+    holder = past.auditor_of(state.view, state.me)
+    if holder is None or holder not in past.ballots or not past.clock.is_auditing(state.now):
+        return []
+    seats = past.duties_of(holder)
+    owed = Owed(Duty.OPEN, past.round, past.clock.open_end, holder, seats)
+    found = _ballot(state, past, owed)
+    said = SendBallot(past.round, past.ballots[holder])
+    return [command for command in found if command != said] if seats else []
+
+
+def _sealing(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
     """The replays, and what is sealed of them: all, or late in AUDIT those that are done."""
     seed, behaviour = past.facts.audit_seed, state.setup.behaviour
     facts = {seat: replayed(state, past, seat) for seat in owed.seats}
@@ -131,7 +144,9 @@ def _sealing(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) 
     if (not missing or is_late) and told:
         body_said = behaviour.ballot_override(state.view, Body(told)).to_bytes()
         return [SealBallot(past.round, seed, owed.holder, body_said)]
-    function = behaviour.replay_function
+    spec, function = spec_of(state.facts), behaviour.replay_function
+    if spec is None:
+        return []
     return [replaying(state.view, past, seat, spec, function) for seat in missing]
 
 
@@ -139,23 +154,25 @@ def _left(past: SettledRound) -> int:
     return (past.clock.audit_end - past.clock.settled_at) // SEAL_PART
 
 
-def _open(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) -> list[AnyCommand]:
+def _open(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
     about = _about(past.round, past.facts.audit_seed, owed.holder)
     sealed = state.facts.of(SealBallot, *about)
     if state.setup.behaviour.skips_opening(state.view):
         return []
     if sealed is None:  # another journal had it: what a whole replay gives again is the same
-        return _sealing(state, past, owed, spec)
+        return _sealing(state, past, owed)
     return [SendOpen(past.round, owed.holder, sealed)]
 
 
-def _wrong_words(state: VerifierState, spec: bytes) -> list[AnyCommand]:
+def _wrong_words(state: VerifierState) -> list[AnyCommand]:
     """Challenges of words that a key has shown to be false since.
 
     Who masks false words would have our *fine* be wrong: only its fall saves our fee.
     """
-    data = state.facts.of(DoFetchData)
-    if not isinstance(data, DataReady) or not state.setup.behaviour.may_accuse(state.view):
+    spec, data = spec_of(state.facts), state.facts.of(DoFetchData)
+    if spec is None or not isinstance(data, DataReady):
+        return []
+    if not state.setup.behaviour.may_accuse(state.view):
         return []
     wanted: list[AnyCommand] = []
     view = state.view
@@ -173,11 +190,11 @@ def _wrong_words(state: VerifierState, spec: bytes) -> list[AnyCommand]:
     return wanted
 
 
-def _challenge(
-    state: VerifierState, past: SettledRound, owed: Owed, spec: bytes
-) -> list[AnyCommand]:
-    data, (seat,) = state.facts.of(DoFetchData), owed.seats
-    if not isinstance(data, DataReady) or not state.setup.behaviour.may_accuse(state.view):
+def _challenge(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
+    spec, data, (seat,) = spec_of(state.facts), state.facts.of(DoFetchData), owed.seats
+    if spec is None or not isinstance(data, DataReady):
+        return []
+    if not state.setup.behaviour.may_accuse(state.view):
         return []
     challenge = SendChallenge(past.round, seat, owed.at, spec, data.initial, owed=True)
     found = replayed(state, past, seat)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import structlog
 
@@ -45,6 +45,7 @@ log = structlog.get_logger("atoll.watch")
 class NotChallenged(Fact):
     """A challenge that cannot be made, and why."""
 
+    outlives_start: ClassVar[bool] = False
     reason: str
 
 

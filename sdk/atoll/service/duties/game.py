@@ -46,6 +46,7 @@ log = structlog.get_logger("atoll.game")
 class NoMove(Fact):
     """We have nothing to say at this point of a game, and why."""
 
+    outlives_start: ClassVar[bool] = False
     reason: str
 
 

@@ -88,7 +88,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
     async def perform(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
         done = await self._vetted(effects, view)
         if isinstance(done.fact, JobRefused):
-            await _let_go(effects, view)
+            await _let_go(effects, view, done.fact)
         return done
 
     async def _vetted(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
@@ -134,10 +134,18 @@ async def _keep_data(effects: Effects, view: JobView, manifest: Manifest) -> Non
         await effects.keep(view, None, *lost)
 
 
-async def _let_go(effects: Effects, view: JobView) -> None:
-    """Nothing is kept of a job that is refused: anybody can make as many as they pay gas for."""
+async def _let_go(effects: Effects, view: JobView, refused: JobRefused) -> None:
+    """Nothing is kept of a job that is refused: anybody can make as many as they pay gas for.
+
+    Raises:
+        ProtocolError: we have a part in it. It is tried again: what a bit that flipped kept this
+            machine from it may come to, and a refusal lasts as long as the process.
+    """
     if view.is_bound(effects.context.me):
-        return
+        raise ProtocolError(
+            f"this machine does not come to what it owes job {view.job_id}: {refused.reason}",
+            next_step="run the version and the machine that joined it; it is tried again",
+        )
     for reason in {pin.reason for pin in await effects.kept_for(view)}:
         await effects.end(reason)
 
@@ -174,7 +182,7 @@ class DoFetchData(Work[DataReady | JobRefused]):
     async def perform(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
         done = await self._vetted(effects, view)
         if isinstance(done.fact, JobRefused):
-            await _let_go(effects, view)
+            await _let_go(effects, view, done.fact)
         return done
 
     async def _vetted(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:

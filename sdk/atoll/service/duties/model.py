@@ -11,8 +11,8 @@ from atoll.law.manifest import Manifest
 from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import RoundIndex
-from atoll.service.commands import TASKS, key_of
-from atoll.service.duties.opening import DoPrepareOpening
+from atoll.service.commands import key_of
+from atoll.service.duties.opening import DoPrepareOpening, first_model
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -25,14 +25,12 @@ async def model_of_round(effects: Effects, view: JobView, round: int, manifest: 
     nobody has, and who merged by itself has trained and replayed without it.
 
     Raises:
-        NotFound: nobody has it. ProtocolError: the round before is not settled.
+        NotFound: nobody has it. ProtocolError: the round before is not settled. MachineFault: see
+            `first_model`.
     """
     if round == 0:
         with effects.context.store.holding():
-            args = (manifest, effects.store_dir)
-            opened = await effects.work_soon(f"{TASKS}:make_initial_state", *args)
-            await effects.keep(view, round, opened.cid)
-        return bytes(opened.cid)
+            return (await first_model(effects, view, manifest)).cid
     parent = view.settled_round(RoundIndex(round - 1))
     if parent is None:
         raise ProtocolError(f"round {round - 1} is not settled")

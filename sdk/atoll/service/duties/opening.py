@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
-from atoll.errors import ProtocolError
+from atoll.errors import MachineFault, ProtocolError
 from atoll.law.manifest import Manifest
 from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase
 from atoll.service.commands import TASKS, Done, Fact, Work
-from atoll.service.duties.material import has_material, spec_of
+from atoll.service.duties.material import DataReady, DoFetchData, has_material, spec_of
 from atoll.service.machine import Decision, State
 
 if TYPE_CHECKING:
@@ -56,25 +56,43 @@ class DoPrepareOpening(Work[OpeningReady]):
     async def _open(self, effects: Effects, view: JobView) -> OpeningReady:
         opened: OpeningReady
         if self.cid is None or self.digest is None:
-            opened = await effects.work_soon(
-                f"{TASKS}:make_initial_state", self.manifest, effects.store_dir
-            )
-        else:
-            limit = max_state_bytes(Manifest.from_bytes(self.manifest))
-            prefer = committee_gateways(view, self.round - 1)
-            await effects.fetch(view, self.round, Cid.from_bytes(self.cid), limit, prefer)
-            if self.is_own:  # the worker trains from it by now: nothing is asked of it twice
-                return OpeningReady(self.cid, self.digest)
-            opened = await effects.work_soon(
-                f"{TASKS}:inspect_state", self.manifest, self.cid, effects.store_dir
-            )
-        if self.digest is not None and opened.digest != self.digest:
+            return await first_model(effects, view, self.manifest)
+        limit = max_state_bytes(Manifest.from_bytes(self.manifest))
+        prefer = committee_gateways(view, self.round - 1)
+        await effects.fetch(view, self.round, Cid.from_bytes(self.cid), limit, prefer)
+        if self.is_own:  # the worker trains from it by now: nothing is asked of it twice
+            return OpeningReady(self.cid, self.digest)
+        opened = await effects.work_soon(
+            f"{TASKS}:inspect_state", self.manifest, self.cid, effects.store_dir
+        )
+        if opened.digest != self.digest:
             raise ProtocolError(
                 f"the model of round {self.round} has digest {opened.digest.hex()}, "
                 f"its certificate says {self.digest.hex()}"
             )
         await effects.keep(view, self.round, opened.cid)
         return opened
+
+
+async def first_model(effects: Effects, view: JobView, manifest: bytes) -> OpeningReady:
+    """Round 0's model, made from the manifest, and kept.
+
+    No certificate names it, so it is held against what was made of it with the data: of that one
+    the terms name the program.
+
+    Raises:
+        MachineFault: the two are not the same.
+    """
+    args = (manifest, effects.store_dir)
+    opened: OpeningReady = await effects.work_soon(f"{TASKS}:make_initial_state", *args)
+    told = effects.context.journal.read(view.job_id).of(DoFetchData)
+    if isinstance(told, DataReady) and opened.digest != told.initial:
+        raise MachineFault(
+            f"the first model was {told.initial.hex()}, and made again it is {opened.digest.hex()}",
+            next_step="test this machine's memory; nothing is trained or judged from it",
+        )
+    await effects.keep(view, 0, opened.cid)
+    return opened
 
 
 # --- decisions ---

@@ -98,7 +98,8 @@ class DoReplay(Work[SeatReplayed]):
         earlier = tuple(replace(one, cid=cid) for one, cid in found_at)
         log.info("replays", **where, segments=self._told, earlier_rounds=len(earlier))
         args = (replace(self, earlier=earlier), model, effects.store_dir)
-        found: SeatReplay = await effects.work(self.function, *args)
+        due = view.settled[self.slot.round].clock.audit_end
+        found: SeatReplay = await effects.work(self.function, *args, due=due)
         segments = len(found.words) + (found.differs_at == len(found.words) < self._told)
         steps = segments * Manifest.from_bytes(self.manifest).inner.segment
         measures = {"replayed_segments": segments, "replayed_steps": steps}
