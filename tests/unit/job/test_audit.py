@@ -21,6 +21,7 @@ from atoll.job.audit import EQUAL, GONE, Extent, JobCheck, RoundCheck, audit
 from atoll.law import events as ev
 from atoll.law.ballots import Body
 from atoll.law.words import Address, Role
+from atoll.train.checkpoints import release_job
 
 EVERY_SEAT = Extent(sample=None)
 
@@ -267,6 +268,7 @@ async def test_an_audit_leaves_no_state_of_its_replays(
     streamed: TrainedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One for each seat, as large as a checkpoint, which nobody else ever lets go of."""
+    release_job(streamed.store, 7)  # what its seats carry, which trained in this store
     others, kept = streamed.store.pins(), list[str]()
 
     class Looking(InProcess):
