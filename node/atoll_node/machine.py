@@ -49,6 +49,7 @@ def decide(state: ProviderState) -> list[Decision]:
     behaviour, stopped = setup.behaviour, disagreement(state) is not None
     may_join, pick = behaviour.may_join(view), behaviour.pick_place
     out = why_out(state)
+    looks = not out or view.is_bound(state.me)
     stops = out or ("its own merge is another" if stopped and not may_disagree(state) else "")
     stops = stops or ("its training diverges" if is_hopeless(state, seat) else "")
     model = [] if stopped and not owes_reveal(state, seat) else [decide_model(state)]
@@ -59,7 +60,7 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_grants(state),
         decide_games(state, behaviour.judge_function, setup.keeper),
         decide_upkeep(state, line, setup.keeper),
-        *([] if out and not view.is_bound(state.me) else [decide_material(state)]),
+        *([decide_material(state)] if looks else []),
         decide_announce(state, setup.gateway_url),
         decide_membership(state, Role.PROVIDER, may_join, pick, stops=stops),
         *(has_seat if seat is not None else ()),
@@ -67,7 +68,7 @@ def decide(state: ProviderState) -> list[Decision]:
         *begun_ahead(state, _train_on),
         decide_equivocation(state),
         decide_pay(state, setup.auto_claim),
-        decide_unpin(state),
+        decide_unpin(state, looks=looks),
     ]
 
 

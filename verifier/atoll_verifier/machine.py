@@ -36,9 +36,10 @@ def decide(state: VerifierState) -> list[Decision]:
     behaviour, held = setup.behaviour, view.standing(state.me)
     may_join, pick = behaviour.may_join(view), behaviour.pick_place
     out = why_out(state)
+    looks = not out or view.is_bound(state.me)
     stops = out or ("its own merge is another" if disagreement(state) is not None else "")
     joining = [
-        *([] if out and not view.is_bound(state.me) else [decide_material(state)]),
+        *([decide_material(state)] if looks else []),
         decide_announce(state, setup.gateway_url),
         decide_membership(state, Role.VERIFIER, may_join, pick, stops=stops),
     ]
@@ -58,5 +59,5 @@ def decide(state: VerifierState) -> list[Decision]:
         *([] if held is None else begun_ahead(state, lambda it: [decide_updates(it)])),
         decide_equivocation(state),
         decide_pay(state, setup.auto_claim),
-        decide_unpin(state),
+        decide_unpin(state, looks=looks),
     ]

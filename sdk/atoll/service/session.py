@@ -185,15 +185,16 @@ class Session:
             await asyncio.sleep(ADMIT_SECONDS)
 
     def admitted(self) -> set[Address]:
-        """The members of the jobs that are ours, or were since the start.
+        """The members of the jobs that are ours, or were: until the claim deadline we keep what
+        their submitters may fetch.
 
         Of all jobs it would be anybody: announcing one costs only gas.
         """
-        members = {job: members_of(view) for job, view in self.follower.views.items()}
+        views = self.follower.views
         if self.config.account is not None:
             me = Address(self.config.account.address)
-            self._ours |= {job for job, accounts in members.items() if me in accounts}
-        return {account for job in self._ours for account in members.get(job, ())}
+            self._ours |= {job for job, view in views.items() if _had_part(view, me)}
+        return {account for job in self._ours & views.keys() for account in members_of(views[job])}
 
     def _is_ours(self, job: JobId) -> bool:
         """Whether something of ours is at stake in it."""
@@ -255,6 +256,10 @@ def members_of(view: JobView) -> set[Address]:
     """Who has a bond in a job, or submitted it; who has it home owes and needs nothing."""
     holders = (*view.providers.values(), *view.verifiers.values())
     return {view.submitter, *(held.account for held in holders if not held.is_released)}
+
+
+def _had_part(view: JobView, account: Address) -> bool:
+    return view.submitter == account or view.holder_of(account) is not None
 
 
 def _only_watches() -> ConfigError:

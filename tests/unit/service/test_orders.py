@@ -30,6 +30,7 @@ from atoll.service.config import ScheduleSection, ServiceConfig, read_config
 from atoll.service.duties.game import SendCollect
 from atoll.service.duties.material import DoFetchSpec
 from atoll.service.duties.membership import SendJoin, SendLeave
+from atoll.service.duties.unpin import DoUnpin
 from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.machine import Ordered, State
 from atoll.service.occupied import Occupied
@@ -317,6 +318,28 @@ def test_who_sits_out_still_plays_what_it_began(left: Network) -> None:
     assert fetch.spec_cid == left.view.spec_cid
     other = replace(state_of(left, WATCHER, VerifierBehaviour()), facts=Facts())
     assert wanted(decide_verifier(replace(other, sits_out="is paused")), DoFetchSpec) == []
+
+
+def test_who_sits_out_lets_go_of_rounds_whose_manifest_it_does_not_read() -> None:
+    """As after a restart with a bond in another job: its disk would keep them until the claim
+    deadline.
+    """
+    script = Script.ready(make_terms(min_verifiers=3))
+    net = script.net
+    net.leave_pool(VERIFIERS[3])
+    script.honest_round()
+    script.honest_round()
+    net.wait_until(max(past.ends["window"] for past in net.settled))
+    bare = replace(state_of(net, VERIFIERS[3], VerifierBehaviour()), facts=Facts())
+    full = "looks at no further one"
+    (fetch,) = wanted(decide_verifier(replace(bare, sits_out=full)), DoFetchSpec)
+    assert wanted(decide_verifier(replace(bare, sits_out=full)), DoUnpin) == []
+    net.release(Role.VERIFIER, 4)
+    home = replace(bare, view=net.view)
+    assert wanted(decide_verifier(replace(home, sits_out=full)), DoFetchSpec) == []
+    assert wanted(decide_verifier(replace(home, sits_out=full)), DoUnpin) == [DoUnpin(0, 1)]
+    assert wanted(decide_verifier(home), DoUnpin) == []  # it reads the manifest first
+    assert wanted(decide_verifier(home), DoFetchSpec) == [fetch]
 
 
 async def test_a_drained_service_plays_its_challenges_to_their_end(

@@ -68,3 +68,17 @@ def test_room_is_kept_for_the_members_of_our_jobs_alone() -> None:
     left = {id: holder for id, holder in ours.providers.items() if holder.account != me}
     follower.views[JOB] = replace(ours, providers=left)
     assert session.admitted() == members_of(ours) - {me}  # we have left, and still serve them
+
+
+def test_a_submitter_keeps_its_room_with_whoever_starts_again_when_its_bond_is_home() -> None:
+    """It may fetch the result until the claim deadline, and strangers can fill their own room."""
+    me, nothing = PROVIDERS[0], cast(Any, None)
+    ours = Script.ready().net.view
+    home = {id: replace(holder, is_released=True) for id, holder in ours.providers.items()}
+    over = replace(ours, providers=home)
+    config = SimpleNamespace(account=SimpleNamespace(address=me))
+    for view, expected in ((over, members_of(over)), (replace(over, providers={}), set())):
+        follower = SimpleNamespace(views={JOB: view})
+        session = Session(cast(Any, config), nothing, cast(Any, follower))
+        assert session.admitted() == expected
+    assert over.submitter in members_of(over)

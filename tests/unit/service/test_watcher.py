@@ -384,3 +384,17 @@ def test_who_starts_again_lets_go_of_no_epoch_before_it_knows_how_long_one_is(
         known = state.facts.plus(DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(manifest))
         assert decide_unpin(replace(state, facts=known)).commands == expected
         assert decide_unpin(replace(state, facts=known.after_restart())).commands == ()
+
+
+def test_who_starts_again_behind_a_job_lets_go_of_all_but_its_last_merge() -> None:
+    """Nothing is played any more, and nobody reads the manifest of a job that is over."""
+    script = Script.ready(make_terms(rounds=2))
+    script.net.poke()
+    script.honest_round()
+    script.honest_round()
+    end = max(past.ends["window"] for past in script.net.settled)
+    script.net.wait_until(end)
+    again = replace(player(script, PROVIDERS[0]), facts=Facts())
+    assert wanted(again, DoFetchSpec) == []
+    assert decide_unpin(replace(again, block_time=end - 1)).commands == ()
+    assert decide_unpin(again).commands == (DoUnpin(0, 1),)

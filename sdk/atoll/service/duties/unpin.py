@@ -91,9 +91,13 @@ async def _collected(effects: Effects) -> AsyncIterator[None]:
 # --- decisions ---
 
 
-def decide_unpin(state: State[S]) -> Decision:
+def decide_unpin(state: State[S], *, looks: bool = True) -> Decision:
     """Lets go of the blocks of rounds that are FINAL and that nothing starts from any more; behind
     the claim deadline, of all.
+
+    Args:
+        looks: whether the manifest of a job that is not over is fetched. Where it is not, no bond
+            of ours is in it, and we play no game about an epoch.
     """
     view = state.view
     if state.facts.of(DoUnpinJob) is not None:
@@ -101,7 +105,7 @@ def decide_unpin(state: State[S]) -> Decision:
     if is_over(view, state.now) and state.now >= _claimed_at_least_until(view):
         return Decision("unpin", "the claim deadline is over", (DoUnpinJob(),))
     manifest = manifest_of(state.facts)
-    if manifest is None:
+    if manifest is None and looks and not is_over(view, state.block_time):
         return Decision("unpin", "waits for the manifest, which says how long an epoch is")
     done = state.facts.of(DoUnpin)
     first = 0 if done is None else done.below
@@ -112,7 +116,8 @@ def decide_unpin(state: State[S]) -> Decision:
     # The result of a job is made from the last merge's updates, should somebody fall in it.
     merged = [past.round for past in view.settled if past.verdict.merged]
     below = min([view.round - 1, *audited, *played, *merged[-1:]])
-    below -= below % manifest.epoch  # a seat's state comes from all of it
+    if manifest is not None:
+        below -= below % manifest.epoch  # a seat's state comes from all of it
     if below <= first:
         return Decision("unpin", f"keeps the rounds from {first} on")
     return Decision("unpin", f"rounds below {below} are final", (DoUnpin(first, below),))
