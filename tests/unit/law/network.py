@@ -273,7 +273,9 @@ class Network:
         """The seat is not held, and not waited for where it has not committed."""
         self.held.discard(m.index)
         was_waited = self._unwait(m, root)
-        self._end(m, self.round if was_waited else self.following)
+        to = self.round if was_waited else self.following
+        if to < m.to:
+            self._end(m, to)
 
     def _unwait(self, m: Member, root: Digest) -> bool:
         """Whether the seat had still to commit: it does not count any more."""
@@ -411,7 +413,7 @@ class Network:
         if m.to == FOREVER:
             self._go(m)
         elif role is Role.PROVIDER and self._newest(m.index) is m:
-            self._unwait(m, Digest(ZERO))
+            self._stop(m, Digest(ZERO))
         slashed = m.bond if role is Role.PROVIDER else m.bond // 2
         m.bond -= slashed
         what = (role, HolderId(id), RoundIndex(m.lost_from), slashed)

@@ -163,6 +163,26 @@ def test_a_job_whose_operations_cannot_be_judged_has_no_program(
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": {"seq": 1 << 17}},
+        {"model": {"seq": 1 << 10, "layers": 8}, "codec": {"fragments": 64}},
+    ],
+    ids=["seq", "fragments"],
+)
+def test_a_program_too_large_to_make_is_refused_before_it_is_made(
+    changes: dict[str, dict[str, Any]],
+) -> None:
+    """Whoever looks at a stranger's job makes its program."""
+    manifest = small("plain").manifest
+    parts = {part: getattr(manifest, part).model_copy(update=to) for part, to in changes.items()}
+    manifest = manifest.model_copy(update=parts)
+    assert can_be_judged(manifest)
+    with pytest.raises(ManifestError, match="different operations"):
+        program_of(manifest, INITIAL)
+
+
+@pytest.mark.parametrize(
     ("changes", "fragments"),
     [
         ({"fragments": 2}, 2),

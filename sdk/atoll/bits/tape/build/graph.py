@@ -19,6 +19,16 @@ from atoll.law.program import Input, Source, Template
 
 NODE_LIMIT = 1 << 32
 """Node numbers are u32."""
+MOST_TEMPLATES = 1 << 19
+"""Of a job's steps: to make so many takes ten seconds and a gigabyte, of whoever looks at it."""
+
+
+def too_many() -> ManifestError:
+    """A program that is too large to be made."""
+    return ManifestError(
+        f"manifest: a step of this job has more than {MOST_TEMPLATES} different operations",
+        next_step="choose shorter sequences, fewer layers or fewer fragments",
+    )
 
 
 class Region(IntEnum):
@@ -141,6 +151,8 @@ class Graph:
         words: Sequence[int],
         rest: tuple[int, bytes, int, int, int | None],
     ) -> Value:
+        if len(self.nodes) == MOST_TEMPLATES:
+            raise too_many()
         width, tail, start, count, place = rest
         value = Value(Source.TAPE, len(self.nodes), width, elements)
         self.nodes.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from atoll.bits.tables import table_sizes
+from atoll.bits.tape.build.graph import MOST_TEMPLATES, too_many
 from atoll.bits.tape.build.link import make_link
 from atoll.bits.tape.build.step import make_step
 from atoll.bits.tape.program import Program
@@ -33,8 +34,8 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
     """The program of a job; `initial` is the digest of round 0's global state.
 
     Raises:
-        ManifestError: its operations cannot be judged, or its tapes would have more nodes than
-            numbers.
+        ManifestError: its operations cannot be judged, its tapes would have more nodes than
+            numbers, or it has too many templates.
     """
     if not can_be_judged(manifest):
         raise ManifestError(
@@ -43,8 +44,11 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
         )
     m, result = make_step(manifest)
     nodes, templates = m.graph.templates(Part.STEP, result)
+    takes = manifest.codec.fragments if manifest.codec.carries_params else 0
+    if len(templates) * (1 + takes) > MOST_TEMPLATES:
+        raise too_many()
     links = [make_link(manifest, fragment) for fragment in range(manifest.codec.fragments)]
-    taking = _taking(manifest)
+    taking = [_taking(manifest, fragment) for fragment in range(takes)]
     data, inner, total = manifest.data, manifest.inner, m.total_steps
     header = Header(
         step_nodes=nodes,
@@ -70,13 +74,10 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
     return Program(header, (*templates, *parts))
 
 
-def _taking(manifest: Manifest) -> list[tuple[int, tuple[Template, ...]]]:
-    """Of each fragment the step that takes it in; none where a seat keeps no parameters."""
-    codec, found = manifest.codec, list[tuple[int, tuple[Template, ...]]]()
-    for fragment in range(codec.fragments if codec.carries_params else 0):
-        m, result = make_step(manifest, fragment)
-        found.append(m.graph.templates(1 + codec.fragments + fragment, result))
-    return found
+def _taking(manifest: Manifest, fragment: int) -> tuple[int, tuple[Template, ...]]:
+    """The step that takes the fragment in, of a job whose seats keep parameters of their own."""
+    m, result = make_step(manifest, fragment)
+    return m.graph.templates(1 + manifest.codec.fragments + fragment, result)
 
 
 def _base_root(manifest: Manifest) -> Digest:
