@@ -51,7 +51,7 @@ def decide(state: ProviderState) -> list[Decision]:
     out = why_out(state)
     looks = not out or view.is_bound(state.me)
     stops = out or ("its own merge is another" if stopped and not may_disagree(state) else "")
-    stops = stops or ("its training diverges" if is_hopeless(state, seat) else "")
+    stops = stops or ("its training diverges" if is_hopeless(state) else "")
     model = [] if stopped and not owes_reveal(state, seat) else [decide_model(state)]
     has_seat = [*model, decide_updates(state), decide_merge(state)]
     return [

@@ -27,7 +27,7 @@ from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.merge import checked_of, checking, foreseeing, foreseen_of, merging
 from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import opening_of
-from atoll.service.machine import Decision
+from atoll.service.machine import Decision, by_view_and_facts
 from atoll.train.earlier import EarlierRound
 from atoll_node.behaviour import ProviderState
 from atoll_node.deadlines import MARGIN_PART, deadline_file, tell
@@ -308,19 +308,23 @@ def trained_of(state: ProviderState, seat: SeatIndex) -> Trained | None:
     return state.facts.of(DoTrain, running.round, seat, running.seed, opening.digest)
 
 
-def is_hopeless(state: ProviderState, seat: SeatIndex | None) -> bool:
-    """Whether training diverged too early in the running round for the seat to be merged.
+@by_view_and_facts
+def is_hopeless(state: ProviderState) -> bool:
+    """Whether our training diverged, too early to be merged, and nothing has been merged since.
 
-    Nothing is merged where all do, so that the next round opens with the same model: a second such
-    round would be a miss.
+    Where all diverge the next round opens with the same model: a second such round running would be
+    a miss, and who sat down once more would train it for nothing.
     """
-    running = state.view.open
-    done = None if seat is None else trained_of(state, seat)
-    if running is None or done is None or state.view.is_last(running.round):
+    view = state.view
+    if view.is_last(view.round):
         return False
-    segments = Leaves.from_bytes(done.reveal.leaves).segments
-    is_merged = is_whole_enough(segments, state.view.require_terms().segments)
-    return done.diverged and not is_merged
+    whole = view.require_terms().segments
+    for done in state.facts.all_of(Trained):
+        segments = Leaves.from_bytes(done.reveal.leaves).segments
+        is_short = done.diverged and not is_whole_enough(segments, whole)
+        if is_short and not any(past.verdict.merged for past in view.settled[done.round :]):
+            return True
+    return False
 
 
 def _running(state: ProviderState, seat: SeatIndex | None) -> Opening | None:

@@ -47,7 +47,5 @@ def read_tokenizer(raw: bytes) -> Tokenizer:
         return Tokenizer.from_str(raw.decode())
     except (KeyboardInterrupt, SystemExit):
         raise
-    except (
-        BaseException
-    ) as error:  # the library raises bare Exception; a panic of it is not even one
+    except BaseException as error:  # a bare Exception, and of a panic in its Rust not even one
         raise ValueError(str(error)) from error

@@ -13,7 +13,7 @@ from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.law.hashing import commitment
 from atoll.law.views import JobView
-from atoll.law.words import ZERO_DIGEST, Bitmap, Phase, Reveal, RoundIndex, SeatIndex, Verdict
+from atoll.law.words import ZERO_DIGEST, Bitmap, Phase, Reveal, Role, RoundIndex, SeatIndex, Verdict
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.merge import DoMerge, RoundMerged
 from atoll.service.duties.opening import DoPrepareOpening
@@ -92,6 +92,29 @@ def test_it_leaves_a_model_that_nobody_can_train(script: Script, segments: int) 
     assert wanted(trained(state, few), SendLeave) == []  # it was slow, and may be faster
     most = reveal_of("mine", 6)[0]
     assert wanted(trained(state, most, diverged=True), SendLeave) == []
+
+
+@pytest.mark.parametrize("merges", [False, True])
+def test_it_does_not_sit_down_again_before_something_is_merged(
+    script: Script, merges: bool
+) -> None:
+    """With its bond home it would else train the same model for nothing, again and again."""
+    net = script.net
+    diverged = trained(provider(net), reveal_of("mine", 0)[0], diverged=True)
+    net.leave_seat(ME)
+    script.train({0: 0})
+    script.say()
+    net.wait(1)
+    script.settle(merged=0)
+    if merges:
+        script.honest_round()
+    mine = net.own(ME)
+    assert mine is not None
+    net.wait_until(net.settled[0].ends["window"] + 1)
+    net.release(Role.PROVIDER, mine.id)
+    assert len(wanted(provider(net), SendJoin)) == 1
+    again = replace(provider(net), facts=diverged.facts)
+    assert len(wanted(again, SendJoin)) == merges
 
 
 def test_it_does_not_leave_in_the_last_round_which_none_follows() -> None:
