@@ -119,11 +119,12 @@ class PolicySection(_Section):
         least_fee_wei: a verifier's fee for replaying a seat's round.
         largest_bond: tokens.
         largest_share: of the account's tokens, staked ones included, that may be staked.
-        jobs_at_once: jobs in which the account has a place.
+        jobs_at_once: jobs in which the account has a place; with as many no further one is looked
+            at.
         most_parameters, most_data_bytes: of a job's model and text.
-        most_memory_bytes, most_disk_bytes: that its work may hold at once, and that its data, its
-            model and a round's updates may take; left out, what this machine has, and what is free
-            where the service writes.
+        most_memory_bytes, most_disk_bytes: that the largest part of its work may hold at once (a
+            game beside it as much again), and that its data, its model and a round's updates may
+            take; left out, what this machine has, and what is free where the service writes.
         most_of_window: the part of its window that a round's training, or what an auditor may have
             to replay of it, may take this machine, and its run in a game, as it measures before it
             joins; left out, it measures nothing.
