@@ -9,31 +9,26 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import re
 import sys
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
+from atoll.service.terminal import for_people, printable
+
 Json = Annotated[bool, typer.Option("--json", help="Print data as JSON, a document a line.")]
-_STEERS: Final = re.compile(
-    "[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-"""Control characters but tab and newline, further ends of lines, turns of direction, and halves of
-letters, which no output takes."""
 
 
 def emit(data: Any, text: str, *, as_json: bool) -> None:
     """Prints `data` as a line of JSON, or `text` for a person."""
-    text = json.dumps(data, sort_keys=True) if as_json else _printable(text)
+    text = json.dumps(data, sort_keys=True) if as_json else printable(text)
     sys.stdout.write(text.rstrip("\n") + "\n")
     sys.stdout.flush()
 
 
 def say(text: str) -> None:
     """Something for a person, on standard error."""
-    sys.stderr.write(_printable(text) + "\n")
+    sys.stderr.write(printable(text) + "\n")
 
 
 def table(rows: list[dict[str, object]]) -> str:
@@ -54,22 +49,13 @@ def configure_logs(level: str = "warning") -> None:
     import structlog
 
     number = logging.getLevelNamesMapping()[level.upper()]
-    is_colourful = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
-            # The prettier ones print every local variable, a whole job's view among them.
-            structlog.dev.ConsoleRenderer(
-                colors=is_colourful, exception_formatter=structlog.dev.plain_traceback
-            ),
+            *for_people(sys.stderr),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
     )
-
-
-def _printable(text: str) -> str:
-    """The text without what would steer the terminal of who reads it; some words are strangers'."""
-    return _STEERS.sub("?", text)

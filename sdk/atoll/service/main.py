@@ -27,6 +27,7 @@ from atoll.law.words import TOKEN
 from atoll.service.config import ServiceConfig, read_config
 from atoll.service.logs import Lines, lines_to, log_file
 from atoll.service.private import PRIVATE_UMASK
+from atoll.service.terminal import for_people, printable
 
 OPEN_FILES = 65536
 Run = Callable[[ServiceConfig], Coroutine[Any, Any, None]]
@@ -48,6 +49,7 @@ TOLD = {
 }
 """What a person who runs a player is told, by the log's events."""
 
+_FOR_PROGRAMS = (structlog.processors.format_exc_info, structlog.processors.JSONRenderer())
 
 Speaks = Literal["", "text", "json"]
 """Whether a player tells on standard output what it does, a line each, and how."""
@@ -107,15 +109,16 @@ async def until_stopped(work: Coroutine[Any, Any, None]) -> int:
 
 def tell(error: AtollError) -> int:
     """Writes cause and next step to stderr; returns the error's exit code."""
-    sys.stderr.write(f"error: {error}\n")
+    sys.stderr.write(printable(f"error: {error}\n"))
     if error.next_step:
-        sys.stderr.write(f"next: {error.next_step}\n")
+        sys.stderr.write(printable(f"next: {error.next_step}\n"))
     return error.exit_code
 
 
 @contextlib.contextmanager
 def logs_configured(config: ServiceConfig, *, speaks: Speaks = "") -> Iterator[None]:
-    """Structured logs, one JSON object a line, to the log file or to stderr.
+    """Structured logs to the log file or to stderr: one JSON object a line, and lines for people
+    where stderr is a terminal.
 
     A terminal at which a player speaks has its warnings there, and not every decision besides.
     """
@@ -130,8 +133,7 @@ def logs_configured(config: ServiceConfig, *, speaks: Speaks = "") -> Iterator[N
                 *([_warnings_only] if speaks and stream.isatty() else []),
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
-                structlog.processors.format_exc_info,
-                structlog.processors.JSONRenderer(),
+                *(for_people(stream) if stream.isatty() else _FOR_PROGRAMS),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(
                 logging.getLevelNamesMapping()[config.log_level.upper()]
@@ -150,7 +152,7 @@ def _teller(speaks: Speaks) -> Callable[..., MutableMapping[str, Any]]:
         if sentence is not None:
             text = sentence.format(**event, **_in_tokens(event))
             as_json = json.dumps({**event, "text": text}, default=str, sort_keys=True)
-            told.msg(as_json if speaks == "json" else text)
+            told.msg(as_json if speaks == "json" else printable(text))
         return event
 
     return tell

@@ -79,7 +79,35 @@ def test_a_player_at_a_terminal_tells_and_does_not_log_its_decisions(
         "job 7, round 1, seat 3: its window ended before our replay did",
     ]
     (line,) = logged.getvalue().splitlines()
-    assert json.loads(line)["event"] == "no endpoint answers"
+    assert "no endpoint answers" in line
+
+
+@pytest.mark.parametrize("colours", [True, False])
+def test_a_terminal_has_lines_for_people_which_no_stranger_s_word_steers(
+    colours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged, config = Terminal(), SimpleNamespace(log_file=None, log_level="info")
+    monkeypatch.setattr(sys, "stderr", logged)
+    monkeypatch.setenv("NO_COLOR", "" if colours else "1")
+    with logs_configured(cast(Any, config)):
+        structlog.get_logger().info("passes over", gateway="http://x\x1b[2J", cid=b"\x1b[2J")
+        try:
+            raise ValueError("no \x1b[2J name")
+        except ValueError:
+            structlog.get_logger().exception("failed")
+    text = logged.getvalue()
+    assert ("\x1b[0m" in text) is colours
+    assert "\x1b[2J" not in text
+    assert "http://x?[2J" in text
+    assert "ValueError: no ?[2J name" in text
+
+
+def test_who_keeps_the_log_has_an_object_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged, config = io.StringIO(), SimpleNamespace(log_file=None, log_level="info")
+    monkeypatch.setattr(sys, "stderr", logged)
+    with logs_configured(cast(Any, config)):
+        structlog.get_logger().info("decision", job=7)
+    assert json.loads(logged.getvalue())["job"] == 7
 
 
 def test_what_is_logged_is_in_the_file(tmp_path: Path) -> None:
