@@ -21,6 +21,8 @@ from random import Random
 from typing import Final
 from urllib.parse import urlsplit
 
+from eth_utils.address import to_checksum_address
+
 from atoll.chain.calls import Call, Calls
 from atoll.chain.deployment import Deployment
 from atoll.content.storage import StoreConfig
@@ -35,7 +37,9 @@ from atoll_devnet.processes.faulty_rpc import faulty_rpc
 from atoll_devnet.processes.hostile import EMITTER, UNDECODABLE_URL, gateway_log
 from atoll_devnet.run.skipping import is_free
 
-ACCOUNTS: Final = tuple(Address(f"0x{number:040x}") for number in range(0xBAD0, 0xBAD4))
+ACCOUNTS: Final = tuple(
+    Address(to_checksum_address(f"0x{number:040x}")) for number in range(0xBAD0, 0xBAD4)
+)
 COIN: Final = 10**18
 GAS: Final = hex(1_000_000)
 FAULT_RATE: Final = 0.1
@@ -276,8 +280,17 @@ def check_deeds(deeds: Mapping[str, int]) -> None:
 def _announced(views: Mapping[JobId, JobView]) -> set[int]:
     """Ports of this machine that others than the stranger have announced as gateways."""
     told = (one for view in views.values() for one in view.gateways.items())
-    urls = (urlsplit(url) for account, url in told if account not in ACCOUNTS)
-    return {url.port for url in urls if url.hostname == "127.0.0.1" and url.port is not None}
+    ports = (_port_here(url) for account, url in told if account not in ACCOUNTS)
+    return {port for port in ports if port is not None}
+
+
+def _port_here(url: str) -> int | None:
+    """The port of a URL that leads to this machine; None of any other text."""
+    try:
+        parts = urlsplit(url)
+        return parts.port if parts.hostname == "127.0.0.1" else None
+    except ValueError:  # brackets, or a port that is none
+        return None
 
 
 def _is_open(views: Mapping[JobId, JobView], round_: int) -> bool:

@@ -6,9 +6,20 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.unit.law.network import Network
+from tests.unit.law.script import PROVIDERS, WATCHER
 
 from atoll.errors import ProtocolError
-from atoll_devnet.run.stranger import DAMAGED, Deed, _turn_bits, check_deeds, point_at
+from atoll.law import events as ev
+from atoll_devnet.run.stranger import (
+    ACCOUNTS,
+    DAMAGED,
+    Deed,
+    _announced,
+    _turn_bits,
+    check_deeds,
+    point_at,
+)
 
 
 @pytest.mark.parametrize("files", [0, 3, 40])
@@ -34,6 +45,19 @@ def test_a_member_is_pointed_at_other_endpoints_and_keeps_the_rest(tmp_path: Pat
     point_at(tmp_path, ["http://b", "http://c"])
     there = 'owner = "0x1"\nrpc_urls = ["http://b", "http://c"]\nkeystore = "key"\n'
     assert config.read_text() == there
+
+
+def test_gateways_besieged_are_others_on_this_machine_whatever_was_announced() -> None:
+    net = Network()
+    for account, url in (
+        (PROVIDERS[0], "http://127.0.0.1:4001"),
+        (PROVIDERS[1], "http://127.0.0.1:none"),
+        (PROVIDERS[2], "http://other:4002"),
+        (WATCHER, "http://[::1"),
+        (ACCOUNTS[0], "http://127.0.0.1:4003"),
+    ):
+        net.emit(ev.GatewayAnnounced(account, url))
+    assert _announced({net.view.job_id: net.view}) == {4001}
 
 
 def test_a_deed_that_was_left_out_is_named() -> None:
