@@ -9,6 +9,7 @@
   let seenAt = Date.now();
   let chosen = null; // of the grid: [round's row, seat]
   let moment = null; // of the replay: a line of the log; null is the newest
+  const PATIENCE_MS = 8000; // for an answer, before the page says that none comes
 
   // --- elements ---
 
@@ -211,7 +212,9 @@
 
   function bounds(values) {
     const [low, high] = [Math.min(...values), Math.max(...values)];
-    const room = (high - low || Math.abs(high) || 1) * 0.08;
+    // So much wider than a number's last bit that the axis's steps move it.
+    const least = 1e-9 * Math.max(Math.abs(low), Math.abs(high));
+    const room = low === high ? 0.08 * (Math.abs(high) || 1) : Math.max(0.08 * (high - low), least);
     return [low - room, high + room];
   }
 
@@ -647,42 +650,58 @@
     network: [networkJobs, networkMembers],
   };
 
+  // What of a page is open, has the focus, or is scrolled, by a name that outlives a new drawing.
+  const placeOf = (node) => JSON.stringify([node.closest("section")?.id, node.closest("[data-keep]")?.dataset.keep,
+    node.tagName, node.id, node.getAttribute("href"), { ...node.dataset }, node.closest("table, ol")?.ariaLabel]);
+  const scrollers = () => [...document.querySelectorAll(".scroll, ol.log")];
+  const scrollerOf = (node) => JSON.stringify([node.tagName, (node.querySelector("table") || node).ariaLabel]);
+
   function draw() {
     const kept = new Map([...document.querySelectorAll("details[data-keep]")].map((d) => [d.dataset.keep, d.open]));
-    const inGrid = document.activeElement?.dataset?.row !== undefined;
-    const onSlider = document.activeElement?.id === "moment";
-    const log = document.querySelector("ol.log")?.scrollTop || 0;
+    const moved = new Map(scrollers().map((node) => [scrollerOf(node), [node.scrollLeft, node.scrollTop]]));
+    const focused = document.activeElement, place = placeOf(focused);
     document.getElementById("head").replaceChildren(...drawHead().flat(Infinity).filter(Boolean));
     document.getElementById("content").replaceChildren(
       ...SECTIONS[data.kind].map((make) => make()).filter(Boolean));
     document.querySelectorAll("details[data-keep]").forEach((d) => {
       if (kept.has(d.dataset.keep)) d.open = kept.get(d.dataset.keep);
     });
-    if (document.querySelector("ol.log")) document.querySelector("ol.log").scrollTop = log;
-    if (data.kind !== "job") return;
-    drawCurve();
-    drawChoice();
-    drawMoment();
-    if (onSlider) document.getElementById("moment")?.focus();
-    if (inGrid && chosen) cellAt(...chosen)?.focus();
-    tick();
+    scrollers().forEach((node) => [node.scrollLeft, node.scrollTop] = moved.get(scrollerOf(node)) || [0, 0]);
+    if (data.kind === "job") {
+      drawCurve();
+      drawChoice();
+      drawMoment();
+      tick();
+    }
+    if (focused.isConnected) return;
+    const same = [...document.querySelectorAll(focused.tagName)].find((node) => placeOf(node) === place);
+    same?.focus({ preventScroll: true });
+  }
+
+  function tellLiveness(text) {
+    const state = document.getElementById("liveness");
+    state.classList.toggle("live", text === "live");
+    if (state.textContent !== text) state.textContent = text;
   }
 
   async function look() {
-    const state = document.getElementById("liveness");
+    const silent = () => tellLiveness("not live: the dashboard does not answer");
+    const late = setTimeout(silent, PATIENCE_MS);
     try {
       const answer = await fetch(live, { cache: "no-cache" });
       if (!answer.ok) throw new Error(String(answer.status));
-      const text = await answer.text();
-      state.textContent = "live";
-      if (text !== source.textContent) {
+      const text = await answer.text(), isNew = text !== source.textContent;
+      const isHeld = isNew && !getSelection().isCollapsed;
+      if (isNew && !isHeld) {
         source.textContent = text;
         [data, seenAt] = [JSON.parse(text), Date.now()];
         draw();
       }
+      tellLiveness(isHeld ? "waits while text is marked" : "live");
     } catch {
-      state.textContent = "not live: the dashboard does not answer";
+      silent();
     }
+    clearTimeout(late);
     setTimeout(look, 2000);
   }
 

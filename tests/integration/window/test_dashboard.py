@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -46,6 +47,62 @@ async def test_a_page_follows_its_job(tab: Tab) -> None:
         left = await tab.run("document.getElementById('countdown').textContent")
         assert left.startswith(" (in ")
     assert tab.complaints == []
+
+
+HELD = "document.querySelector('[data-keep=moves] .scroll')"
+HERE = "[document.activeElement.tagName, document.activeElement.textContent]"
+CELL = "document.querySelector('[data-as=short]')"
+
+
+async def test_a_redrawn_page_leaves_its_reader_where_it_was(tab: Tab) -> None:
+    script = Script.ready()
+    script.honest_round()
+    client, job = ScriptedClient(script), script.net.job
+    now = "JSON.parse(document.getElementById('document').textContent).job.now"
+    async with serving(Window(client.as_client, f"/job/{job}"), 0) as url:
+        await tab.look_like(width=360)
+        await tab.open(url)
+        await tab.run("document.querySelector('[data-keep=moves]').open = true")
+        await tab.run(f"{HELD}.scrollLeft = 70")
+        for what in ("[data-keep=moves] summary", "#members tr:nth-child(2) a", "a[href='#money']"):
+            await tab.run(f'document.querySelector("{what}").focus()')
+            here, last = await tab.run(HERE), await tab.run(now)
+            script.net.wait(1)
+            await tab.until(f"{now} > {last}")
+            assert await tab.run(HERE) == here != ["BODY", ""]
+            assert await tab.run(f"{HELD}.scrollLeft") == 70
+    assert tab.complaints == []
+
+
+async def test_what_its_reader_has_marked_stays_until_it_lets_go(tab: Tab) -> None:
+    script = Script.ready()
+    script.honest_round()
+    client, job = ScriptedClient(script), script.net.job
+    settled = "document.querySelector('.facts dd').textContent"
+    async with serving(Window(client.as_client, f"/job/{job}"), 0) as url:
+        await tab.open(url)
+        before = await tab.run(settled)
+        await tab.run(f"getSelection().selectAllChildren({CELL})")
+        marked = await tab.run("String(getSelection())")
+        script.honest_round()
+        await tab.until("document.getElementById('liveness').textContent.startsWith('waits')")
+        assert await tab.run("String(getSelection())") == marked
+        assert await tab.run(settled) == before
+        await tab.run("getSelection().removeAllRanges()")
+        await tab.until(f"{settled} !== {json.dumps(before)}")
+        assert await tab.run("document.getElementById('liveness').textContent") == "live"
+
+
+async def test_a_page_says_when_its_dashboard_hangs(tab: Tab) -> None:
+    """A process that is stopped, or far away, takes the question and never answers it."""
+    script = Script.ready()
+    client = ScriptedClient(script)
+    async with serving(Window(client.as_client), 0) as url:
+        await tab.open(url)
+        client.may_answer.clear()
+        await tab.until("document.getElementById('liveness').textContent.startsWith('not live')")
+        client.may_answer.set()
+        await tab.until("document.getElementById('liveness').textContent === 'live'")
 
 
 async def test_a_page_says_when_its_dashboard_is_silent(tab: Tab) -> None:

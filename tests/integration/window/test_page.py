@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -242,6 +243,17 @@ async def test_the_curve_has_each_known_loss(tab: Tab, job: dict[str, Any], tmp_
         "[...document.querySelectorAll('#curve circle')].map((c) => Number(c.getAttribute('cy')))"
     )
     assert heights == sorted(heights) and len(heights) == 2
+
+
+async def test_losses_that_differ_in_their_last_bit_are_drawn(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    """A machine whose number is not the committee's is what the curve is looked at for."""
+    one = {"merged": 0, "certified": 3.0, "own": math.nextafter(3.0, 4.0), "disputed": True}
+    await show(tab, job | {"loss": [one]}, tmp_path)
+    heights = "[...document.querySelectorAll('#curve svg > line')].length"
+    assert 0 < await tab.run(heights) < 20
+    assert tab.complaints == []
 
 
 # --- looks ---

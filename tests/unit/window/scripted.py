@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tests.unit.law.script import Script
@@ -21,12 +22,17 @@ class ScriptedClient:
 
     Attributes:
         is_silent: no endpoint answers.
+        may_answer: unset, nothing is answered at all.
         read: how often all events were.
     """
 
     script: Script
     is_silent: bool = False
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     read: int = 0
+
+    def __post_init__(self) -> None:
+        self.may_answer.set()
 
     @property
     def as_client(self) -> Client:
@@ -53,6 +59,7 @@ class ScriptedClient:
         return tuple(items_of(self.script))
 
     async def catch_up(self) -> None:
+        await self.may_answer.wait()
         if self.is_silent:
             raise RpcUnavailable("no endpoint answers")
 
