@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,6 +19,7 @@ from atoll.job.narrate import via
 from atoll.law.claims import BOND_SHARE
 from atoll.law.games.machine import Outcome
 from atoll.law.manifest import Manifest
+from atoll.law.merge_inputs import is_whole_enough
 from atoll.law.safety import last_clean, unsafe_rounds
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.views import GameRecord, JobView, SettledRound, parties, window_of
@@ -112,7 +114,8 @@ def write_report(report: Mapping[str, Any], path: Path) -> None:
     """Writes the JSON at once or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(report, indent=2, allow_nan=False)
+    partial.write_text(text + "\n", encoding="utf-8")
     partial.replace(path)
 
 
@@ -155,7 +158,7 @@ def _round(record: RoundRecord, result: RunResult) -> dict[str, Any]:
     plain = {
         "round": record.round,
         "status": record.status,
-        "eval_loss": result.losses.get(record.round),
+        "eval_loss": _number(result.losses.get(record.round)),
         "seconds": dict(record.seconds),
         "voids": record.voids,
         "lots": record.lots,
@@ -165,7 +168,12 @@ def _round(record: RoundRecord, result: RunResult) -> dict[str, Any]:
 
 
 def _settled(past: SettledRound, result: RunResult) -> dict[str, Any]:
-    """A settled round's seats; `named` are those that only the checks left out."""
+    """A settled round's seats; `named` are those that only the checks left out, and `merged_seats`
+    those that the rule merged, where it merged any.
+    """
+    whole = result.view.require_terms().segments
+    weighed = past.facts.available & ~past.fallen & ~past.verdict.left_out
+    merged = [s for s in bits(weighed) if is_whole_enough(past.reveals[s].segments, whole)]
     said = [
         (auditor, duty)
         for auditor, body in past.bodies.items()
@@ -178,6 +186,7 @@ def _settled(past: SettledRound, result: RunResult) -> dict[str, Any]:
         "named": bits(past.facts.left_out & ~past.accused),
         "left_out": bits(past.facts.left_out),
         "merged": past.verdict.merged,
+        "merged_seats": merged if past.verdict.merged else [],
         "signers": len(bits(past.signers)),
         "drawn": bits(past.drawn),
         "audited": sorted({int(duty.seat) for _, duty in said}),
@@ -202,6 +211,7 @@ _UNSETTLED: dict[str, Any] = {
     "named": [],
     "left_out": [],
     "merged": 0,
+    "merged_seats": [],
     "signers": 0,
     "drawn": [],
     "audited": [],
@@ -409,9 +419,14 @@ def check_books(escrow: Escrow, books: Books) -> list[str]:
 def _eval(losses: Mapping[int, float]) -> dict[str, float | None]:
     rounds = [index for index in losses if index != INITIAL]
     return {
-        "loss_start": losses.get(INITIAL),
-        "loss_end": losses[max(rounds)] if rounds else None,
+        "loss_start": _number(losses.get(INITIAL)),
+        "loss_end": _number(losses[max(rounds)]) if rounds else None,
     }
+
+
+def _number(loss: float | None) -> float | None:
+    """A loss as JSON has it, which knows no NaN: what a model that diverged comes to."""
+    return None if loss is None or isnan(loss) else loss
 
 
 def _bytes(result: RunResult, metrics: Mapping[str, _Metrics]) -> dict[str, Any]:

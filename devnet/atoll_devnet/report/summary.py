@@ -57,12 +57,11 @@ def _rounds(report: Mapping[str, Any]) -> Table:
     names = ("round", "revealed", "merged", "left out", "audited", "differs", "paid", "loss", "s")
     table = Table(*names, title="Rounds, by seat")
     for item in report["rounds"]:
-        merged = [seat for seat in item["available"] if seat not in item["left_out"]]
         loss = "" if item["eval_loss"] is None else f"{item['eval_loss']:.4f}"
         table.add_row(
             str(item["round"]) if item["status"] == "settled" else f"{item['round']} (void)",
             _seats(item["revealed"]),
-            _seats(merged) if item["merged"] else "nothing",
+            _seats(item["merged_seats"]) or "nothing",
             _seats(item["left_out"]),
             _seats(item["audited"]),
             _seats(sorted({found["seat"] for found in item["differs"]})),

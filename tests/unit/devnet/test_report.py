@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +21,7 @@ from atoll.law.rounds import apply
 from atoll.law.views import JobView
 from atoll.law.words import TOKEN, Address, RoundIndex
 from atoll_devnet.processes.cluster import Cluster
-from atoll_devnet.report.document import RunResult, build_report, slashed_honest
+from atoll_devnet.report.document import RunResult, build_report, slashed_honest, write_report
 from atoll_devnet.report.page import run_document
 from atoll_devnet.report.summary import summary
 
@@ -127,6 +128,31 @@ def test_a_round_says_who_was_there_and_who_was_audited(report: dict[str, Any]) 
     assert {found["seat"] for found in last["differs"]} == {LIAR}
     assert last["paid"] == [0, 1, 2]
     assert (last["merged"], last["signers"]) == (4, 4)
+
+
+def test_a_round_says_whose_updates_were_merged(tmp_path: Path) -> None:
+    """Seat 2 did too little of the round to be merged, and is had and not left out."""
+    script = Script.ready(make_terms(rounds=1))
+    script.train({2: 1})
+    script.say()
+    script.net.wait(1)
+    script.settle(left_out={1}, merged=2)
+    report = build_report(result_of(script, tmp_path, {}))
+    (told,) = report["rounds"]
+    assert (told["available"], told["left_out"]) == ([0, 1, 2, 3], [1])
+    row = next(line for line in summary(report, "", tmp_path).splitlines() if "0 1 2 3" in line)
+    assert [part.strip() for part in row.split("│")[2:5]] == ["0 1 2 3", "0 3", "1"]
+
+
+def test_a_model_that_diverged_leaves_json_that_can_be_read(tmp_path: Path) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    result = replace(result_of(finished_run(), tmp_path, {}), losses={-1: 5.5, 0: 5.0, 1: math.nan})
+    write_report(build_report(result), tmp_path / "report.json")
+    told = json.loads((tmp_path / "report.json").read_text(), parse_constant=refuse)
+    assert [item["eval_loss"] for item in told["rounds"]] == [5.0, None]
+    assert told["eval"] == {"loss_start": 5.5, "loss_end": None}
 
 
 def test_a_game_says_who_won_after_how_many_moves(report: dict[str, Any]) -> None:
