@@ -77,36 +77,35 @@ class Places:
     """In which logs seats and auditors said what.
 
     Attributes:
-        seats: by round and seat, and by what it is.
+        seats: by round, by seat, and by what it is.
         ballots: by round and auditor.
         games: by number, the challenge.
     """
 
-    seats: Mapping[tuple[int, int], Mapping[str, Indexed]]
+    seats: Mapping[int, Mapping[int, Mapping[str, Indexed]]]
     ballots: Mapping[tuple[int, HolderId], Indexed]
     games: Mapping[int, Indexed]
 
     @classmethod
     def of(cls, history: History) -> Places:
         """The places of a job's events; of a round that opened twice the later ones."""
-        seats: dict[tuple[int, int], dict[str, Indexed]] = defaultdict(dict)
+        seats: dict[int, dict[int, dict[str, Indexed]]] = defaultdict(lambda: defaultdict(dict))
         ballots: dict[tuple[int, HolderId], Indexed] = {}
         games: dict[int, Indexed] = {}
         for item in history.items:
             match item.event:
                 case ev.RoundOpened() as event:
-                    for key in [key for key in seats if key[0] == event.round]:
-                        del seats[key]
+                    seats.pop(event.round, None)
                 case ev.Committed() as event:
-                    seats[event.round, event.seat]["commit"] = item
+                    seats[event.round][event.seat]["commit"] = item
                 case ev.Revealed() as event:
-                    seats[event.round, event.seat]["reveal"] = item
+                    seats[event.round][event.seat]["reveal"] = item
                 case ev.Stopped() as event:
-                    seats[event.round, event.seat]["stop"] = item
+                    seats[event.round][event.seat]["stop"] = item
                 case ev.Struck() as event:
-                    seats[event.round, event.seat]["no key"] = item
+                    seats[event.round][event.seat]["no key"] = item
                 case ev.Leaked() as event:
-                    seats[event.round, event.seat]["early key"] = item
+                    seats[event.round][event.seat]["early key"] = item
                 case ev.Opened() as event:
                     ballots[event.round, event.id] = item
                 case ev.Challenged() as event:
@@ -114,6 +113,10 @@ class Places:
                 case _:
                     pass
         return cls(seats, ballots, games)
+
+    def of_seat(self, round: int, seat: int) -> Mapping[str, Indexed]:
+        """What was said of a seat's round, by what it is."""
+        return self.seats.get(round, {}).get(seat, {})
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ class Cells:
         if seat not in past.seats:
             return EMPTY
         holder, who = self.view.providers[past.seats[seat]], self._who(past.seats[seat])
-        logs = self.places.seats.get((past.round, seat), {})
+        logs = self.places.of_seat(past.round, seat)
         if seat not in past.reveals:
             return self._absent(past, seat, who)
         told = past.reveals[seat]
@@ -189,7 +192,7 @@ class Cells:
 
     def _absent(self, past: SettledRound, seat: SeatIndex, who: str) -> Cell:
         """Seated, and nothing revealed."""
-        logs = self.places.seats.get((past.round, seat), {})
+        logs = self.places.of_seat(past.round, seat)
         evidence = tuple(self._logs(past.round, seat))
         if "stop" in logs:
             text = f"{who} stopped: it disagreed, or fell. Not paid."
@@ -265,7 +268,7 @@ class Cells:
         return f"{segments} of {self.view.require_terms().segments} segments"
 
     def _logs(self, round: int, seat: SeatIndex) -> Iterator[Mapping[str, Any]]:
-        logs = self.places.seats.get((round, seat), {})
+        logs = self.places.of_seat(round, seat)
         return (place(name, item) for name, item in logs.items())
 
     def _auditors_logs(self, past: SettledRound, seat: SeatIndex) -> Iterator[Mapping[str, Any]]:

@@ -7,6 +7,7 @@ what strangers wrote is text.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -62,6 +63,7 @@ def job_document(seen: Seen) -> dict[str, Any]:
     for item in seen.items:
         history.fold(item, view)
     books, stories = keep_books(view, history.events), tell_rounds(view, seen.now)
+    moves = _moves_of_games(history, name)
     figures = known(None, view) if seen.figures is None else seen.figures
     return {
         "kind": "job",
@@ -70,7 +72,7 @@ def job_document(seen: Seen) -> dict[str, Any]:
         "rounds": [_round(story, history, view) for story in stories],
         "grid": _grid(view, history, name),
         "members": [_member(holder, seen, books, history) for holder in _holders(view)],
-        "games": [_game(game, history, name) for _, game in sorted(view.games.items())],
+        "games": [_game(game, moves[game.id], name) for _, game in sorted(view.games.items())],
         "money": _money(books, view, name) | {"moves": _moves(history, name)},
         "losses": [_loss(item, name) for item in history.losses],
         "unsafe": _safety(view),
@@ -214,7 +216,17 @@ def _member(holder: Holder, seen: Seen, books: Books, history: History) -> dict[
     }
 
 
-def _game(game: GameRecord, history: History, name: Names) -> dict[str, Any]:
+def _moves_of_games(history: History, name: Names) -> Mapping[int, list[dict[str, Any]]]:
+    """What was done in each game, oldest first."""
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for item in history.items:
+        if _is_of_a_game(item.event):
+            event: Any = item.event
+            found[event.id].append(_step(item, name))
+    return found
+
+
+def _game(game: GameRecord, moves: Sequence[Mapping[str, Any]], name: Names) -> dict[str, Any]:
     about, claim = parties(game.claim), game.claim
     return {
         "game": game.id,
@@ -229,11 +241,7 @@ def _game(game: GameRecord, history: History, name: Names) -> dict[str, Any]:
         "bond_wei": str(game.bond),
         "outcome": words(game.outcome) if not game.is_open else "open",
         "until": game.deadline,
-        "moves": [
-            _step(item, name)
-            for item in history.items
-            if getattr(item.event, "id", None) == game.id and _is_of_a_game(item.event)
-        ],
+        "moves": list(moves),
     }
 
 

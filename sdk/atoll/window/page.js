@@ -71,6 +71,13 @@
       el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, i) =>
         el("td", { class: names[i][1] }, cell)))))));
   const N = "number";
+  const MOST = 500; // of a long list the newest are drawn, so that a browser bears ten thousand rounds
+  const newest = (list, make) => {
+    const first = Math.max(0, list.length - MOST);
+    return list.slice(first).map((item, k) => make(item, first + k));
+  };
+  const cut = (path) => at(path).length <= MOST ? null : el("p", { class: "note" }, "The newest ",
+    derived(MOST), " of ", show(path, "size"), " are shown; the page’s source has them all.");
   const swatch = (state) =>
     el("span", { class: `cell s-${state}`, "aria-hidden": "true" }, data.grid.states[state][0]);
 
@@ -164,7 +171,7 @@
   // --- loss ---
 
   function lossSection() {
-    const rows = data.loss.map((item, i) => [show(["loss", i, "merged"]),
+    const rows = newest(data.loss, (item, i) => [show(["loss", i, "merged"]),
       show(["loss", i, "certified"], "loss"), show(["loss", i, "own"], "loss"),
       item.disputed ? "differs" : ""]);
     return section("loss", "Held-out loss",
@@ -173,7 +180,7 @@
       el("p", { class: "legend" }, el("span", { class: "key" }, mark("certified"), "certified"),
         el("span", { class: "key" }, mark("own"), "computed here")),
       el("details", { "data-keep": "loss" }, el("summary", {}, "As a table"),
-        table("Held-out loss by rounds merged",
+        cut(["loss"]), table("Held-out loss by rounds merged",
           [["Rounds merged", N], ["Certified", N], ["Computed here", N], ["", ""]], rows)));
   }
 
@@ -293,10 +300,9 @@
   }
 
   function drawChoice() {
-    const cells = document.querySelectorAll("td.cell");
-    if (!cells.length) return;
+    if (!data.grid.rows.length) return;
     if (!chosen || !cellAt(...chosen)) chosen = [data.grid.rows.length - 1, 0];
-    cells.forEach((cell) => { cell.tabIndex = -1; cell.classList.remove("chosen"); });
+    document.querySelectorAll("td.chosen").forEach((cell) => { cell.tabIndex = -1; cell.classList.remove("chosen"); });
     const node = cellAt(...chosen);
     node.tabIndex = 0;
     node.classList.add("chosen");
@@ -358,7 +364,7 @@
   function roundsSection() {
     const names = [["Round", N], ["Stands at", ""], ["Train, reveal, merge", ""], ["Had", ""], ["Left out", ""],
       ["Audited", ""], ["Paid", ""], ["Fell", ""], ["Cost", N], ["Model", ""]];
-    const rows = data.rounds.map((round, i) => {
+    const rows = newest(data.rounds, (round, i) => {
       const path = ["rounds", i];
       return [show([...path, "round"], "text"),
         [show([...path, "phase"], "text"), round.is_unsafe ? ", unsafe" : null,
@@ -370,6 +376,7 @@
         el("span", { class: "mono" }, show([...path, "model"], "short"))];
     }).reverse();
     return section("rounds", "Rounds", "Seats by number; seconds of the chain’s clock; cost in tokens.",
+      cut(["rounds"]),
       rows.length ? table("Rounds, the newest first", names, rows) : el("p", {}, "None yet."));
   }
 
@@ -389,7 +396,7 @@
   // --- games ---
 
   function gamesSection() {
-    const games = data.games.map((game, i) => {
+    const games = newest(data.games, (game, i) => {
       const path = ["games", i];
       return el("div", { class: "game" },
         el("h3", {}, "Game ", show([...path, "game"]), ": ", show([...path, "outcome"], "text")),
@@ -404,7 +411,7 @@
     });
     return section("games", "Games",
       "Where two disagree about a computation the contract executes the one operation that they disagree about.",
-      games.length ? games : el("p", {}, "Nobody has disputed anything."));
+      cut(["games"]), games.length ? games : el("p", {}, "Nobody has disputed anything."));
   }
 
   function happened(path) {
@@ -446,12 +453,13 @@
 
   function movesTable() {
     if (!data.money.moves.length) return null;
-    const rows = data.money.moves.map((_, i) => {
+    const rows = newest(data.money.moves, (_, i) => {
       const path = ["money", "moves", i];
       return [show([...path, "time"], "time"), show([...path, "kind"], "text"), show([...path, "wei"], "tokens"),
         el("span", { class: "mono hash" }, show([...path, "tx"], "text")), show([...path, "what"], "text")];
     }).reverse();
     return el("details", { "data-keep": "moves" }, el("summary", {}, "Every amount, with its transaction"),
+      cut(["money", "moves"]),
       table("Every amount that moved, the newest first",
         [["When", "short"], ["Is", ""], ["Tokens", N], ["Transaction", ""], ["What", ""]], rows));
   }
@@ -486,10 +494,10 @@
 
   function lossesTable() {
     if (!data.losses.length) return null;
-    const rows = data.losses.map((item, i) => [show(["losses", i, "name"], "text"), show(["losses", i, "round"], "text"),
+    const rows = newest(data.losses, (item, i) => [show(["losses", i, "name"], "text"), show(["losses", i, "round"], "text"),
       show(["losses", i, "wei"], "tokens"), [show(["losses", i, "why"], "text"), item.fell ? " (fell)" : null]]);
     return el("details", { "data-keep": "losses", open: "" }, el("summary", {}, "Taken from bonds"),
-      table("What was taken from bonds", [["Who", ""], ["Round", N], ["Tokens", N], ["For", ""]], rows));
+      cut(["losses"]), table("What was taken from bonds", [["Who", ""], ["Round", N], ["Tokens", N], ["For", ""]], rows));
   }
 
   // --- members ---

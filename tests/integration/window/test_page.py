@@ -245,6 +245,18 @@ async def test_the_curve_has_each_known_loss(tab: Tab, job: dict[str, Any], tmp_
     assert heights == sorted(heights) and len(heights) == 2
 
 
+async def test_of_a_long_job_the_newest_rounds_are_drawn(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    rounds = [job["rounds"][0] | {"round": number} for number in range(1200)]
+    await show(tab, job | {"rounds": rounds}, tmp_path)
+    first = "[...document.querySelectorAll('#rounds tbody td:first-child')].map((n) => n.innerText)"
+    assert await tab.run(first) == [str(number) for number in range(1199, 699, -1)]
+    note = await tab.run("document.querySelector('#rounds .note + .note').textContent")
+    assert note == "The newest 500 of 1200 are shown; the page’s source has them all."
+    assert await tab.run(LOOSE) == []
+
+
 async def test_losses_that_differ_in_their_last_bit_are_drawn(
     tab: Tab, job: dict[str, Any], tmp_path: Path
 ) -> None:
