@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
@@ -132,23 +133,26 @@ def slashed_honest(report: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Metrics:
-    """What one member measured."""
+    """What one member measured: sums by round and name, and gas."""
 
-    totals: Mapping[str, float]
+    rounds: Mapping[int, Mapping[str, float]]
     gas: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def of(cls, member: Member) -> _Metrics:
         data: Any = read_metrics(member.metrics_file)
-        totals: dict[str, float] = {}
+        found: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         for rounds in data.get("jobs", {}).values():
-            for names in rounds.values():
+            for round_, names in rounds.items():
                 for name, value in names.items():
-                    totals[name] = totals.get(name, 0.0) + value
-        return cls(totals, data.get("gas", {}))
+                    found[int(round_)][name] += value
+        return cls(found, data.get("gas", {}))
+
+    def of_round(self, round_: int, name: str) -> float:
+        return self.rounds.get(round_, {}).get(name, 0.0)
 
     def total(self, name: str) -> float:
-        return self.totals.get(name, 0.0)
+        return sum(self.of_round(round_, name) for round_ in self.rounds)
 
 
 # --- rounds and games ---
@@ -476,16 +480,20 @@ def _traffic(result: RunResult, metrics: Mapping[str, _Metrics], name: str) -> f
 
 
 def _utilisation(result: RunResult, metrics: Mapping[str, _Metrics]) -> dict[str, Any]:
-    """Seconds in training steps ÷ seconds of the rounds that the provider trained in."""
+    """Seconds in training steps ÷ seconds, both of the settled rounds that the provider revealed
+    in.
+    """
     shares: dict[str, float] = {}
     for member in result.cluster.providers:
-        wall = sum(
-            settled_seconds(result.history.rounds[past.round])
+        own = [
+            past.round
             for past in result.view.settled
             if any(told.account == member.account for told in past.reveals.values())
-        )
+        ]
+        wall = sum(settled_seconds(result.history.rounds[round_]) for round_ in own)
+        trained = sum(metrics[member.name].of_round(round_, "train_seconds") for round_ in own)
         if wall:
-            shares[str(member.index)] = metrics[member.name].total("train_seconds") / wall
+            shares[str(member.index)] = trained / wall
     mean = fmean(shares.values()) if shares else 0.0
     return {
         "providers": {seat: round(share, 4) for seat, share in shares.items()},

@@ -252,6 +252,33 @@ def test_bytes_are_told_by_role(finished: Script, tmp_path: Path) -> None:
     }
 
 
+def test_a_round_that_a_provider_did_not_reveal_in_is_no_part_of_its_utilisation(
+    tmp_path: Path,
+) -> None:
+    """Seat 2 trained in both rounds and revealed in the first only."""
+    script = Script.ready(make_terms(rounds=2))
+    script.train()
+    script.say()
+    script.net.wait(40)
+    script.settle()
+    script.net.wait(10)
+    for seat in range(4):
+        script.commit(seat)
+    for seat in (0, 1, 3):
+        script.reveal(seat)
+    script.net.wait_until(script.net.deadline)
+    script.net.poke()
+    script.say(has=0b1011)
+    script.net.wait(1)
+    script.settle()
+    result = result_of(script, tmp_path, {})
+    metrics = {"jobs": {"7": {"0": {"train_seconds": 30.0}, "1": {"train_seconds": 25.0}}}}
+    result.cluster.providers[2].metrics_file.write_text(json.dumps(metrics), encoding="utf-8")
+    report = build_report(result)
+    assert [item["revealed"] for item in report["rounds"]] == [[0, 1, 2, 3], [0, 1, 3]]
+    assert report["utilisation"]["providers"]["2"] == 30 / 40
+
+
 def test_the_summary_tells_the_story(report: dict[str, Any], tmp_path: Path) -> None:
     text = summary(report, "", tmp_path)
     assert "game 1: verifier 0 disputes segment 2 of seat 3 in round 0: verifier 0 wins" in text
