@@ -24,7 +24,7 @@ from atoll.law.merge_inputs import is_whole_enough
 from atoll.law.safety import last_clean, unsafe_rounds
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.views import GameRecord, JobView, SettledRound, parties, window_of
-from atoll.law.words import Address, Role, RoundIndex, bits
+from atoll.law.words import Address, Role, RoundIndex, SeatIndex, bits
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.cluster import Cluster, Member
 from atoll_devnet.report.observer import INITIAL
@@ -177,7 +177,9 @@ def _settled(past: SettledRound, result: RunResult) -> dict[str, Any]:
     """
     whole = result.view.require_terms().segments
     weighed = past.facts.available & ~past.fallen & ~past.verdict.left_out
-    merged = [s for s in bits(weighed) if is_whole_enough(past.reveals[s].segments, whole)]
+    merged = [
+        s for s in map(SeatIndex, bits(weighed)) if is_whole_enough(past.reveals[s].segments, whole)
+    ]
     said = [
         (auditor, duty)
         for auditor, body in past.bodies.items()
