@@ -6,6 +6,7 @@ Rule of this file: every read is one question to the chain; nothing is remembere
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -107,6 +108,8 @@ class AtollChain:
         deployment: where the contracts are.
         provider: the endpoints, for raw JSON-RPC.
         events: reads the contracts' logs, and blocks.
+        genesis: hash of block 0, which tells a development chain that began anew from the one
+            before; empty where no endpoint has so old a block.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class AtollChain:
         self.provider = FailoverProvider(urls, deployment.chain_id)
         watched = [a for name, a in deployment.addresses.items() if name != "AtollToken"]
         self.events = LogReader(self.provider, watched, agreement)
+        self.genesis = b""
 
     @classmethod
     async def connect(
@@ -139,6 +143,9 @@ class AtollChain:
                     f"no contract at {address} on chain {deployment.chain_id}",
                     next_step="check the deployment file: was the chain started afresh?",
                 )
+            with suppress(RpcUnavailable):
+                first = await chain.block(0)
+                chain.genesis = b"" if first is None else bytes(first.hash)
         except BaseException:  # cancelled, too: nobody else knows of the connections yet
             await chain.close()
             raise

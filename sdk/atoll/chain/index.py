@@ -31,7 +31,7 @@ MAX_RANGE = 2_000
 """Blocks asked for at once; public endpoints refuse much more."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (chain_id INTEGER NOT NULL, rounds TEXT NOT NULL,
-    from_block INTEGER NOT NULL);
+    from_block INTEGER NOT NULL, genesis BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS read_blocks (number INTEGER PRIMARY KEY, hash BLOB NOT NULL,
     timestamp INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS read_logs (block INTEGER NOT NULL REFERENCES read_blocks (number)
@@ -108,7 +108,7 @@ class EventIndex:
         from_block: where to start; None: at the deployment's own block.
         path: SQLite file; one process at a time.
     Raises:
-        ConfigError: the file belongs to another deployment or start.
+        ConfigError: the file belongs to another network or start.
     """
 
     def __init__(
@@ -319,16 +319,25 @@ class EventIndex:
         return BlockRef(row[0], Digest(row[1]), row[2]) if row else None
 
     def _claim(self, path: Path) -> None:
-        deployment = self._chain.deployment
+        chain, deployment = self._chain, self._chain.deployment
         mine = (deployment.chain_id, deployment.addresses["Rounds"], self._from_block)
-        row = self._db.execute("SELECT chain_id, rounds, from_block FROM meta").fetchone()
+        row = self._db.execute("SELECT chain_id, rounds, from_block, genesis FROM meta").fetchone()
         if row is None:
-            self._db.execute("INSERT INTO meta VALUES (?, ?, ?)", mine)
-        elif tuple(row) != mine:
+            self._db.execute("INSERT INTO meta VALUES (?, ?, ?, ?)", (*mine, chain.genesis))
+            return
+        held, genesis = tuple(row)[:3], row["genesis"]
+        is_another_chain = len({genesis, chain.genesis} - {b""}) > 1
+        if held != mine or is_another_chain:
             self._db.close()
             raise ConfigError(
-                f"{path} holds the events of {row[1]} on chain {row[0]} from block {row[2]}, "
-                f"not those of {mine[1]} on chain {mine[0]} from block {mine[2]}",
-                next_step="use a folder of its own for each deployment: another --home "
-                "(ATOLL_HOME), or a service's data_dir",
+                f"{path} holds the events of {_named(held, genesis)}, "
+                f"not those of {_named(mine, chain.genesis)}",
+                next_step="use a folder of its own for each network: another --home (ATOLL_HOME), "
+                "or a service's data_dir; only where an endpoint once named a wrong block 0, "
+                "remove that file: it is made again",
             )
+
+
+def _named(start: tuple[int, str, int], genesis: bytes) -> str:
+    (chain_id, rounds, from_block), began = start, genesis.hex() or "unknown"
+    return f"{rounds} on chain {chain_id} (block 0 is {began}) from block {from_block}"

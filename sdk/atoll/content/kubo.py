@@ -13,6 +13,7 @@ import asyncio
 import importlib
 import io
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,8 @@ from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError, TooL
 
 OLDEST_KUBO: Final = (0, 13)  # the first whose block/put takes a CID codec
 _THREADS: Final = 4
+_REST_S: Final = 60.0
+"""So long a daemon that did not answer in time is asked nothing: each request would wait again."""
 
 _Result = TypeVar("_Result")
 
@@ -49,22 +52,34 @@ class BlockRemote(Protocol):
         """Closes every connection."""
 
 
+class _Hangs(StorageError):
+    """The daemon did not answer in time, now or a moment ago."""
+
+
 class KuboRemote:
     """A Kubo daemon.
 
     Args:
         api: the daemon's RPC address, such as `http://127.0.0.1:5001`.
         timeout_s: for one request; a block that the daemon must find elsewhere counts as not found
-            after that.
+            after that. Whatever else takes as long makes it rest.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, api: str, *, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        api: str,
+        *,
+        timeout_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._api = api
         self._multiaddr = kubo_multiaddr(api)
         self._timeout_s = timeout_s
         self._library = _load_library()
         self._threads = ThreadPoolExecutor(_THREADS, "atoll-kubo")
         self._local = threading.local()
+        self._clock, self._rests_until = clock, 0.0
 
     async def connect(self) -> str:
         """Checks that the daemon answers and is recent enough; returns its version.
@@ -92,10 +107,11 @@ class KuboRemote:
     async def get_block(self, cid: Cid) -> bytes:
         """As `BlockRemote.get_block`."""
         try:
-            block = bytes(await self._call(lambda client: client.block.get(str(cid))))
-        except NotFound as error:
+            found = await self._call(lambda client: client.block.get(str(cid)), rests=False)
+        except (NotFound, _Hangs) as error:
             message = f"the Kubo daemon at {self._api} has no {cid}"
             raise NotFound(message) from error
+        block = bytes(found)
         if len(block) > MAX_BLOCK_BYTES:
             raise TooLarge(f"the Kubo daemon at {self._api} sent {len(block)} bytes as {cid}")
         if not cid.matches(block):
@@ -124,15 +140,24 @@ class KuboRemote:
         except NotFound:
             return
 
-    async def _call(self, act: Callable[[Any], _Result]) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, act)
+    async def _call(self, act: Callable[[Any], _Result], *, rests: bool = True) -> _Result:
+        """What the daemon answers; `rests` is whether one that does not in time rests."""
+        if self._clock() < self._rests_until:
+            raise _Hangs(f"the Kubo daemon at {self._api} did not answer, and rests")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, act)
+        except _Hangs:
+            if rests:
+                self._rests_until = self._clock() + _REST_S
+            raise
 
     def _run(self, act: Callable[[Any], _Result]) -> _Result:
         errors = self._library.exceptions
         try:
             return act(self._client())
         except errors.TimeoutError as error:
-            raise NotFound(f"no answer within {self._timeout_s} s") from error
+            message = f"the Kubo daemon at {self._api} does not answer in {self._timeout_s} s"
+            raise _Hangs(message, next_step="restart it") from error
         except errors.ErrorResponse as error:
             message = str(error)
             if "not found" in message or "not pinned" in message:

@@ -7,7 +7,7 @@ import io
 import math
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from mmap import mmap
@@ -39,7 +39,8 @@ from atoll.errors import CorruptBlock, DiskFull, NotFound, TooLarge
 
 GRACE_S: Final = 3600.0  # between what was fetched and its pin other processes may do much
 SPARE: Final = "/spare"
-"""A part of the reasons of pins that end where the quota is full: what they keep can be made again.
+"""A part of the reasons of pins that end where quota or disk is full: what they keep can be made
+again.
 """
 QUOTA_GRACE_S: Final = 60.0  # the same, where the alternative is that nothing more fits
 STRAY_S: Final = 86400.0  # no write takes a day: what is older nobody does any more
@@ -307,19 +308,12 @@ class LocalStore:
 
         For content that only this process knows: what others are about to use may go with it.
         """
-        blocks = _Marks(self)
-        blocks.follow([cid])
-        with self._folder.locked(shared=False):
-            marks = _Marks(self)
-            marks.follow_new_pins()
-            spare = blocks.kept - marks.kept
-            return sum(self._folder.remove(digest, math.inf) for digest in spare)
+        return self._drop([cid], lambda _: True)
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes fit on the disk, and in the quota, for which it may collect."""
-        with disk_errors(self.root):
-            if size > shutil.disk_usage(self.root).free:
-                return False
+        if not self._fits_after_collection(size):
+            return False
         if self.quota_bytes is None or self.usage().bytes + size <= self.quota_bytes:
             return True
         kept = self.collect(self.quota_bytes * 7 // 8 - size, QUOTA_GRACE_S).kept_bytes
@@ -426,11 +420,14 @@ class LocalStore:
         """Counts `size` bytes against the quota, collecting when it is reached.
 
         Each process looks at the folder again after writing a sixteenth of the quota, so several
-        together may overshoot by that much each.
+        together may overshoot by that much each. Where the disk is full, the same gives way; what
+        does not fit then, the disk refuses.
         """
-        if self.quota_bytes is None:
-            return
         with self._room_lock:
+            if not self._fits_after_collection(size):
+                self._drop_spare()
+            if self.quota_bytes is None:
+                return
             if self._room < size:
                 held = self.usage().bytes
                 if held + size > self.quota_bytes:
@@ -445,12 +442,38 @@ class LocalStore:
                 self._room = max(size, min(self.quota_bytes - held, self.quota_bytes // 16))
             self._room -= size
 
+    def _fits_after_collection(self, size: int) -> bool:
+        """Whether the disk has so many bytes, for which it collects."""
+        if size <= self._free():
+            return True
+        self.collect(self.usage().bytes * 7 // 8 - size, QUOTA_GRACE_S)
+        return size <= self._free()
+
+    def _free(self) -> int:
+        with disk_errors(self.root):
+            return shutil.disk_usage(self.root).free
+
     def _drop_spare(self) -> int:
-        """Ends the pins of what can be made again, and removes it; bytes freed."""
-        spare = [pin for pin in self.pins() if f"{SPARE}/" in pin.reason]
+        """Removes what can be made again, and then ends its pins, which takes room; bytes freed."""
+        spare = [pin for pin in self.pins() if _is_spare(pin)]
+        freed = self._drop([pin.cid for pin in spare], lambda pin: not _is_spare(pin))
         for pin in spare:
             self.unpin(pin.reason, pin.cid)
-        return sum(self.drop(pin.cid) for pin in spare)
+        return freed
+
+    def _drop(self, roots: Sequence[Cid], keeps: Callable[[Pin], bool]) -> int:
+        """Removes what is below these and reached by no pin that keeps it; bytes freed."""
+        blocks = _Marks(self)
+        blocks.follow(roots)
+        with self._folder.locked(shared=False):
+            marks = _Marks(self)
+            marks.follow(pin.cid for pin in self.pins() if keeps(pin))
+            spare = blocks.kept - marks.kept
+            return sum(self._folder.remove(digest, math.inf) for digest in spare)
+
+
+def _is_spare(pin: Pin) -> bool:
+    return f"{SPARE}/" in pin.reason
 
 
 class _Marks:

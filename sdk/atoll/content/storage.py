@@ -9,11 +9,14 @@ three.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import structlog
 
 from atoll.content.backend import parse_backend
 from atoll.content.blocks import BlockFolder
@@ -24,7 +27,9 @@ from atoll.content.kubo import BlockRemote, KuboRemote
 from atoll.content.links import walk_dag
 from atoll.content.local import LocalStore
 from atoll.content.unixfs import V1, Added, Profile, Readable
-from atoll.errors import ConfigError
+from atoll.errors import ConfigError, StorageError
+
+log = structlog.get_logger("atoll.storage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,8 @@ class Storage:
         self.fetcher = fetcher
         self._remote = remote
         self._read_only = read_only
+        self._left: deque[Callable[[], Awaitable[None]]] = deque()
+        self._copying: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,7 +84,10 @@ class Storage:
         await self.close()
 
     async def close(self) -> None:
-        """Closes every connection."""
+        """Closes every connection; what is still to be copied is not."""
+        if self._copying is not None:
+            self._copying.cancel()
+            await asyncio.wait([self._copying])
         await self.fetcher.close()
         if self._remote is not None:
             await self._remote.close()
@@ -140,6 +150,12 @@ class Storage:
                 await self.publish(cid)
                 await self._remote.pin(cid)
 
+    def mirror_later(self, cids: Sequence[Cid]) -> None:
+        """As `mirror`, beside all else; a remote that fails or hangs costs the copy and a warning,
+        and nobody waits for it.
+        """
+        self._later(lambda: self.mirror(cids))
+
     async def get(self, cid: Cid, max_bytes: int, prefer: Sequence[str] = ()) -> bytes:
         """A file's bytes; arguments and errors as `Fetcher.fetch`."""
         return await self.fetcher.get(cid, max_bytes, prefer)
@@ -162,13 +178,42 @@ class Storage:
 
     async def unpin(self, reason: str, cid: Cid | None = None) -> int:
         """Ends a reason, or one CID's part of it; returns how many pins went."""
-        if self._remote is None:
-            return await asyncio.to_thread(self.local.unpin, reason, cid)
-        before = {pin.cid for pin in await asyncio.to_thread(self.local.pins)}
-        gone = await asyncio.to_thread(self.local.unpin, reason, cid)
-        for freed in before - {pin.cid for pin in await asyncio.to_thread(self.local.pins)}:
-            await self._remote.unpin(freed)
+        gone, freed = await asyncio.to_thread(self._unpin_here, reason, cid)
+        await self._unpin_there(freed)
         return gone
+
+    async def release(self, reason: str) -> None:
+        """Ends a reason here, and in the remote as `mirror_later`, behind what was begun before."""
+        _, freed = await asyncio.to_thread(self._unpin_here, reason, None)
+        self._later(lambda: self._unpin_there(freed))
+
+    def _unpin_here(self, reason: str, cid: Cid | None) -> tuple[int, set[Cid]]:
+        """How many pins went, and what no pin names any more, for the remote."""
+        if self._remote is None:
+            return self.local.unpin(reason, cid), set()
+        before = {pin.cid for pin in self.local.pins()}
+        gone = self.local.unpin(reason, cid)
+        return gone, before - {pin.cid for pin in self.local.pins()}
+
+    async def _unpin_there(self, freed: set[Cid]) -> None:
+        if self._remote is not None:
+            for cid in freed:
+                await self._remote.unpin(cid)
+
+    def _later(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Does it after what came before, in the remote's own time."""
+        if self._remote is None:
+            return
+        self._left.append(act)
+        if self._copying is None or self._copying.done():
+            self._copying = asyncio.create_task(self._copy())
+
+    async def _copy(self) -> None:
+        while self._left:
+            try:
+                await self._left.popleft()()
+            except StorageError as error:
+                log.warning("the remote store failed", cause=str(error))
 
     def _check_writable(self) -> None:
         if self._read_only:

@@ -7,8 +7,7 @@ in the journal before it is reported.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Never, TypeVar
 
 import structlog
@@ -241,8 +240,7 @@ class Effects:
                 self.context.store.pin(Cid.from_bytes(cid), reason)
 
         await asyncio.to_thread(pin_all)
-        with _remote_may_fail("mirror"):
-            await self.context.storage.mirror([Cid.from_bytes(cid) for cid in cids])
+        self.context.storage.mirror_later([Cid.from_bytes(cid) for cid in cids])
 
     async def unpin(self, view: JobView, round_: int) -> None:
         """Lets go of what was kept for a round, and of its checkpoints.
@@ -261,19 +259,7 @@ class Effects:
 
     async def end(self, reason: str) -> None:
         """Lets go of what was kept for a reason. Raises as `unpin`."""
-        with _remote_may_fail("unpin"):
-            await self.context.storage.unpin(reason)
-        # Whichever of the two failed there: ours has let go, or says here why it has not.
-        await asyncio.to_thread(self.context.store.unpin, reason)
-
-
-@contextmanager
-def _remote_may_fail(what: str) -> Iterator[None]:
-    """Another daemon's failure costs its copy, not the round: our own gateway serves the blocks."""
-    try:
-        yield
-    except StorageError as error:
-        log.warning("the remote store failed", step=what, cause=str(error))
+        await self.context.storage.release(reason)
 
 
 def _reason(job: int, round_: int | None) -> str:

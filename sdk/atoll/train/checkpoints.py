@@ -110,7 +110,7 @@ class Checkpoints:
         store: keeps them.
         job, round_: whose work it is.
         work: digest of all that the work follows from. Whatever other checkpoints of the job there
-            are, they are superseded, and let go of.
+            are, they are let go of once one of this work is written, or by `supersede`.
         share: one part in so many of the time may be spent on writing; 0 for all of it.
         last_part: of the pins' reason; others are left alone.
     """
@@ -129,13 +129,20 @@ class Checkpoints:
         self._reason = reason_of(job, round_, last_part)
         self._began, self._spent = time.monotonic(), 0.0
         self._kept: list[tuple[Checkpoint, Pin]] = []
+        self._superseded: list[Pin] = []
         for pin in store.pins():
             if pin.reason.startswith(f"job/{job}/round/") and pin.reason.endswith(last_part):
                 found = _read(store, pin, work) if pin.reason == self._reason else None
                 if found is None:
-                    _let_go(store, pin)
+                    self._superseded.append(pin)
                 else:
                     self._kept.append((found, pin))
+
+    def supersede(self) -> None:
+        """Lets go of the checkpoints of other work."""
+        for pin in self._superseded:
+            _let_go(self._store, pin)
+        self._superseded = []
 
     def before(self, segments: int) -> list[Checkpoint]:
         """Those of fewer segments, the newest first. Their states are to be checked."""
@@ -160,6 +167,7 @@ class Checkpoints:
             self._kept.append((kept, Pin(0, record, self._reason)))
             for _, old in self._kept[:-KEPT]:
                 _let_go(self._store, old)
+            self.supersede()
         except StorageError as error:
             log.warning("no checkpoint", reason=self._reason, cause=str(error))
         self._kept = self._kept[-KEPT:]

@@ -264,14 +264,16 @@ def checkpoints_of(
     work = _work_of(replace(task, slot=slot))
     if last_part == DISPUTED:  # another game's are no older ones of this
         last_part = f"{DISPUTED}/{work.hex()}"
-    return Checkpoints(store, slot.job, slot.round, work, share, last_part=last_part)
+    found = Checkpoints(store, slot.job, slot.round, work, share, last_part=last_part)
+    found.supersede()
+    return found
 
 
 def carry(
     task: TrainTask, store: LocalStore, said: bytes = b""
 ) -> Callable[[Checkpoint, SeatState], None]:
-    """Keeps a round's last state for a later round of the seat, and lets go of an older one. A
-    round never fails for it.
+    """Keeps a round's last state for a later round of the seat, and then lets go of an older one,
+    which saves as many rounds as there are up to it. A round never fails for it.
 
     Args:
         said: of a replay, what the seat revealed of the rounds up to there, and is right.
@@ -282,6 +284,8 @@ def carry(
         work, slot = _work_of(task, said), task.slot
         try:
             kept = Checkpoints(store, slot.job, slot.round, work, 0, last_part=part)
+            if not store.has_room(2 * size) and store.has_room(size):
+                kept.supersede()  # it will do with the older one's room
             kept.write(done, state.pieces(), size)
         except StorageError as error:  # as where the disk is full, and takes no change of a pin
             log.warning("no state is carried", round=slot.round, cause=str(error))

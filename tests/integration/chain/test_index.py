@@ -15,6 +15,7 @@ from tests.integration.chain.local_anvil import Anvil
 
 from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain
+from atoll.chain.deploy import deploy
 from atoll.chain.deployment import Deployment
 from atoll.chain.index import Advanced, Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
@@ -343,6 +344,30 @@ async def test_a_file_belongs_to_one_deployment(chain: AtollChain, tmp_path: Pat
     EventIndex(chain, confirmations=0, path=path).close()
     with pytest.raises(ConfigError, match="holds the events of"):
         EventIndex(chain, confirmations=0, path=path, from_block=0)
+
+
+async def test_a_chain_that_began_anew_is_another_though_all_addresses_are_the_same(
+    chain: AtollChain,
+    spawn: Callable[..., Anvil],
+    accounts: list[LocalAccount],
+    announcer: Announcer,
+    tmp_path: Path,
+) -> None:
+    """Else jobs and transactions of the one would be taken for the other's."""
+    announcer.say("first")
+    anew = spawn("--timestamp", "1800000000").url
+    assert await deploy(anew, accounts[0]) == chain.deployment
+    config = SessionConfig((anew,), chain.deployment, tmp_path, StoreConfig(tmp_path / "store"))
+    for _ in range(2):  # its own again, too
+        first = EventIndex(chain, confirmations=0, path=tmp_path / "events.sqlite")
+        await first.poll()
+        first.close()
+    with pytest.raises(ConfigError, match="holds the events of") as caught:
+        async with open_session(config):
+            pass
+    assert chain.genesis.hex() in str(caught.value)
+    async with open_session(replace(config, folder=tmp_path / "another")) as session:
+        await session.follower.poll()
 
 
 async def test_who_forgot_an_event_is_told_from_who_reads_the_chain_now(

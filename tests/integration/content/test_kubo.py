@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -30,11 +31,18 @@ class FakeKubo:
     version: str = "0.39.0"
     lies: bool = False
     broken: bool = False
+    hangs: bool = False
+    asked: int = 0
+    has_hung: asyncio.Event = field(default_factory=asyncio.Event)
     blocks: dict[bytes, bytes] = field(default_factory=dict)
     pins: set[str] = field(default_factory=set)
 
     async def answer(self, request: web.Request) -> web.Response:
         command, query = request.match_info["command"], request.query
+        self.asked += 1
+        if self.hangs:
+            self.has_hung.set()
+            await asyncio.Event().wait()
         if self.broken:
             return self.refuse("the repository is locked")
         if command == "version":
@@ -74,6 +82,23 @@ async def daemon() -> AsyncIterator[tuple[FakeKubo, str]]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     yield fake, f"http://127.0.0.1:{runner.addresses[0][1]}"
     await runner.cleanup()
+
+
+async def copied(storage: Storage) -> None:
+    """Until nothing is left to be mirrored."""
+    if storage._copying is not None:
+        await asyncio.wait([storage._copying])
+
+
+def of_service(storage: Storage) -> tuple[Effects, Any]:
+    """What carries a verifier's commands out with that storage, and a job's view."""
+    context = SimpleNamespace(
+        chain=SimpleNamespace(calls=None),
+        config=SimpleNamespace(store_dir=storage.local.root, role="verifier"),
+        storage=storage,
+        store=storage.local,
+    )
+    return Effects(cast(Any, context)), SimpleNamespace(job_id=7)
 
 
 async def opened(folder: Path, url: str) -> Storage:
@@ -122,23 +147,58 @@ async def test_a_failing_daemon_costs_a_service_its_copy_only(
 ) -> None:
     fake, url = daemon
     async with await opened(tmp_path, url) as storage:
-        context = SimpleNamespace(
-            chain=SimpleNamespace(calls=None),
-            config=SimpleNamespace(store_dir=tmp_path, role="verifier"),
-            storage=storage,
-            store=storage.local,
-        )
-        effects = Effects(cast(Any, context))
-        view = cast(Any, SimpleNamespace(job_id=7))
+        effects, view = of_service(storage)
         kept, lost = (storage.local.add_bytes(data) for data in (b"kept", b"lost"))
         await effects.keep(view, 1, kept.to_bytes())
+        await copied(storage)
         fake.broken = True
         await effects.keep(view, 1, lost.to_bytes())
+        await copied(storage)
         assert {pin.cid for pin in storage.local.pins()} == {kept, lost}
         assert fake.pins == {str(kept)}
         fake.broken = False
         await DoUnpin(1, 2).perform(effects, view)
+        await copied(storage)
         assert (storage.local.pins(), fake.pins) == ([], set())
+
+
+async def test_nothing_waits_for_a_daemon_that_hangs(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        effects, view = of_service(storage)
+        cid = storage.local.add_bytes(b"owed")
+        fake.hangs = True
+        async with asyncio.timeout(15):  # a request of it is given up after 30 s
+            await effects.keep(view, 1, cid.to_bytes())
+            assert [pin.cid for pin in storage.local.pins()] == [cid]
+            await fake.has_hung.wait()
+            await DoUnpin(1, 2).perform(effects, view)
+        assert storage.local.pins() == []
+
+
+async def test_a_daemon_that_hung_rests(daemon: tuple[FakeKubo, str], tmp_path: Path) -> None:
+    """Its first request alone was waited for; what it would have to look for is no sign of that."""
+    fake, url = daemon
+    now = [0.0]
+    remote = KuboRemote(url, timeout_s=0.2, clock=lambda: now[0])
+    cid = Cid.of(b"block")
+    fake.hangs = True
+    with pytest.raises(NotFound):
+        await remote.get_block(cid)
+    for _ in range(3):
+        with pytest.raises(StorageError, match=r"does not answer|rests"):
+            await remote.put_block(cid, b"block")
+        with pytest.raises(StorageError, match="rests"):
+            await remote.unpin(cid)
+        with pytest.raises(NotFound):
+            await remote.get_block(cid)
+    assert fake.asked == 2
+    fake.hangs, now[0] = False, 61.0
+    await remote.put_block(cid, b"block")
+    assert fake.blocks == {cid.digest: b"block"}
+    await remote.close()
 
 
 async def test_gateways_are_asked_before_the_daemon(

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import dag_cbor
@@ -173,6 +174,45 @@ def test_what_can_be_made_again_gives_way_to_what_is_owed(tmp_path: Path) -> Non
     assert len(store.read_bytes(first, 40_000)) == 40_000
     with pytest.raises(DiskFull, match="quota"):
         store.add_bytes(os.urandom(40_000))
+
+
+@pytest.mark.parametrize("way", ["add_bytes", "add_block", "put_block"])
+def test_without_a_quota_it_gives_way_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    store, mib = LocalStore(tmp_path, sync=False), 1 << 20
+    end = mib * 3
+
+    def disk(_: object) -> SimpleNamespace:
+        return SimpleNamespace(free=end - store.usage().bytes)
+
+    monkeypatch.setattr("atoll.content.local.shutil.disk_usage", disk)
+    owed, other = store.add_bytes(os.urandom(mib)), store.add_bytes(os.urandom(mib))
+    spare = store.add_bytes(os.urandom(mib))
+    store.pin(owed, "job/1/round/3")
+    store.pin(spare, f"job/1/round/3{SPARE}/carried/0")
+    block = os.urandom(mib)
+    ways: dict[str, Callable[[], object]] = {
+        "add_bytes": lambda: store.add_bytes(block),
+        "add_block": lambda: store.add_block(block),
+        "put_block": lambda: store.put_block(Cid.of(block), block),
+    }
+    if way == "put_block":  # as SQLite does where nothing at all is left
+
+        def unpin(self: LocalStore, reason: str, cid: Cid | None = None) -> int:
+            if disk(None).free < 4096:
+                raise DiskFull("no room for a pin's end")
+            return ending(self, reason, cid)
+
+        ending = LocalStore.unpin
+        monkeypatch.setattr(LocalStore, "unpin", unpin)
+    ways[way]()
+    assert [store.has(cid) for cid in (Cid.of(block), owed, spare)] == [True, True, False]
+    assert [pin.reason for pin in store.pins()] == ["job/1/round/3"]
+    age(store)
+    store.pin(Cid.of(block), "job/1/round/3")
+    store.add_bytes(os.urandom(mib))
+    assert not store.has(other)
 
 
 def test_everyone_who_opens_a_folder_keeps_to_its_quota(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.small_job import damage
 from tests.unit.rounds.epochs import ROUNDS, Epoch, streaming, trained_epoch
 from tests.unit.train.factories import make_job
 
+from atoll.bits.layout import seat_layout
 from atoll.bits.segment import Course, SegmentRun
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
@@ -95,6 +96,42 @@ def test_who_was_killed_between_two_rounds_goes_on_with_what_it_kept(
     assert runs.count == 0
     assert reached(epoch.tasks[2], epoch.job.store) == epoch.trained[1].states[-1]
     assert runs.count == epoch.job.manifest.segments  # what is kept is the round's before
+
+
+@pytest.mark.parametrize(
+    ("room", "left", "ran"), [(0.5, 0, 1), (1.5, 1, 0), (2.5, 1, 0), (-1.0, 0, 1)]
+)
+def test_an_older_state_stays_until_there_is_a_newer_one(
+    epoch: Epoch, runs: Runs, monkeypatch: pytest.MonkeyPatch, room: float, left: int, ran: int
+) -> None:
+    """Else who has no room for the newer one runs the epoch anew.
+
+    Args:
+        room: in states, beside the older one; less than none: the disk turns out to be full.
+        left: the round of which a state is kept, and `ran` how many rounds have to be run again.
+    """
+    kept(epoch)
+    task, store = epoch.tasks[1], epoch.job.store
+    size = 4 * seat_layout(task.manifest).elements
+
+    def has_room(store: LocalStore, wanted: int) -> bool:
+        held = sum(CARRIED in pin.reason for pin in store.pins())
+        return room < 0 or wanted <= (room + 1 - held) * size
+
+    def full(*_: object) -> Cid:
+        raise DiskFull("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "has_room", has_room)
+        if room < 0:
+            patch.setattr(LocalStore, "add_pieces", full)
+        train_round(task, store, keeping=Keeping(last=carry(task, store)))
+    assert [pin.reason for pin in store.pins() if CARRIED in pin.reason] == [
+        f"job/{task.slot.job}/round/{left}{CARRIED}/{task.seat}"
+    ]
+    runs.count = 0
+    assert reached(epoch.tasks[2], store) == epoch.trained[1].states[-1]
+    assert runs.count == ran * epoch.job.manifest.segments
 
 
 def test_a_damaged_state_is_made_again(epoch: Epoch, runs: Runs) -> None:

@@ -65,3 +65,14 @@ def test_a_greeting_is_signed_anew_in_time() -> None:
     times.append(NOW + VALID_SECONDS * 0.6)
     greeter(HERE)
     assert len(signed) == 2
+
+
+@pytest.mark.parametrize("step", [-3600.0, -86400.0, 3600.0])
+def test_who_set_its_clock_is_known_at_once(step: float) -> None:
+    """A clock that was ahead signed for a time that nobody else has for an hour."""
+    times = [NOW]
+    sign = partial(sign_digest, ACCOUNT)
+    greeter = Greeter(Address(ACCOUNT.address), CHAIN, sign, now=lambda: times[0])
+    greeter(HERE)
+    times[0] += step
+    assert greeted(greeter(HERE), CHAIN, HERE, times[0]) == ACCOUNT.address
