@@ -444,9 +444,13 @@ class LocalStore:
 
     def _fits_after_collection(self, size: int) -> bool:
         """Whether the disk has so many bytes, for which it collects."""
-        if size <= self._free():
+        free = self._free()
+        if size <= free:
             return True
-        self.collect(self.usage().bytes * 7 // 8 - size, QUOTA_GRACE_S)
+        held = self.usage().bytes
+        if size > free + held:  # whatever went, it would go for nothing
+            return False
+        self.collect(held * 7 // 8 - size, QUOTA_GRACE_S)
         return size <= self._free()
 
     def _free(self) -> int:

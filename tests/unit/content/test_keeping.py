@@ -211,6 +211,8 @@ def test_without_a_quota_it_gives_way_where_the_disk_is_full(
     assert [pin.reason for pin in store.pins()] == ["job/1/round/3"]
     age(store)
     store.pin(Cid.of(block), "job/1/round/3")
+    assert not store.has_room(4 * mib)
+    assert store.has(other)  # all that is here would not be enough
     store.add_bytes(os.urandom(mib))
     assert not store.has(other)
 
