@@ -10,8 +10,11 @@ from tests.unit.law.identities import digest
 from tests.unit.law.network import Refused
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
+from atoll.chain.calls import Calls
+from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.law import events as ev
 from atoll.law import pay
+from atoll.law.audits import with_settled
 from atoll.law.clocks import last_moment
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
@@ -432,6 +435,20 @@ def test_a_key_in_the_settlements_block_takes_away_one_that_was_told_there() -> 
     assert seat in [each.seat for each in due(script, Call.STRIKE)]
     net.emit(ev.KeyShown(net.job, told.account, FIRST, key))
     assert net.view.settled[0].key_of(seat) == key
+
+
+def test_a_word_is_contested_with_a_key_that_was_shown_too_early() -> None:
+    script = Script.ready()
+    script.honest_round()
+    guesser, seat = script.guessed(0)
+    view, now = script.net.view, script.net.now
+    early = with_settled(view, FIRST, keys={}, early_keys=view.settled[0].keys)
+    due_of = [[one for one in upkeep(v, now) if one.call is Call.CONTEST] for v in (view, early)]
+    about = (FIRST, Role.VERIFIER, HolderId(guesser), seat)
+    assert due_of == [[Upkeep(Call.CONTEST, *about)]] * 2
+    calls = Calls(Deployment(1, 0, dict.fromkeys(REQUIRED, WATCHER)))
+    sent = [calls.contest(v.settled[0], seat, HolderId(guesser)) for v in (view, early)]
+    assert sent[0] == sent[1]
 
 
 def test_who_disagreed_is_bound_as_long_as_an_audit_takes() -> None:
