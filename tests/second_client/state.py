@@ -9,6 +9,7 @@ of arrays), `exponents`, `moment_exponents`, `moments` (the groups `m`, `rows`, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
@@ -30,6 +31,7 @@ from tests.second_client.documents import (
     trained_of,
 )
 from tests.second_client.moments import PARTS, opening_m, opening_v
+from tests.second_client.refusals import integer, of, refuse
 from tests.second_client.words import ZERO, decode_cbor, encode_cbor, root, sha256, u64
 
 State = dict[str, Any]
@@ -83,20 +85,62 @@ def write_blob(kind: str, fields: Mapping[str, Any], tensors: Tensors) -> bytes:
 
 def read_blob(kind: str, data: bytes) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Fields, and tensors by group and parameter. Raises ValueError on any other spelling."""
-    at = len(MAGIC) + 4 + int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "little")
-    header = decode_cbor(data[len(MAGIC) + 4 : at])
+    start = len(MAGIC) + 4
+    refuse(len(data) < start or data[: len(MAGIC)] != MAGIC, f"{kind}: another beginning")
+    at = start + int.from_bytes(data[len(MAGIC) : start], "little")
+    refuse(at - start > MOST_HEADER or at > len(data), f"{kind}: no room for the header")
+    header = decode_cbor(data[start:at])
+    refuse(not HEADER(header) or header["kind"] != kind, f"{kind}: another header")
+    names = [name for name, _, _ in header["tensors"]]
+    refuse(names != sorted(set(names)), f"{kind}: names that do not ascend")
+    sizes = [prod(shape) * _DTYPES[dtype].itemsize for _, dtype, shape in header["tensors"]]
+    refuse(at + sum(sizes) != len(data), f"{kind}: not as many bytes as its tensors have")
     groups: dict[str, dict[str, Any]] = {}
-    for full_name, dtype, shape in header["tensors"]:
-        group, _, name = full_name.rpartition("/")
-        size = prod(shape) * _DTYPES[dtype].itemsize
+    for (full_name, dtype, shape), size in zip(header["tensors"], sizes, strict=True):
+        group, _, name = full_name.partition("/") if kind != PARAMS_KIND else ("", "", full_name)
+        refuse(not name, f"{kind}: a tensor of no group")
         tensor = np.frombuffer(data[at : at + size], _DTYPES[dtype]).reshape(shape)
         groups.setdefault(group, {})[name] = tensor
         at += size
-    if write_blob(header["kind"], header["fields"], grouped(groups)) != data:
-        raise ValueError(f"{kind}: not the canonical bytes")
-    if header["kind"] != kind:
-        raise ValueError(f"{header['kind']} is not {kind}")
     return header["fields"], groups
+
+
+def is_tensor(entry: Any) -> bool:
+    """Name, dtype and shape: of at most four sizes, none of them zero."""
+    if not isinstance(entry, list) or len(entry) != 3:
+        return False
+    name, dtype, shape = entry
+    is_named = isinstance(name, str) and NAME.fullmatch(name) is not None
+    is_typed = isinstance(dtype, str) and dtype in _DTYPES
+    is_shape = isinstance(shape, list) and len(shape) <= 4
+    return is_named and is_typed and is_shape and all(map(integer(1, 2**40 - 1), shape))
+
+
+def is_list(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= 1 << 16 and all(map(is_tensor, value))
+
+
+def is_exponents(value: Any) -> bool:
+    """A map of parameters to small integers."""
+    return isinstance(value, dict) and all(map(integer(-64, 64), value.values()))
+
+
+NAME = re.compile("[A-Za-z0-9_./-]{1,200}")
+MOST_HEADER = 4 << 20
+HEADER = of(
+    {
+        "fields": lambda value: isinstance(value, dict),
+        "kind": lambda value: isinstance(value, str),
+        "tensors": is_list,
+    }
+)
+COUNTER = integer(0, 2**48 - 1)
+"""So that nothing counts beyond 64 bits."""
+FIELDS = ("exponents", "moment_exponents", "m_exponents")
+GLOBAL_FIELDS = of(
+    {"count": COUNTER, "round": integer(0, 2**32 - 1), **dict.fromkeys(FIELDS, is_exponents)}
+)
+SEAT_FIELDS = of({"count": COUNTER, "batches": COUNTER})
 
 
 # ---------------------------------------------------------------------------------- global state
@@ -148,9 +192,6 @@ def read_params(data: bytes, manifest: Manifest) -> Tensors:
     return params
 
 
-FIELDS = ("exponents", "moment_exponents", "m_exponents")
-
-
 def global_bytes(model: State) -> bytes:
     fields = {name: model[name] for name in (*FIELDS, "count", "round")}
     tensors = {"params": model["params"], **model["outer"], **model["moments"]}
@@ -160,41 +201,51 @@ def global_bytes(model: State) -> bytes:
 def read_global(data: bytes) -> State:
     """Raises ValueError unless the moments are whole, or none."""
     fields, groups = read_blob(GLOBAL_KIND, data)
+    refuse(not GLOBAL_FIELDS(fields), "not the fields of a global state")
     moments = {group: groups.pop(group, {}) for group in MOMENTS}
-    state = {"params": groups.pop("params"), "outer": groups, "moments": moments, **fields}
+    state = {"params": groups.pop("params", {}), "outer": groups, "moments": moments, **fields}
     _check_types(state)
-    m, shapes = moments["m"], {name: p.shape for name, p in state["params"].items()}
-    if {name: t.shape for name, t in m.items()} != {name: shapes[name] for name in m}:
-        raise ValueError("first moments of another shape")
-    expected = set(state["moment_exponents"]) if state["m_exponents"] else set()
-    if not set(m) == set(state["m_exponents"]) == expected or (fields["count"] > 0) != bool(m):
-        raise ValueError("not the first moments that a state has")
-    second = set(moments["rows"]) | set(moments["whole"])
-    sides = {
-        "rows": {name: shapes[name][:1] for name in second if len(shapes[name]) == 2},
-        "columns": {name: shapes[name][1:] for name in second if len(shapes[name]) == 2},
-        "whole": {name: shapes[name] for name in second if len(shapes[name]) == 1},
-    }
-    words = [t.view("<u4") for part in PARTS for t in moments[part].values()]
-    if any((line >= 0x7F800000).any() for line in words):
-        raise ValueError("a sum is negative, minus zero or not finite")
-    if not second <= set(m) or any(
-        {name: t.shape for name, t in moments[part].items()} != sides[part] for part in PARTS
-    ):
-        raise ValueError("not the sums that a state has")
+    shapes = {name: p.shape for name, p in state["params"].items()}
+    refuse(set(fields["exponents"]) != set(shapes), "not an exponent a parameter")
+    refuse(not set(fields["moment_exponents"]) <= set(shapes), "an exponent of no parameter")
+    m, m_exponents = moments["m"], fields["m_exponents"]
+    expected = set(fields["moment_exponents"]) if m else set()
+    is_whole = set(m) == set(m_exponents) == expected and (fields["count"] > 0) == bool(m)
+    refuse(not is_whole, "not the first moments that a state has")
+    refuse(any(t.shape != shapes[n] for n, t in m.items()), "first moments of another shape")
+    _check_sums(moments, shapes)
     return state
 
 
+def _check_sums(moments: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    words = [t.view("<u4") for part in PARTS for t in moments[part].values()]
+    is_odd = any((line >= 0x7F800000).any() for line in words)
+    refuse(is_odd, "a sum is negative, minus zero or not finite")
+    second = set(moments["rows"]) | set(moments["whole"])
+    refuse(not second <= set(moments["m"]), "sums of no first moment")
+    sides = {
+        "rows": {name: shapes[name][:1] for name in second if len(shapes[name]) > 1},
+        "columns": {name: shapes[name][1:] for name in second if len(shapes[name]) > 1},
+        "whole": {name: shapes[name] for name in second if len(shapes[name]) == 1},
+    }
+    for part in PARTS:
+        found = {name: t.shape for name, t in moments[part].items()}
+        refuse(found != sides[part], "not the sums that a state has")
+
+
 def _check_types(state: State) -> None:
-    moments = state["moments"]
-    floats = [state["params"], *(moments[part] for part in PARTS)]
+    moments, params = state["moments"], state["params"]
+    floats = [params, *(moments[part] for part in PARTS)]
     types = {str(t.dtype) for t in moments["m"].values()}
-    if len(types) > 1 or not types <= {"int8", "float32"}:
-        raise ValueError("first moments are neither all integers nor all floats")
-    if any(t.dtype != np.float32 for group in floats for t in group.values()):
-        raise ValueError("parameters and sums are float32")
-    if any(t.dtype != np.int64 for slot in state["outer"].values() for t in slot.values()):
-        raise ValueError("slots are int64")
+    is_one = len(types) <= 1 and types <= {"int8", "float32"}
+    refuse(not is_one, "first moments are neither all integers nor all floats")
+    is_odd = any(t.dtype != np.float32 for group in floats for t in group.values())
+    refuse(is_odd, "parameters and sums are float32")
+    refuse(not set(state["outer"]) <= {"momentum", "second", "buffer"}, "a group of no state")
+    shapes = {name: p.shape for name, p in params.items()}
+    for slot in state["outer"].values():
+        refuse({n: t.shape for n, t in slot.items()} != shapes, "slots are of every parameter")
+        refuse(any(t.dtype != np.int64 for t in slot.values()), "slots are int64")
 
 
 def exponents_digest(model: State) -> bytes:
@@ -248,8 +299,8 @@ def read_seat(data: bytes, manifest: Manifest) -> State:
         found = {name: tensor.shape for name, tensor in state[group].items()}
         if found != shapes or any(t.dtype != np.float32 for t in state[group].values()):
             raise ValueError(f"{group} is not the job's")
-    if set(groups) - set(GROUPS) or set(fields) != {"batches", "count"}:
-        raise ValueError("not the groups and counters of a seat state")
+    is_odd = bool(set(groups) - set(GROUPS)) or not SEAT_FIELDS(fields)
+    refuse(is_odd, "not the groups and counters of a seat state")
     return state
 
 

@@ -296,5 +296,5 @@ def test_a_state_that_is_none_is_refused_by_both(name: str) -> None:
     odd = state.write_blob(state.GLOBAL_KIND, fields, tensors)
     with pytest.raises(MalformedState):
         GlobalState.from_bytes(odd)
-    with pytest.raises((ValueError, KeyError)):
+    with pytest.raises(ValueError):
         state.read_global(odd)

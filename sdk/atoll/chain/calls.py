@@ -190,7 +190,7 @@ class Calls:
 
     def contest(self, past: SettledRound, seat: SeatIndex, id: HolderId) -> Call:
         """An opened *fine* is not what the seat's key gives. Needs the key and the opened body."""
-        said = (past.bodies[id].to_bytes(), past.keys[seat])
+        said = (past.bodies[id].to_bytes(), past.known_key(seat))
         return self.build("contest", shown(past, seat), id, *said, permissionless=True)
 
     def settle_contest(self, past: SettledRound, seat: SeatIndex, id: HolderId) -> Call:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from atoll.law import events as ev
 from atoll.law.ballots import Body
 from atoll.law.membership import Handler, drop, put
-from atoll.law.views import Contest, JobView, SettledRound
+from atoll.law.views import Contest, JobView, OpenRound, SettledRound
 from atoll.law.words import (
     NO_HOLDER,
     Address,
@@ -48,13 +48,21 @@ def _pay_changed(view: JobView, event: ev.PayChanged, block: BlockRef) -> JobVie
 
 
 def _balloted(view: JobView, event: ev.Balloted, block: BlockRef) -> JobView:
-    """The last one counts, and only of AUDIT: another takes it away. Anybody may say one."""
-    past = view.settled_round(event.round)
-    holder = None if past is None else past.auditor_of(view, event.account)
-    if past is None or holder is None:
+    """The last one counts, and only of AUDIT: another takes it away. Anybody may say one.
+
+    AUDIT begins with the second of the settlement: what was sealed before it, in its block, counts.
+    """
+    running = view.open
+    is_running = running is not None and running.round == event.round
+    told = running if is_running else view.settled_round(event.round)
+    holder = None if told is None else view.auditor_of(told, event.account)
+    if told is None or holder is None:
         return view
-    ballots = drop(past.ballots, holder)
-    if past.clock.is_auditing(block.timestamp):
+    if isinstance(told, OpenRound):
+        early = put(told.early_ballots, holder, (event.ballot, block.timestamp))
+        return replace(view, open=replace(told, early_ballots=early))
+    ballots = drop(told.ballots, holder)
+    if told.clock.is_auditing(block.timestamp):
         ballots = put(ballots, holder, event.ballot)
     return with_settled(view, event.round, ballots=ballots)
 
@@ -73,8 +81,9 @@ def _key_shown(view: JobView, event: ev.KeyShown, block: BlockRef) -> JobView:
             return view
         if block.timestamp > past.clock.settled_at:
             return with_settled(view, event.round, keys=put(past.keys, seat, event.key))
-        early = put(past.early_keys, seat, event.key)
-        return with_settled(view, event.round, early_keys=early)
+        # In the settlement's second it takes away what a leak has told, as the contract keeps one.
+        early, keys = put(past.early_keys, seat, event.key), drop(past.keys, seat)
+        return with_settled(view, event.round, early_keys=early, keys=keys)
     if running is None or running.round != event.round:
         return view
     seat = _seat_of(view, running.seats, event.account)

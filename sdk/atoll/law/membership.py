@@ -93,6 +93,9 @@ def _credited(view: JobView, event: ev.Credited, block: BlockRef) -> JobView:
 
 
 def _credit_claimed(view: JobView, event: ev.CreditClaimed, block: BlockRef) -> JobView:
+    """Anybody may claim nothing for anybody: of that nothing is kept."""
+    if not event.amount:
+        return view
     total = view.paid.get(event.account, 0) + event.amount
     left = view.credits.get(event.account, 0) - event.amount
     paid, credits = put(view.paid, event.account, total), put(view.credits, event.account, left)

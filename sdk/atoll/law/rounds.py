@@ -251,6 +251,7 @@ def _short_twice(view: JobView, running: OpenRound) -> Bitmap:
 
 def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> SettledRound:
     running, facts, terms = _running(view), event.facts, view.require_terms()
+    now, early = block.timestamp, running.early_ballots.items()
     is_last, ready = view.is_last(event.round), facts.ready
     drawn = _drawn(running, facts, terms, is_last=is_last)
     revealed = facts.revealed.bit_count()
@@ -262,16 +263,17 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         verdict=event.verdict,
         facts=facts,
         signers=event.signers,
-        silent=_silent_in_all(running, block.timestamp),
+        silent=_silent_in_all(running, now),
         seats=running.seats,
         places=running.places,
         reveals=running.reveals,
         words=running.words,
-        clock=AuditClock.of(terms, block.timestamp, audits=audits),
+        clock=AuditClock.of(terms, now, audits=audits),
         drawn=to_bitmap(drawn),
         duties=draw_duties(facts.audit_seed, drawn, ready, is_last=is_last),
         pay=event.available,
         early_keys=running.early_keys,
+        ballots={holder: ballot for holder, (ballot, sealed_at) in early if sealed_at == now},
         is_consistent=facts == facts_of(running, event.verdict.left_out),
         lot_seed=running.lot_seed,
         accused=running.accused,

@@ -184,11 +184,11 @@ def _leaked(past: SettledRound, now: int) -> Iterator[Upkeep]:
 
 
 def wrong_words(view: JobView, past: SettledRound) -> Iterator[tuple[HolderId, SeatIndex]]:
-    """Opened *fine* whose word is not what the seat's leaves and its key give."""
+    """Opened *fine* whose word is not what the seat's leaves and its key give, early or not."""
     for auditor, body in past.bodies.items():
         account = view.verifiers[auditor].account
         for duty in body.duties:
-            key = past.key_of(duty.seat)
+            key = past.known_key(duty.seat)
             if not duty.is_fine or key is None or duty.seat in past.leaks:
                 continue
             if _word_of(account, past.reveals[duty.seat].reveal.leaves, key) != duty.word:

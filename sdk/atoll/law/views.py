@@ -147,6 +147,8 @@ class OpenRound:
         silent: places that said nothing in a lot that was replaced.
         accused, fallen: seats, as of MERGE's opening.
         early_keys: that the round's providers have shown before it is settled.
+        early_ballots: what members of its pool have sealed by now, and when: it counts where the
+            round is settled in that second.
     """
 
     slot: Slot
@@ -175,6 +177,7 @@ class OpenRound:
     accused: Bitmap = NO_BITS
     fallen: Bitmap = NO_BITS
     early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
+    early_ballots: Mapping[HolderId, tuple[Digest, int]] = field(default_factory=dict)
 
     @property
     def round(self) -> RoundIndex:
@@ -361,11 +364,6 @@ class SettledRound:
     def place_of(self, holder: HolderId) -> PlaceIndex | None:
         """The place that the holder has in this round's pool."""
         return next((place for place, held in self.places.items() if held == holder), None)
-
-    def auditor_of(self, view: JobView, account: Address) -> HolderId | None:
-        """The account's id in this round's pool or committee."""
-        own = (h for h in self.places.values() if view.verifiers[h].account == account)
-        return next(own, None)
 
     def duties_of(self, holder: HolderId) -> tuple[SeatIndex, ...]:
         """Seats that the holder audits."""
@@ -566,6 +564,11 @@ class JobView:
     def auditing(self, now: int) -> Iterator[SettledRound]:
         """Settled rounds whose windows are not over, oldest first."""
         return (past for past in self.settled if now < past.clock.window_end)
+
+    def auditor_of(self, round: OpenRound | SettledRound, account: Address) -> HolderId | None:
+        """The account's id in the round's pool or committee."""
+        own = (h for h in round.places.values() if self.verifiers[h].account == account)
+        return next(own, None)
 
     # --- games and falls ---
 

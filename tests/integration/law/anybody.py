@@ -15,8 +15,8 @@ from tests.unit.law.script import WATCHER
 from atoll.law.claims import shown
 from atoll.law.pay import claimable_to
 from atoll.law.upkeep import Call, Upkeep, burnable_to, upkeep
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import HolderId, Role, SeatIndex
+from atoll.law.views import JobView, SettledRound, parties
+from atoll.law.words import NO_HOLDER, HolderId, Role, SeatIndex
 
 Key = tuple[object, ...]
 """A call, and what it is about: as far as the two could differ."""
@@ -64,7 +64,7 @@ def _key(one: Upkeep) -> Key:
             return (one.call, one.round, one.holder)
         case Call.STRIKE | Call.NO_KEY | Call.LEAK:
             return (one.call, one.round, one.seat)
-        case Call.RELEASE:
+        case Call.RELEASE | Call.END_FALLEN:
             return (one.call, one.role, one.holder)
     return (one.call, one.round, one.holder, one.seat)
 
@@ -88,6 +88,10 @@ def _everything(net: Live) -> Iterator[Asked]:
     for role, holders in ((Role.PROVIDER, view.providers), (Role.VERIFIER, view.verifiers)):
         for id in holders:
             yield (Call.RELEASE, role, id), chain.members, "release", (job, role, id)
+    sets = {game.claim.set: parties(game.claim) for game in view.games.values() if game.is_open}
+    for each, about in sets.items():
+        assert about is not None
+        yield (Call.END_FALLEN, *about[1:]), chain.game, "endFallen", (each,)
     for past in view.settled:
         yield from _of_seats(net, past)
         for id in view.verifiers:
@@ -127,7 +131,11 @@ def _of_seats(net: Live, past: SettledRound) -> Iterator[Asked]:
         if not net.folded.providers[past.seats[seat]].has_fallen:
             yield (Call.STRIKE, round, seat), audits, "strike", (evidence,)
         yield (Call.NO_KEY, round, seat), audits, "noKey", (evidence,)
-        for key in _keys(past, seat):
+        if seat in past.leaks:
+            about = (net.job, round, NO_HOLDER, past.seats[seat])
+            yield (Call.SETTLE_CONTEST, round, NO_HOLDER, seat), audits, "settleContest", about
+        # Of who did no segment the contract takes a key, too, which is worth nothing.
+        for key in _keys(past, seat) if past.reveals[seat].segments else []:
             yield (Call.LEAK, round, seat), audits, "leak", (evidence, key)
 
 

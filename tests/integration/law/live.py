@@ -88,6 +88,7 @@ class Chain:
         self.token, self.policy = token, policy
         self.stakes = self.deploy("Stakes", config.address)
         game = self.deploy("Game", token.address, LONGEST_GAME, address("judge"))
+        self.game = game
         asked = [self.next_address(count) for count in (3, 4, 5)]
         self.jobs = self.deploy("Jobs", config.address, *asked, game.address)
         jobs = self.jobs.address

@@ -8,7 +8,7 @@ from typing import Any
 import dag_cbor
 import pytest
 from pydantic import ValidationError
-from tests.unit.law.factories import make_manifest, make_terms
+from tests.unit.law.factories import accounts, make_manifest, make_terms
 from tests.unit.law.script import Script
 
 from atoll.errors import ManifestError
@@ -174,6 +174,15 @@ def test_credits_and_what_is_funded_and_burnt_add_up() -> None:
         view = apply(view, event, view.block)
     assert (view.credits[account], view.paid[account]) == (2, 10)
     assert (view.funded, view.burnt, view.burnt_to) == (funded + 11, 50, 2)
+
+
+def test_a_stranger_that_claims_no_credit_leaves_nothing_in_the_view() -> None:
+    """Anybody may, for anybody: of each account there would be one entry more to copy."""
+    view = Script.ready(make_terms(rounds=2)).net.view
+    before = (dict(view.paid), dict(view.credits))
+    for stranger in accounts("stranger", 3):
+        view = apply(view, ev.CreditClaimed(view.job_id, stranger, 0), view.block)
+    assert (view.paid, view.credits) == before
 
 
 def test_a_bond_has_nothing_below_zero_and_a_fall_takes_from_the_first_round_on() -> None:

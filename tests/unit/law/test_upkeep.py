@@ -10,8 +10,11 @@ from tests.unit.law.identities import digest
 from tests.unit.law.network import Refused
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
+from atoll.chain.calls import Calls
+from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.law import events as ev
 from atoll.law import pay
+from atoll.law.audits import with_settled
 from atoll.law.clocks import last_moment
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
@@ -28,7 +31,16 @@ from atoll.law.upkeep import (
     upkeep,
 )
 from atoll.law.views import GameRecord, Holder, bond_set, pay_place
-from atoll.law.words import NO_HOLDER, NO_ROUND, HolderId, Phase, Role, RoundIndex, SeatIndex
+from atoll.law.words import (
+    NO_HOLDER,
+    NO_ROUND,
+    Digest,
+    HolderId,
+    Phase,
+    Role,
+    RoundIndex,
+    SeatIndex,
+)
 
 FIRST = RoundIndex(0)
 
@@ -387,6 +399,56 @@ def test_a_key_of_a_stranger_is_not_kept_and_one_before_the_settlement_is_only_k
     net.wait(1)
     net.emit(ev.KeyShown(net.job, holder.account, FIRST, key))
     assert net.view.settled[0].key_of(SeatIndex(2)) == key
+
+
+def test_a_ballot_counts_from_the_second_of_the_settlement_on() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    script.say()
+    first, second, third = (net.members[1, id].account for id in (1, 2, 3))
+    sealed = Digest(bytes([9]) * 32)
+    early = ev.Balloted(net.job, first, FIRST, sealed)
+    net.emit(early)
+    net.emit(ev.Balloted(net.job, second, FIRST, sealed))
+    net.wait(1)
+    again = Digest(bytes([8]) * 32)
+    for who, ballot in ((second, sealed), (second, again), (WATCHER, sealed)):
+        net.emit(ev.Balloted(net.job, who, FIRST, ballot))
+    script.settle()
+    net.emit(ev.Balloted(net.job, third, FIRST, sealed))
+    ids = (HolderId(2), HolderId(3))
+    assert net.view.settled[0].ballots == dict(zip(ids, (again, sealed), strict=True))
+
+
+def test_a_key_in_the_settlements_block_takes_away_one_that_was_told_there() -> None:
+    script = Script.ready(make_terms(f=0, min_providers=2))
+    net, seat = script.net, SeatIndex(2)
+    script.honest_round()
+    key, told = script.secrets[0, seat][0], net.view.settled[0].reveals[seat]
+    net.emit(ev.Leaked(net.job, WATCHER, seat, FIRST, key))
+    assert net.view.settled[0].key_of(seat) == key
+    net.emit(ev.KeyShown(net.job, told.account, FIRST, key))  # at its second, which is too early
+    past = net.view.settled[0]
+    assert (past.key_of(seat), past.known_key(seat)) == (None, key)
+    net.wait_until(net.settled[0].ends["keys"])
+    assert seat in [each.seat for each in due(script, Call.STRIKE)]
+    net.emit(ev.KeyShown(net.job, told.account, FIRST, key))
+    assert net.view.settled[0].key_of(seat) == key
+
+
+def test_a_word_is_contested_with_a_key_that_was_shown_too_early() -> None:
+    script = Script.ready()
+    script.honest_round()
+    guesser, seat = script.guessed(0)
+    view, now = script.net.view, script.net.now
+    early = with_settled(view, FIRST, keys={}, early_keys=view.settled[0].keys)
+    due_of = [[one for one in upkeep(v, now) if one.call is Call.CONTEST] for v in (view, early)]
+    about = (FIRST, Role.VERIFIER, HolderId(guesser), seat)
+    assert due_of == [[Upkeep(Call.CONTEST, *about)]] * 2
+    calls = Calls(Deployment(1, 0, dict.fromkeys(REQUIRED, WATCHER)))
+    sent = [calls.contest(v.settled[0], seat, HolderId(guesser)) for v in (view, early)]
+    assert sent[0] == sent[1]
 
 
 def test_who_disagreed_is_bound_as_long_as_an_audit_takes() -> None:

@@ -124,7 +124,7 @@ def _again(state: VerifierState, past: SettledRound) -> list[AnyCommand]:
     """Finds the ballot again that is on the chain, where the journal is lost; and replaces one that
     could not be opened, as of another audit seed, which a reorg has left there.
     """
-    holder = past.auditor_of(state.view, state.me)
+    holder = state.view.auditor_of(past, state.me)
     if holder is None or holder not in past.ballots or not past.clock.is_auditing(state.now):
         return []
     seats = past.duties_of(holder)
