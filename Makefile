@@ -1,4 +1,5 @@
-# Every target sets up what it needs first; `make setup` alone is idempotent.
+# Every target sets up what it needs first; `make setup` alone is idempotent. PYTHON=... names the
+# Python that .venv is made with.
 PYTHON ?= python3
 BIN := .venv/bin
 SHELL := /bin/bash
@@ -11,7 +12,7 @@ help: ## what can be made
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: ## the environment in .venv and the local chains in contracts/node_modules
-	@PYTHON=$(PYTHON) .ci/setup
+	@.ci/setup
 
 build: setup ## contracts and tests, compiled, which else the first to need them does
 	@contracts/tools/forge build

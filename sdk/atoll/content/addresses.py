@@ -6,7 +6,7 @@ import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -16,25 +16,47 @@ _KNOWN: Final = 4096
 """Names whose addresses are remembered, those that were found last."""
 
 
+_TRANSLATED: Final = ip_network("64:ff9b::/96")
+"""IPv4 addresses as machines that have IPv6 alone write them (RFC 6052)."""
+_GIVEN_OUT: Final = ip_network("2000::/3")
+"""All of IPv6 from which registries give addresses to anybody."""
+_SPECIAL: Final = tuple(map(ip_network, ("192.0.0.0/24", "2001::/23", "2002::/16", "3fff::/20")))
+"""Of protocols, tunnels and examples in there (IANA's registries of special purposes): which of
+them `ipaddress` counts as global differs between versions of Python."""
+
+
 def is_global(host: str) -> bool:
     """Whether a literal address is one of the whole Internet; what is a name counts as one."""
     try:
-        address = ip_address(host.strip("[]"))
+        address = _literal(host)
     except ValueError:
         # No name is of digits and dots alone: whoever connects takes 127.1 and 0 for an address.
         return not host.replace(".", "").isdigit()
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.is_global and not address.is_multicast
+    is_given_out = isinstance(address, IPv4Address) or address in _GIVEN_OUT
+    is_special = address.is_multicast or any(address in network for network in _SPECIAL)
+    return address.is_global and is_given_out and not is_special
 
 
 def is_own(host: str) -> bool:
     """Whether a host leads whoever asks it to itself, or names no machine."""
     try:
-        address = ip_address(host.strip("[]"))
+        address = _literal(host)
     except ValueError:
         return host in {"", "localhost"}
     return address.is_loopback or address.is_unspecified
+
+
+def _literal(host: str) -> IPv4Address | IPv6Address:
+    """The address that is reached: an IPv4 address also where IPv6 writes it.
+
+    Raises ValueError where the host is no literal address.
+    """
+    address = ip_address(host.strip("[]"))
+    if isinstance(address, IPv6Address):
+        if address in _TRANSLATED:
+            return IPv4Address(address.packed[-4:])
+        return address.ipv4_mapped or address
+    return address
 
 
 class GatewayResolver(AbstractResolver):

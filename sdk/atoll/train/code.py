@@ -34,6 +34,9 @@ model and its held-out loss, from the bytes in a store on."""
 LEFT_OUT = ("atoll.content", "atoll.files")
 """Packages and modules whose files are not hashed, and not followed."""
 _HERE = Path(__file__).parents[1]
+_NOT_HASHED = frozenset({"kind", "type_comment", "ctx", "is_lazy"})
+"""Fields of syntax trees that decide nothing, or are not there before Python 3.15 (`is_lazy`, of
+imports)."""
 _FILES_KEPT = 256
 _C_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|/\*.*?\*/|//[^\n]*', re.DOTALL)
 _C_SPACE = re.compile(r'("(?:\\.|[^"\\])*")|\s+')
@@ -121,7 +124,8 @@ def _add_imports(tree: ast.AST, found: list[str]) -> None:
 def _add_words(node: object, words: list[str]) -> None:
     """The tree as words, in an order of its own.
 
-    Not `ast.dump`: which empty fields that writes differs between versions of Python.
+    Not `ast.dump`: which empty fields that writes differs between versions of Python. Fields that a
+    later version adds are left out while they are empty; one that is 0 then is named above.
     """
     if isinstance(node, list):
         for item in node:
@@ -132,11 +136,15 @@ def _add_words(node: object, words: list[str]) -> None:
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             # Which error is raised matters, its words do not.
             node = ast.Raise(node.exc.func)
+        if isinstance(node, ast.JoinedStr):
+            # Python 3.12.1 has an empty text after a value that is nested in another's format.
+            texts = [part for part in node.values if getattr(part, "value", None) != ""]
+            node = ast.JoinedStr(texts)
         words.append(f"({type(node).__name__}")
         for name in sorted(node._fields):
             value = getattr(node, name, None)
             is_none = value is None and not isinstance(node, ast.Constant)
-            if not is_none and value != [] and name not in {"kind", "type_comment", "ctx"}:
+            if not is_none and value != [] and name not in _NOT_HASHED:
                 words.append(name)
                 _add_words(value, words)
         words.append(")")

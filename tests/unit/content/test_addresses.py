@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from atoll.content import Cid, FetchConfig, Fetcher, LocalStore, addresses
-from atoll.content.addresses import GatewayResolver, is_global
+from atoll.content.addresses import GatewayResolver, is_global, is_own
 from atoll.errors import NotFound
 
 
@@ -49,6 +49,31 @@ def test_digits_and_dots_are_no_name(host: str) -> None:
     """Of some, libraries ask no name server, and the system takes them for 127.0.0.1."""
     assert not is_global(host)
     assert is_global(f"gateway{host}")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "192.0.0.8", "100.64.0.1", "::ffff:10.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::10.0.0.1",
+        "2002:a00:1::1", "2001:4:112::1", "3fff::1", "5f00::1", "fec0::1", "::10.0.0.1", "ff0e::1",
+    ],
+)  # fmt: skip
+def test_addresses_that_lead_to_networks_around_are_not_global(host: str) -> None:
+    """In every Python: that of 3.11.7 has three more of them global than that of 3.13.0."""
+    assert not is_global(f"[{host}]")
+
+
+@pytest.mark.parametrize("host", ["9.9.9.9", "::ffff:9.9.9.9", "64:ff9b::9.9.9.9", "2620:fe::fe"])
+def test_addresses_of_the_internet_are_global(host: str) -> None:
+    assert is_global(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::ffff:0.0.0.0"]
+)
+def test_loopback_is_ones_own_however_it_is_written(host: str) -> None:
+    assert is_own(host)
+    assert not is_own("9.9.9.9")
 
 
 async def test_a_silent_name_server_holds_up_nothing_else(

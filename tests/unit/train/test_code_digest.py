@@ -7,12 +7,46 @@ import json
 import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from atoll.train import code
 
+EVERYTHING = '''
+"""Prose."""
+from __future__ import annotations
+import a.b as c, d
+from e.f import g as h, i
+X: int = 0x7F_FF; Y = 1e-3; Z = -0.0; W = 2.5j; B = b"\\x00" b"y"; E = ...; N = None; T = True
+S = "a\\u00e9\\U0001f40d" f"{X!r:>{Y}}b{Z=}" "c" f"{f'{W}'}d{{}}" f"{B:%Y}"
+class K(L, metaclass=M):
+    slots: str
+    @staticmethod
+    def f(p, /, q: int = 1, *r, s, t=2, **u) -> int:
+        global X
+        nonlocal_ = lambda v, *w, y=0, **z: (yield)
+        return (n := q) if p and not r or s is not None else ~t ** -n @ u[1:2, ::3, ...]
+async def k(*, o):
+    async with o as (p, *q), r: await s
+    async for t in [u async for u in v if w]: continue
+    else: pass
+    return {**a, "b": {c for c in d}, "e": {f: g for f, g in h}}, (yield)
+def m():
+    try: assert x < y <= z != w, "why"
+    except* (A, B) as e: raise C("words") from e
+    else: del x[0], y.z
+    finally: x += 1; x //= 2; x @= y
+    while x: break
+    match x:
+        case {"a": 1, **r} | [2, *_] if y: pass
+        case P(q=-3, s=None) | "t" as v: return
+        case _: yield from x
+    with (a() as b, c()): print(*d, **e)
+    if TYPE_CHECKING: import never
+'''
+"""One of each form that Python 3.11 has."""
 PACKAGE, ROOT = Path(code.__file__).parents[1], Path(__file__).parents[3]
 FILES = [str(file.relative_to(PACKAGE)) for file in code.closure()]
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
@@ -103,6 +137,23 @@ def test_prose_does_not_change_the_digest(tmp_path: Path) -> None:
 def test_no_bit_can_follow_from_prose(word: str) -> None:
     """Nothing that the probe runs asks for the words that are free, so its digest stays, too."""
     assert not [name for name in FILES if word in (PACKAGE / name).read_text()]
+
+
+def test_every_python_comes_to_the_same_tree() -> None:
+    """Whoever runs another version serves the same jobs: what is written here, all of them give."""
+    imported, words = code._read(EVERYTHING.encode())
+    assert "never" not in imported
+    assert sha256(words).hexdigest()[:16] == "d391b2c6c842fc8a"
+
+
+def test_a_field_of_python_3_15_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, every import says that it is not lazy: `Import(names=[alias('x')], is_lazy=0)`."""
+    before = code._read(EVERYTHING.encode())
+    for node in (ast.Import, ast.ImportFrom):
+        monkeypatch.setattr(node, "_fields", tuple(dict.fromkeys((*node._fields, "is_lazy"))))
+        monkeypatch.setattr(node, "is_lazy", 0, raising=False)
+    assert "is_lazy=0" in ast.dump(ast.parse("import x"))
+    assert code._read.__wrapped__(EVERYTHING.encode()) == before
 
 
 def test_c_is_covered(copied: Path) -> None:
