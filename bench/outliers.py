@@ -184,9 +184,10 @@ def main() -> None:
     pin_torch()
     started = time.process_time()
     result = measure(args)
-    print(
-        json.dumps(vars(args) | {"cpu_seconds": round(time.process_time() - started, 1)} | result)
-    )
+    names = ("rounds", "seeds", "draws", "codec")
+    settings = {name: getattr(args, name) for name in names} | {"counted_with": args.kappa}
+    cost = {"cpu_seconds": round(time.process_time() - started, 1)}
+    print(json.dumps(settings | cost | result))
 
 
 if __name__ == "__main__":
