@@ -181,6 +181,8 @@ def main() -> None:
     parser.add_argument("--kappa", default=KAPPA, help="what `distant` is counted with")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
+    if args.rounds < 2:
+        parser.error("of the rounds one is called turbulent and the others calm: at least 2")
     pin_torch()
     started = time.process_time()
     result = measure(args)
