@@ -238,8 +238,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--seconds", type=int, default=600, help="for all targets together")
-    parser.add_argument("--target", choices=sorted(TARGETS))
-    parser.add_argument("--corpus", type=Path)
+    parser.add_argument("--target", choices=sorted(TARGETS), help=argparse.SUPPRESS)
+    parser.add_argument("--corpus", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.target:
         if HAVE_ATHERIS:

@@ -140,7 +140,8 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
     pin_torch()
     library = str(Path(json.__file__).parent.parent)
     chosen = preset(options.preset)
-    assert chosen.model is not None
+    if chosen.model is None:
+        raise SystemExit(f"--preset: {options.preset} has no model of its own")
     spec = chosen.but(
         {
             "rounds": 2,

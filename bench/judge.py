@@ -24,7 +24,7 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +63,23 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--elements", type=int, default=ELEMENTS, help="of each operation")
+    parser.add_argument(
+        "--elements", type=int, default=ELEMENTS, help="of each function and operation"
+    )
     parser.add_argument("--seed", type=int, default=14)
     parser.add_argument("--parts", nargs="+", choices=tuple(_RUN), default=PARTS)
     parser.add_argument(
-        "--only", nargs="+", type=lambda name: Op[name], metavar="OPERATION", help="all by default"
+        "--only",
+        nargs="+",
+        choices=Op.__members__,
+        default=Op.__members__,
+        metavar="OPERATION",
+        help="of `operations`, `proofs` and `trials`; all by default",
     )
     parser.add_argument("--json", action="store_true")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.only = [Op[name] for name in options.only]
+    return options
 
 
 def _failures(document: Mapping[str, Any]) -> list[str]:
@@ -120,7 +129,7 @@ def _figures(found: Comparison) -> Document:
 def _operations(options: argparse.Namespace) -> Document:
     made: Document = {}
     with court() as judges:
-        for op in options.only or sorted(NODES):
+        for op in sorted(NODES.keys() & options.only):
             found = differences(judges, op, options.elements, options.seed)
             figures = {"elements": found.elements, "differences": found.different}
             figures |= {"per_second": round(found.elements / found.seconds), "first": found.first}
@@ -133,7 +142,7 @@ def _proofs(options: argparse.Namespace) -> Document:
     made: Document = {}
     with table("SetGame") as seat:
         for label, preset in PRESETS.items():
-            for op, gas in _dearest_of(seat, preset).items():
+            for op, gas in _dearest_of(seat, preset, options.only).items():
                 made.setdefault(op, {})[label] = gas
     with table() as seat:
         sizes = dict(seat.code_sizes())
@@ -144,11 +153,11 @@ def _proofs(options: argparse.Namespace) -> Document:
     return {"operations": operations, "code_bytes": sizes}
 
 
-def _dearest_of(seat: Table, preset: str) -> dict[str, int]:
+def _dearest_of(seat: Table, preset: str, operations: Sequence[Op]) -> dict[str, int]:
     found: dict[str, int] = {}
     for variant in costs.VARIANTS:
         world = world_of(preset, variant)
-        for op in Op:
+        for op in operations:
             cost = dearest(seat, world, op) if op.name not in found else None
             if cost is not None:
                 found[op.name] = cost.gas
@@ -177,7 +186,7 @@ def _bill(bill: Bill) -> Document:
 def _trials(options: argparse.Namespace) -> Document:
     played, nowhere, wrong = 0, 0, []
     with table() as seat:
-        for op in Op:
+        for op in options.only:
             for place in trials.places(op):
                 lied = trials.refute(seat, 2 * played + 1, place)
                 kept = trials.survive(seat, 2 * played + 2, place)

@@ -181,12 +181,15 @@ def main() -> None:
     parser.add_argument("--kappa", default=KAPPA, help="what `distant` is counted with")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
+    if args.rounds < 2:
+        parser.error("of the rounds one is called turbulent and the others calm: at least 2")
     pin_torch()
     started = time.process_time()
     result = measure(args)
-    print(
-        json.dumps(vars(args) | {"cpu_seconds": round(time.process_time() - started, 1)} | result)
-    )
+    names = ("rounds", "seeds", "draws", "codec")
+    settings = {name: getattr(args, name) for name in names} | {"counted_with": args.kappa}
+    cost = {"cpu_seconds": round(time.process_time() - started, 1)}
+    print(json.dumps(settings | cost | result))
 
 
 if __name__ == "__main__":

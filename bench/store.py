@@ -260,8 +260,8 @@ def sha256_rates() -> tuple[float, float]:
 def write_file(path: Path, size: int) -> None:
     """Random bytes, so that no file system can be clever; on the disk when this returns."""
     with path.open("wb") as out:
-        for _ in range(size // MIB):
-            out.write(os.urandom(MIB))
+        for start in range(0, size, MIB):
+            out.write(os.urandom(min(MIB, size - start)))
         out.flush()
         os.fsync(out.fileno())
 
@@ -392,8 +392,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--daemon", default="http://127.0.0.1:5001")
-    parser.add_argument("--step", nargs="+")
-    parser.add_argument("--serve")
+    parser.add_argument("--step", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         serve(options.folder, options.serve)

@@ -96,7 +96,8 @@ async def _compare_call(
     began = time.perf_counter()
     answer = await evm.call(contract, calldata)
     result.evm_seconds += time.perf_counter() - began
-    got = np.frombuffer(answer[64:], ">u8").astype(np.uint64).reshape(-1, 2)
+    results = answer[64 : 64 + len(data)]  # as many bytes; behind them it is padded to a word
+    got = np.frombuffer(results, ">u8").astype(np.uint64).reshape(-1, 2)
     high, low = operation.reference(a, b)
     result.elements += len(a)
     wrong = (got[:, 0] != high) | (got[:, 1] != low)

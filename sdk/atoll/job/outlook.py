@@ -33,8 +33,8 @@ SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
 BLOCK_SECONDS = 12
 ROUND_TRANSACTIONS = 4
 """One after another: commit, reveal, word, and the settlement, which opens the next round."""
-TRUSTED_BELOW = 7
-"""Members of a committee below which a few decide whether it goes on."""
+TRUSTED_BELOW = 6
+"""Members of a committee below which one or two who do not sign keep it from a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,9 +318,8 @@ def _warnings(terms: Terms, deters: Deterrence) -> tuple[str, ...]:
         )
     if terms.min_verifiers < TRUSTED_BELOW:
         found.append(
-            f"it can begin with {terms.min_verifiers} of {terms.places} verifiers; of fewer than "
-            f"{TRUSTED_BELOW} a third is one or two, who can hold a job up: they are trusted to be "
-            "there"
+            f"it can begin with {terms.min_verifiers} of {terms.places} verifiers; with fewer than "
+            f"{TRUSTED_BELOW}, one or two can hold a job up: they are trusted to be there"
         )
     return tuple(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,12 +38,20 @@ from atoll_node.behaviour import ProviderBehaviour
 from atoll_verifier.behaviour import VerifierBehaviour
 
 ME = Address("0x" + "11" * 20)
+TESTS = Path(__file__).parents[2]
 
 
 def test_every_cheat_has_a_sentence_and_a_behaviour() -> None:
     assert set(PROVIDER_CHEATS) == set(providers.BEHAVIOURS)
     assert set(VERIFIER_CHEATS) == set(verifiers.BEHAVIOURS)
     assert set(WATCHER_CHEATS) == {"sham"}
+
+
+def test_every_cheat_is_in_a_network_of_a_test() -> None:
+    files = [file for folder in ("network", "e2e") for file in (TESTS / folder).glob("test_*.py")]
+    written = re.findall(r'"([a-z0-9+-]+)"', "\n".join(file.read_text() for file in files))
+    names = {name for word in written for name in word.split("+")}
+    assert {*PROVIDER_CHEATS, *VERIFIER_CHEATS, *WATCHER_CHEATS} - names == set()
 
 
 def test_what_a_cheat_has_run_is_there() -> None:
