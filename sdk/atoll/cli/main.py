@@ -122,6 +122,7 @@ def main() -> None:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
+    _open_closed_streams()
     try:
         app()
     except AtollError as error:
@@ -136,6 +137,13 @@ def main() -> None:
         raise SystemExit(0) from None
     except OSError as error:
         _fail(of_disk(error))
+
+
+def _open_closed_streams() -> None:
+    """Has what was started without standard output or error (`>&-`) write to nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for good)
 
 
 @app.callback(invoke_without_command=True)
