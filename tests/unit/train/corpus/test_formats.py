@@ -296,6 +296,23 @@ def test_a_name_in_capitals_says_as_much(tmp_path: Path) -> None:
     assert texts(DataOptions((tmp_path / "A.JSONL.GZ",))) == TEXTS
 
 
+@pytest.mark.parametrize("is_named_once", [True, False])
+def test_a_small_parquet_file_of_long_texts_takes_little_memory(
+    is_named_once: bool, tmp_path: Path
+) -> None:
+    path, long = tmp_path / "a.parquet", pa.array(["x" * (1 << 20)])
+    table = pa.table({"text": long.take(pa.array([0] * 64))})
+    pq.write_table(
+        table, path, compression="zstd", use_dictionary=is_named_once, write_batch_size=1
+    )
+    del table, long
+    assert path.stat().st_size < 1 << 16
+    (_, (file,)), before = find_files(DataOptions((path,))), pa.total_allocated_bytes()
+    for document in read_documents(file, DataOptions((path,)), 64):
+        assert len(document.content) == 1 << 20
+        assert pa.total_allocated_bytes() - before < 40 << 20
+
+
 @pytest.mark.parametrize("name", ["a.parquet", "saved", "a.jsonl.zst"])
 def test_what_needs_pyarrow_says_so(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
