@@ -13,6 +13,7 @@ import importlib
 import os
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -143,7 +144,8 @@ def _open_closed_streams() -> None:
     """Has what was started without standard output or error (`>&-`) write to nowhere."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for good)
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (for good)
+            setattr(sys, name, nowhere)
 
 
 @app.callback(invoke_without_command=True)
