@@ -18,7 +18,7 @@ Preset = Annotated[
     typer.Option(metavar="NAME", help="What to start from without a file.", show_default="demo"),
 ]
 Text = Annotated[
-    list[Path] | None, typer.Option("--data", metavar="PATH", help="Text files or folders.")
+    list[str] | None, typer.Option("--data", metavar="PATH", help="Text files or folders.")
 ]
 Settings = Annotated[
     list[str] | None,
@@ -32,7 +32,7 @@ InitFolder = Annotated[
 def chosen_job(
     file: Path | None,
     name: str,
-    data: list[Path] | None,
+    data: list[str] | None,
     settings: list[str] | None,
     init: Path | None = None,
 ) -> JobSpec:
@@ -52,5 +52,6 @@ def chosen_job(
         changes |= {"init.folder": str(init), "model": None}
     changes |= dict(map(parse_setting, settings or []))
     if data:
-        changes["data.paths"] = [str(path) for path in data]
+        # Text: an empty one, as of a variable that is not set, would be this folder as a path.
+        changes["data.paths"] = data
     return spec.but(changes)

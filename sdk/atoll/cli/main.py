@@ -13,6 +13,7 @@ import importlib
 import os
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -122,6 +123,7 @@ def main() -> None:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
+    _open_closed_streams()
     try:
         app()
     except AtollError as error:
@@ -136,6 +138,14 @@ def main() -> None:
         raise SystemExit(0) from None
     except OSError as error:
         _fail(of_disk(error))
+
+
+def _open_closed_streams() -> None:
+    """Has what was started without standard output or error (`>&-`) write to nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (for good)
+            setattr(sys, name, nowhere)
 
 
 @app.callback(invoke_without_command=True)

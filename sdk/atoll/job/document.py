@@ -43,7 +43,7 @@ def parse_toml(text: str, source: str = "the job") -> dict[str, Any]:
     """As `read_toml`, of text. Raises ConfigError."""
     try:
         document: dict[str, Any] = _marked(tomllib.loads(text, parse_float=_number))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # beside TOML's own: too many digits, too deep
         raise ConfigError(
             f"{source} is not TOML: {error}", next_step=f"correct {source}"
         ) from error

@@ -41,6 +41,8 @@ _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _DECIMALS: Final = 18
 """Of an amount in tokens: a wei is 10⁻¹⁸ of one."""
+_MOST_PLACES: Final = 100
+"""Of a number on either side of its point; more than any field takes."""
 
 
 class Bare(str):
@@ -65,6 +67,8 @@ def canonical_number(value: object) -> object:
         raise ValueError("not a number") from None
     if not exact.is_finite():
         raise ValueError("not a finite number")
+    if abs(exact.adjusted()) > _MOST_PLACES:
+        return str(value)  # which no field takes, and which would be as long as its exponent says
     text = format(exact, "f")
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text
@@ -150,7 +154,7 @@ Amount = Annotated[
 Duration = Annotated[
     int, BeforeValidator(_seconds), Field(ge=1, lt=1 << 32), PlainSerializer(duration_text)
 ]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
+Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_tuple)]
 Count = Annotated[int, Field(ge=1, lt=1 << 32)]
 
 

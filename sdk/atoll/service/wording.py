@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
 from atoll.errors import ConfigError
+
+_SHOWN: Final = 61
+"""Letters of a wrong value that are shown."""
+_WANTED: Final = {
+    "bool_type": "it should be true or false",
+    "int_from_float": "it should be a whole number",
+    "int_type": "it should be a whole number",
+    "string_pattern_mismatch": "it should be a number of 0 or more, without an exponent, of at "
+    "most 10 digits before the point and 18 behind it",
+    "string_type": "it should be text, in quotes",
+    "tuple_type": "it should be a list, in brackets",
+}
+"""By pydantic's name of what is wrong, where its own words are a programmer's. The one pattern that
+a document's values have is that of numbers (`DecimalText`)."""
 
 
 def explain(error: ValidationError, root: type[BaseModel], source: str) -> ConfigError:
@@ -24,16 +38,31 @@ def sentences(error: ValidationError, root: type[BaseModel]) -> str:
 
 def _sentence(item: Any, root: type[BaseModel]) -> str:
     parts = [str(part) for part in item["loc"]]
-    path = ".".join(parts) or "the file"
+    path = ".".join(part or "''" for part in parts) or "the file"
     if item["type"] == "extra_forbidden":
         return f"there is no {path}: {_nearest(parts, root)}"
-    message = item["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     if item["type"] == "missing":
         return f"{path} is missing"
+    message = _wanted(item, path)
     if item["type"] == "value_error" and _is_group(item["input"]):
         # A group's values do not go together: the message says which.
         return f"{path}: {message.removeprefix(f'{path}: ')}" if parts else message
-    return f"{path} is {item['input']!r}: {message}"
+    return f"{path} is {_shown(item['input'])}: {message}"
+
+
+def _wanted(item: Any, path: str) -> str:
+    """What a value should be."""
+    if item["type"] in ("model_type", "dataclass_type"):
+        return f"it should be a table of keys, [{path}]"
+    said: str = item["msg"].removeprefix("Value error, ")
+    for subject in ("Input", "String", "Tuple", "List", "Value"):
+        said = said.replace(f"{subject} should", "it should")
+    return _WANTED.get(item["type"], said)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def _is_group(value: Any) -> bool:

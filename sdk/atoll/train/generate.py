@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from tokenizers import Tokenizer
 
+from atoll.bits.errors import MalformedDataset
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps
 from atoll.bits.state import Tensors
 from atoll.errors import ConfigError
 from atoll.law.manifest import ModelSpec
+from atoll.train.tokenizer import tokenizing
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,14 @@ def generate(
 
     Raises:
         ConfigError: the prompt has no tokens.
+        MalformedDataset: the tokenizer fails, or has more tokens than the model.
     """
-    ids = tokenizer.encode(prompt).ids
+    with _refusing():
+        ids = tokenizer.encode(prompt).ids
+    if max(ids, default=0) >= spec.vocab:
+        raise MalformedDataset(
+            f"the job's tokenizer has token {max(ids)}, of the {spec.vocab} that the model knows"
+        )
     if not ids:
         raise ConfigError("an empty prompt cannot be continued", next_step="give at least a word")
     generator = torch.Generator().manual_seed(sampling.seed)
@@ -47,7 +57,17 @@ def generate(
             window_1T = torch.tensor([ids[-spec.seq :]])
             logits_V = forward(params, window_1T, spec, NativeOps())[0, -1]
             ids.append(_draw(logits_V, sampling, generator))
-    return str(tokenizer.decode(ids))
+    with _refusing():
+        return str(tokenizer.decode(ids))
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        with tokenizing():
+            yield
+    except ValueError as error:
+        raise MalformedDataset(f"the job's tokenizer fails: {error}") from error
 
 
 def _draw(logits_V: torch.Tensor, sampling: Sampling, generator: torch.Generator) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from atoll.bits.errors import MalformedDataset
@@ -43,8 +46,15 @@ def open_tokenizer(store: LocalStore, cid: bytes) -> Tokenizer:
 
 def read_tokenizer(raw: bytes) -> Tokenizer:
     """The tokenizer of a tokenizer.json. Raises ValueError where the bytes are none."""
-    try:
+    with tokenizing():
         return Tokenizer.from_str(raw.decode())
+
+
+@contextmanager
+def tokenizing() -> Iterator[None]:
+    """Turns what a tokenizer ends in, which is somebody's program, into a ValueError."""
+    try:
+        yield
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a bare Exception, and of a panic in its Rust not even one

@@ -304,3 +304,13 @@ def test_an_error_prints_nothing_where_data_is_expected(folder: Path) -> None:
 @pytest.mark.parametrize("package", ["atoll", "atoll_node", "atoll_verifier", "atoll_devnet"])
 def test_every_package_is_typed(package: str) -> None:
     assert importlib.resources.files(package).joinpath("py.typed").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(("keys", "new", "--help"), 0), (("job", "check", "gone.toml"), 2)]
+)
+def test_a_program_without_output_and_errors_still_has_its_exit_code(
+    arguments: tuple[str, ...], code: int
+) -> None:
+    started = ["sh", "-c", 'exec "$0" -m atoll.cli.main "$@" >&- 2>&-', sys.executable, *arguments]
+    assert subprocess.run(started, check=False).returncode == code

@@ -9,6 +9,7 @@ from tests.jobs import PLAIN
 from tests.unit.law.factories import cid, digest
 
 from atoll.bits.tape.build.whole import can_be_judged
+from atoll.cli.jobfile import chosen_job
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import parse_setting, parse_toml, to_toml
 from atoll.job.groups import duration_text, parse_duration, parse_tokens, tokens_text
@@ -103,9 +104,9 @@ def test_numbers_are_written_bare_and_amounts_as_text() -> None:
         ("[model]\nwidht = 4", ("model.widht", "model.width?", "model.vocab is missing")),
         ("[windws]\ntrain = 4", ("windws", "windows?")),
         ("rounds = 0", ("rounds is 0", "greater than or equal to 1")),
-        ("rounds = true", ("rounds is True", "valid integer")),
-        ('rounds = "4"', ("rounds is '4'", "valid integer")),
-        ("rounds = 1.5", ("rounds is '1.5'", "valid integer")),
+        ("rounds = true", ("rounds is True", "a whole number")),
+        ('rounds = "4"', ("rounds is '4'", "a whole number")),
+        ("rounds = 1.5", ("rounds is '1.5'", "a whole number")),
         ('name = ""', ("name is ''", "at least 1 character")),
         ("[inner]\nlr = 0", ("inner.lr is '0'", "(0, 10000]")),
         ("[inner]\nlr = inf", ("inner.lr is 'inf'", "not a finite number")),
@@ -128,8 +129,18 @@ def test_numbers_are_written_bare_and_amounts_as_text() -> None:
         ('[windows]\ntrain = "soon"', ("windows.train is 'soon'", "1h30m")),
         ("[windows]\ntrain = 0", ("windows.train is 0",)),
         ("[init]\nseed = -1", ("init.seed is -1",)),
-        ("data = 3", ("data is 3",)),
-        ("[data]\npaths = [1]", ("data.paths.0 is 1",)),
+        ("[inner]\nlr = -1", ("inner.lr is '-1'", "a number of 0 or more")),
+        ("[inner]\nlr = 1e-30", ("inner.lr is", "18 behind it")),
+        ("[inner]\nlr = 1e99999999", ("inner.lr is '1e99999999'", "of 0 or more")),
+        ("[lora]\nalpha = 16", ("lora.alpha is 16", "text, in quotes")),
+        ("data = 3", ("data is 3", "a table of keys, [data]")),
+        ("[model]\nrope_scaling = 3", ("a table of keys, [model.rope_scaling]",)),
+        ("[data]\npaths = [1]", ("data.paths.0 is 1", "text, in quotes")),
+        ('[data]\npaths = "a.txt"', ("data.paths is 'a.txt'", "a list, in brackets")),
+        ('[data]\npaths = [""]', ("data.paths.0 is ''", "at least 1 character")),
+        ('[data]\nchat = "yes"', ("data.chat is 'yes'", "true or false")),
+        (f"[data]\npaths = '{'x' * 999}'", (f"data.paths is '{'x' * 60}...: it",)),
+        ("'' = 3", ("there is no '':",)),
         ("[data]\nheld_out = 2", ("data.held_out is '2'",)),
         ("[evaluate]\nbatches = -1", ("evaluate.batches is -1",)),
     ],
@@ -139,9 +150,10 @@ def test_what_cannot_be_used_is_refused_by_its_key(text: str, words: tuple[str, 
     assert all(word in message for word in words), message
 
 
-def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["rounds =", f"rounds = 1{'0' * 5000}", f"rounds = {'[' * 5000}"])
+def test_a_file_that_is_no_toml(text: str, tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
-    path.write_text("rounds =")
+    path.write_text(text)
     with pytest.raises(ConfigError, match="is not TOML"):
         JobSpec.read(path)
     path.write_bytes(b"\xff")
@@ -169,6 +181,11 @@ def test_settings_of_a_command_line() -> None:
         parse_setting("rounds")
     with pytest.raises(ConfigError, match="name has no keys"):
         PLAIN.but({"name.first": 1})
+
+
+def test_a_text_whose_path_is_empty_is_not_this_folder() -> None:
+    with pytest.raises(ConfigError, match=r"data\.paths\.0 is ''"):
+        chosen_job(None, "nano", [""], None)
 
 
 def test_a_whole_number_is_wei_and_seconds_in_python_only() -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models
 
 from atoll.bits.errors import MalformedDataset
 from atoll.bits.held_out import batch_losses, window_starts
@@ -97,6 +97,18 @@ def test_an_empty_prompt_is_refused(job: Job) -> None:
     empty: Tokenizer = byte_tokenizer()
     with pytest.raises(ConfigError, match="empty prompt"):
         generate(job.model.params, job.manifest.model, empty, "", Sampling())
+
+
+@pytest.mark.parametrize(
+    ("token", "complaint"),
+    [("a", "token 70000, of the 256 that the model"), ("z", "tokenizer fails: .*UNK")],
+)
+def test_a_tokenizer_that_is_not_the_models_is_refused(
+    job: Job, token: str, complaint: str
+) -> None:
+    others = Tokenizer(models.WordLevel({"a": 70_000}, unk_token="[UNK]"))
+    with pytest.raises(MalformedDataset, match=complaint):
+        generate(job.model.params, job.manifest.model, others, token, Sampling())
 
 
 def test_this_machine_reproduces_its_own_manifest(job: Job) -> None:

@@ -24,6 +24,8 @@ SECTION_BYTES: Final = 1 << 16
 _LEAST_SECTION_BYTES: Final = 1 << 8
 _SECTIONS: Final = 1 << 10
 _ROWS_AT_ONCE: Final = 256
+_BYTES_AT_ONCE: Final = 1 << 24
+"""Of Parquet rows that are read at once, as their row group says; one row may have more."""
 
 Messages: TypeAlias = list[dict[str, str]]
 Place: TypeAlias = tuple[int, int]
@@ -161,15 +163,14 @@ def _field(raw: bytes, name: str, options: DataOptions) -> object:
 def _arrow_rows(
     source: SourceFile, options: DataOptions, place: Place
 ) -> Iterator[tuple[object, str, Place]]:
-    """Rows of Parquet and Arrow files, a few hundred at once."""
+    """Rows of Parquet and Arrow files, of Parquet a few hundred at once."""
     arrow = need_pyarrow(source.path)
     row = place[0]
-    batches = _parquet_batches if source.kind == "parquet" else _stream_batches
+    values = _parquet_values if source.kind == "parquet" else _stream_values
     try:
-        for values in batches(source.path, options.column, row):
-            for value in values:
-                row += 1
-                yield value, f"{source.path}, row {row}", (row, 0)
+        for value in values(source.path, options.column, row):
+            row += 1
+            yield value, f"{source.path}, row {row}", (row, 0)
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataUnusable(
             f"{source.path}, after row {row}: {str(error).partition(chr(10))[0]}",
@@ -177,23 +178,33 @@ def _arrow_rows(
         ) from error
 
 
-def _parquet_batches(path: Path, column: str, start: int) -> Iterator[list[Any]]:
+def _parquet_values(path: Path, column: str, start: int) -> Iterator[Any]:
+    arrow = need_pyarrow(path)
     import pyarrow.parquet as pq  # noqa: PLC0415 (an extra)
 
-    with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
-        _check_column(file.schema_arrow, column, path)
+    schema = pq.read_schema(path)
+    _check_column(schema, column, path)
+    is_text = schema.field(column).type in (arrow.string(), arrow.large_string())
+    # A text that a file has once and rows name a million times stays one in memory.
+    named = {"read_dictionary": [column]} if is_text else {}
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20, **named) as file:
         before = 0
         for group in range(file.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
+            said = file.metadata.row_group(group)
+            rows = said.num_rows
             if before + rows > start:
+                fitting = _BYTES_AT_ONCE * rows // max(said.total_byte_size, 1)
                 batches = file.iter_batches(
-                    _ROWS_AT_ONCE, row_groups=[group], columns=[column], use_threads=False
+                    min(max(fitting, 1), _ROWS_AT_ONCE),
+                    row_groups=[group],
+                    columns=[column],
+                    use_threads=False,
                 )
                 yield from _after(batches, column, start - before)
             before += rows
 
 
-def _stream_batches(path: Path, column: str, start: int) -> Iterator[list[Any]]:
+def _stream_values(path: Path, column: str, start: int) -> Iterator[Any]:
     arrow = need_pyarrow(path)
     with arrow.OSFile(str(path)) as file, _arrow_reader(arrow, file) as reader:
         _check_column(reader.schema, column, path)
@@ -207,14 +218,14 @@ def _arrow_reader(arrow: ModuleType, file: Any) -> Any:
     return arrow.ipc.open_stream(file)
 
 
-def _after(batches: Any, column: str, skip: int) -> Iterator[list[Any]]:
-    """The values of batches without the first `skip`, in lists of a few hundred."""
+def _after(batches: Any, column: str, skip: int) -> Iterator[Any]:
+    """The values of batches without the first `skip`, each made when it is asked for."""
     skip = max(skip, 0)
     for batch in batches:
         values = batch.column(column)
         values.validate(full=True)  # Arrow trusts the offsets that a file names, wherever they lead
-        for at in range(min(skip, len(values)), len(values), _ROWS_AT_ONCE):
-            yield values.slice(at, _ROWS_AT_ONCE).to_pylist()
+        for value in values.slice(min(skip, len(values))):
+            yield value.as_py()
         skip = max(skip - len(values), 0)
 
 

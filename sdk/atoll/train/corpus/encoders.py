@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -23,7 +24,7 @@ from atoll.train.corpus.chat import Render, Span, answers, find_template, plain_
 from atoll.train.corpus.documents import SECTION_BYTES, Document
 from atoll.train.corpus.files import reading
 from atoll.train.corpus.options import DataOptions
-from atoll.train.tokenizer import MAX_TOKENIZER_BYTES, byte_tokenizer, read_tokenizer
+from atoll.train.tokenizer import MAX_TOKENIZER_BYTES, byte_tokenizer, read_tokenizer, tokenizing
 
 Ids: TypeAlias = NDArray[np.uint32]
 """Token ids, with HIDDEN added to those that are no targets."""
@@ -64,7 +65,8 @@ class Encoder:
         cut = [list(_cut(_decoded(t, d))) for t, d in zip(texts, documents, strict=True)]
         self.tokenizer.encode_special_tokens = True
         flat = [part for parts in cut for part in parts]
-        found = iter(self.fast.encode(flat) if self.fast else self._encoded(flat))
+        with _refusing(documents):
+            found = iter(self.fast.encode(flat) if self.fast else self._encoded(flat))
         return [_joined([next(found) for _ in parts]) for parts in cut]
 
     def _encoded(self, texts: Sequence[str]) -> Iterator[Ids]:
@@ -81,11 +83,26 @@ class Encoder:
         if self.tokenizer is None:
             return [_hide_bytes(text, spans) for text, spans in told]
         self.tokenizer.encode_special_tokens = False
-        found = self.tokenizer.encode_batch([text for text, _ in told], add_special_tokens=False)
+        texts = [text for text, _ in told]
+        with _refusing(documents):
+            found = self.tokenizer.encode_batch(texts, add_special_tokens=False)
         return [
             _hide(_ids(one.ids), np.array(one.offsets, np.int64).reshape(-1, 2)[:, 0], spans)
             for one, (_, spans) in zip(found, told, strict=True)
         ]
+
+
+@contextmanager
+def _refusing(documents: Sequence[Document]) -> Iterator[None]:
+    """Turns what the tokenizer ends in over these documents into a DataUnusable."""
+    try:
+        with tokenizing():
+            yield
+    except ValueError as error:
+        raise DataUnusable(
+            f"the tokenizer fails between {documents[0].name} and {documents[-1].name}: {error}",
+            next_step="take another tokenizer, or mend this one: a byte-level one has every text",
+        ) from error
 
 
 def open_encoder(options: DataOptions) -> Encoder:
@@ -135,7 +152,12 @@ def _open_tokenizer(path: Path, options: DataOptions) -> Encoder:
     # Ids may have gaps, and a token beyond the count.
     vocab = max(letters.values(), default=-1) + 1
     render = find_template(file.parent) if options.chat else plain_template
-    end, fast = _end_token(tokenizer, file, options), plain_byte_pairs(tokenizer)
+    end = _end_token(tokenizer, file, options)
+    try:
+        with tokenizing():
+            fast = plain_byte_pairs(tokenizer)
+    except ValueError:  # over its own tokens, which a text need not have
+        fast = None
     return Encoder(tokenizer, raw, vocab, end, render, fast)
 
 

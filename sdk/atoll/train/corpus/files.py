@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os.path import realpath
 from pathlib import Path
 from types import ModuleType
-from typing import BinaryIO, Final, Literal, cast
+from typing import BinaryIO, Final, Literal, NoReturn, cast
 
 from atoll.bits.errors import DataUnusable
 from atoll.train.corpus.options import DataOptions
@@ -23,6 +25,7 @@ _KINDS: Final[dict[str, Kind]] = {
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
+_PACKED: Final = (".7z", ".bz2", ".rar", ".tar", ".tgz", ".xz", ".zip")
 _SNIFFED_BYTES: Final = 8192
 
 
@@ -57,29 +60,85 @@ def _files_under(paths: Sequence[Path], options: DataOptions) -> list[SourceFile
 
 
 def _files_at(path: Path, options: DataOptions) -> Iterator[SourceFile]:
-    if not path.exists():
-        raise DataUnusable(f"no such file or folder: {path}", next_step="check the job's [data]")
-    if path.is_file():
-        yield _source(path, options)
+    with reading(path):
+        if not path.exists():
+            raise DataUnusable(
+                f"no such file or folder: {path}", next_step="check the job's [data]"
+            )
+        is_folder = path.is_dir()
+    if not is_folder:
+        source = _source(path, options)
+        if options.format == "auto" and _is_packed(source):
+            raise DataUnusable(
+                f"{path} is packed, and of such files only .gz and .zst are unpacked here",
+                next_step='unpack it; with data.format = "text" its bytes are taken as they are',
+            )
+        yield source
     elif options.format == "datasets" or (options.format == "auto" and _is_saved_dataset(path)):
         yield from _arrow_files(path)
     else:
-        for file in sorted(p for p in path.rglob("*") if p.is_file()):
-            if options.suffixes and file.suffix not in options.suffixes:
+        for file in sorted(_walk(path)):
+            if options.suffixes and file.suffix not in options.suffixes and not file.is_dir():
+                continue
+            if _is_hidden(file, path) and not options.hidden:
+                continue
+            _check_inside(file, path)
+            if file.is_dir():  # a link to a folder whose files are found where they are
                 continue
             source = _source(file, options)
-            if options.hidden or not (_is_hidden(file, path) or _is_binary(source)):
+            if options.hidden or not (_is_packed(source) or _is_binary(source)):
                 yield source
 
 
+def _walk(folder: Path) -> Iterator[Path]:
+    """All that is under a folder and is no folder itself; links, which are not followed, too."""
+
+    def refuse(error: OSError) -> NoReturn:
+        raise error
+
+    with reading(folder):
+        for place, folders, files in os.walk(folder, onerror=refuse):
+            links = (name for name in folders if Path(place, name).is_symlink())
+            yield from (Path(place, name) for name in (*files, *links))
+
+
+def _check_inside(file: Path, folder: Path) -> None:
+    """Raises DataUnusable where a link leads out of its folder: whoever names a folder has looked
+    into that one, and all that is taken becomes public."""
+    if file.is_symlink() and not Path(realpath(file)).is_relative_to(realpath(folder)):
+        raise DataUnusable(
+            f"{file} is a link to {file.readlink()}, which is not in {folder}",
+            next_step="name what it leads to in data.paths, or take the link out",
+        )
+
+
 def _source(path: Path, options: DataOptions) -> SourceFile:
-    plain = path.with_suffix("") if path.suffix in _COMPRESSED else path
-    kind: Kind = _KINDS.get(plain.suffix, "text")
+    if not path.is_file():
+        raise DataUnusable(
+            f"{path} is neither a file nor a folder" if path.exists() else f"{path} leads nowhere",
+            next_step="take it out, or write what it gives to a file",
+        )
+    kind: Kind = _KINDS.get(_inner_suffix(path), "text")
     if options.format != "auto":
         kind = "arrow" if options.format == "datasets" else options.format
     elif kind == "text" and options.chat:
         kind = "jsonl"
     return SourceFile(path, kind, path.stat().st_size)
+
+
+def _compression(path: Path) -> str:
+    """`.gz` or `.zst`, in whatever case it is written; empty for neither."""
+    suffix = path.suffix.lower()
+    return suffix if suffix in _COMPRESSED else ""
+
+
+def _inner_suffix(path: Path) -> str:
+    """What a name ends with before its compression, in small letters."""
+    return (path.with_suffix("") if _compression(path) else path).suffix.lower()
+
+
+def _is_packed(source: SourceFile) -> bool:
+    return source.kind == "text" and _inner_suffix(source.path) in _PACKED
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:
@@ -88,7 +147,7 @@ def _is_hidden(path: Path, folder: Path) -> bool:
 
 def _is_binary(source: SourceFile) -> bool:
     """Whether a file that would be read as text is none: git's rule, a zero byte near its start."""
-    if source.kind != "text" or source.path.suffix in _COMPRESSED:
+    if source.kind != "text" or _compression(source.path):
         return False
     with reading(source.path), source.path.open("rb") as stream:
         return b"\0" in stream.read(_SNIFFED_BYTES)
@@ -153,7 +212,7 @@ def open_stream(path: Path, start: int = 0) -> Iterator[BinaryIO]:
         stream = _opened(path)
     with stream:
         with reading(path):
-            if path.suffix in _COMPRESSED:
+            if _compression(path):
                 _skip(stream, start)
             else:
                 stream.seek(start)
@@ -161,9 +220,9 @@ def open_stream(path: Path, start: int = 0) -> Iterator[BinaryIO]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    if path.suffix == ".gz":
+    if _compression(path) == ".gz":
         return cast(BinaryIO, gzip.open(path, "rb"))
-    if path.suffix == ".zst":
+    if _compression(path) == ".zst":
         raw = need_pyarrow(path).input_stream(str(path), compression="zstd")
         return cast(BinaryIO, io.BufferedReader(raw))
     return path.open("rb")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -212,6 +213,104 @@ def test_a_damaged_file_is_refused_by_name(name: str, damage: str, tmp_path: Pat
         assert error.next_step
     else:  # Arrow has no checksum: a bent letter is another letter
         assert (damage == "bent" and name in ("saved", "a.parquet")) or not raw or not found
+
+
+# --- what is no file of text ---
+
+
+def inside(tmp_path: Path) -> Path:
+    """A folder with one text."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("text")
+    return tmp_path / "in"
+
+
+@pytest.mark.parametrize("to", ["secret.txt", "elsewhere", "nowhere", "/dev/zero"])
+def test_a_link_out_of_a_folder_is_refused_by_name(to: str, tmp_path: Path) -> None:
+    folder = inside(tmp_path)
+    (tmp_path / "secret.txt").write_text("a secret")
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "b.txt").symlink_to(tmp_path / to)
+    with pytest.raises(DataUnusable, match=rf"b\.txt is a link to .*{to}, which is not in") as no:
+        texts(DataOptions((folder,)))
+    assert "data.paths" in (no.value.next_step or "")
+    (folder / "b.txt").rename(folder / ".hidden")
+    assert texts(DataOptions((folder,))) == ["text"]
+
+
+def test_a_link_within_a_folder_is_a_file_and_goes_in_no_circle(tmp_path: Path) -> None:
+    folder = inside(tmp_path)
+    (folder / "b.txt").symlink_to("a.txt")
+    (folder / "round").symlink_to(folder)
+    assert texts(DataOptions((folder,))) == ["text", "text"]
+    (tmp_path / "named.txt").symlink_to(folder / "a.txt")
+    assert texts(DataOptions((tmp_path / "named.txt",))) == ["text"]
+    (folder / "c.txt").symlink_to("c.txt")
+    with pytest.raises(DataUnusable, match=r"c\.txt leads nowhere"):
+        texts(DataOptions((folder,)))
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_pipe_is_refused_by_name(is_named: bool, tmp_path: Path) -> None:
+    folder = inside(tmp_path)
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(DataUnusable, match="pipe is neither a file nor a folder"):
+        texts(DataOptions((folder / "pipe" if is_named else folder,)))
+
+
+def test_a_folder_that_cannot_be_searched_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, listed = inside(tmp_path), os.scandir
+
+    def refuse(path: str) -> object:
+        if Path(path).name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    (folder / "closed").mkdir()
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(DataUnusable, match=r"cannot read .*closed"):
+        texts(DataOptions((folder,)))
+
+
+def test_a_name_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(DataUnusable, match=r"cannot read x.* name too long"):
+        texts(DataOptions((Path("x" * 5000),)))
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz", "a.TAR", "a.txt.bz2"])
+def test_what_is_packed_is_no_text_unless_it_is_said_to_be(name: str, tmp_path: Path) -> None:
+    folder = inside(tmp_path)
+    (folder / name).write_bytes(gzip.compress(b"a.txt") if name.endswith("gz") else b"packed")
+    with pytest.raises(DataUnusable, match="is packed") as caught:
+        texts(DataOptions((folder / name,)))
+    assert "unpack" in (caught.value.next_step or "")
+    assert texts(DataOptions((folder / name,), format="text"))
+    assert texts(DataOptions((folder,))) == ["text"]
+
+
+def test_a_name_in_capitals_says_as_much(tmp_path: Path) -> None:
+    gzipped(tmp_path / "a.jsonl.gz")
+    (tmp_path / "a.jsonl.gz").rename(tmp_path / "A.JSONL.GZ")
+    assert texts(DataOptions((tmp_path / "A.JSONL.GZ",))) == TEXTS
+
+
+@pytest.mark.parametrize("is_named_once", [True, False])
+def test_a_small_parquet_file_of_long_texts_takes_little_memory(
+    is_named_once: bool, tmp_path: Path
+) -> None:
+    path, long = tmp_path / "a.parquet", pa.array(["x" * (1 << 20)])
+    table = pa.table({"text": long.take(pa.array([0] * 64))})
+    pq.write_table(
+        table, path, compression="zstd", use_dictionary=is_named_once, write_batch_size=1
+    )
+    del table, long
+    assert path.stat().st_size < 1 << 16
+    (_, (file,)), before = find_files(DataOptions((path,))), pa.total_allocated_bytes()
+    for document in read_documents(file, DataOptions((path,)), 64):
+        assert len(document.content) == 1 << 20
+        assert pa.total_allocated_bytes() - before < 40 << 20
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "saved", "a.jsonl.zst"])

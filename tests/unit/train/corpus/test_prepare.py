@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from struct import pack
 
 import numpy as np
 import pytest
@@ -328,6 +330,34 @@ def test_text_that_cannot_be_used_is_named(
     (tmp_path / "tokenizer.json").write_text("{}")
     refused("not a tokenizer", tmp_path / "short", tokenizer=tmp_path)
     refused("no token 'END'", tmp_path / "short", tokenizer=tokenizer_folder, end_token="END")
+
+
+PANICS = {
+    "type": "Precompiled",
+    "precompiled_charsmap": base64.b64encode(pack("<I", 8) + b"\xff" * 8).decode(),
+}
+"""A normaliser that is loaded, and ends in a panic over a text."""
+UNFIT = {
+    "a panic": {"normalizer": PANICS},
+    "a word that it lacks": {
+        "model": {"type": "WordLevel", "vocab": {"<|endoftext|>": 0}, "unk_token": "[UNK]"}
+    },
+}
+
+
+@pytest.mark.parametrize("change", UNFIT)
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_tokenizer_that_fails_over_a_text_is_refused(
+    change: str, chat: bool, tmp_path: Path, store: LocalStore, tokenizer_folder: Path
+) -> None:
+    plain = json.loads((tokenizer_folder / "tokenizer.json").read_bytes()) | UNFIT[change]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(plain))
+    row = {"messages": [{"role": "assistant", "content": "word"}], "text": "word"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    options = DataOptions((tmp_path / "a.jsonl",), chat=chat, tokenizer=tmp_path)
+    with pytest.raises(DataUnusable, match=r"the tokenizer fails .*a\.jsonl, line 1") as caught:
+        prepare(options, store)
+    assert caught.value.next_step
 
 
 def test_bytes_of_any_kind_are_taken_without_a_tokenizer(tmp_path: Path, store: LocalStore) -> None:
