@@ -108,7 +108,7 @@ def _check_inside(file: Path, folder: Path) -> None:
     if file.is_symlink() and not Path(realpath(file)).is_relative_to(realpath(folder)):
         raise DataUnusable(
             f"{file} is a link to {file.readlink()}, which is not in {folder}",
-            next_step="name what it leads to in data.paths, or take the link out",
+            next_step="name the link itself in data.paths, if all may have it, or take it out",
         )
 
 
