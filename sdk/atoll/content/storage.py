@@ -151,10 +151,15 @@ class Storage:
                 await self._remote.pin(cid)
 
     def mirror_later(self, cids: Sequence[Cid]) -> None:
-        """As `mirror`, beside all else; a remote that fails or hangs costs the copy and a warning,
-        and nobody waits for it.
+        """As `mirror`, beside all else, of what is still pinned then; a remote that fails or hangs
+        costs the copy and a warning, and nobody waits for it.
         """
-        self._later(lambda: self.mirror(cids))
+
+        async def mirror() -> None:
+            pinned = await self._pinned()
+            await self.mirror([cid for cid in cids if cid.to_v1() in pinned])
+
+        self._later(mirror)
 
     async def get(self, cid: Cid, max_bytes: int, prefer: Sequence[str] = ()) -> bytes:
         """A file's bytes; arguments and errors as `Fetcher.fetch`."""
@@ -200,9 +205,12 @@ class Storage:
         """Lets go in the remote of what nobody has pinned here, or pinned anew meanwhile."""
         if self._remote is None:
             return
-        pinned = {pin.cid for pin in await asyncio.to_thread(self.local.pins)}
-        for cid in ended - pinned:
+        for cid in ended - await self._pinned():
             await self._remote.unpin(cid)
+
+    async def _pinned(self) -> set[Cid]:
+        """What has a pin here now."""
+        return {pin.cid for pin in await asyncio.to_thread(self.local.pins)}
 
     def _later(self, act: Callable[[], Awaitable[None]]) -> None:
         """Does it after what came before, in the remote's own time."""

@@ -219,6 +219,23 @@ async def test_what_a_service_fetches_is_copied_once_it_is_whole(
         assert (len(fake.blocks), fake.pins) == (3, {str(cid)})
 
 
+async def test_what_came_after_its_round_was_over_is_not_pinned_there_for_ever(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        effects, view = of_service(storage)
+
+        async def fetch(*_: object) -> None:
+            await DoUnpin(1, 2).perform(effects, view)
+            storage.local.add_bytes(b"late")
+
+        cast(Any, effects.context).fetcher_of = lambda _: SimpleNamespace(fetch=fetch)
+        await effects.fetch(view, 1, Cid.of(b"late"), MIB)
+        await copied(storage)
+        assert (storage.local.pins(), fake.pins) == ([], set())
+
+
 async def test_a_daemon_that_hung_rests(daemon: tuple[FakeKubo, str], tmp_path: Path) -> None:
     """Its first request alone was waited for; what it would have to look for is no sign of that."""
     fake, url = daemon
