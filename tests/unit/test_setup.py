@@ -111,3 +111,13 @@ def test_an_environment_whose_python_was_upgraded_is_made_anew(checkout: Checkou
     assert checkout.setup()
     assert checkout.version == "cpython-313"
     assert not made_with_it.exists()
+
+
+def test_a_python_that_makes_no_environment_costs_nobody_theirs(checkout: Checkout) -> None:
+    """Debian's has its `ensurepip` in a package of its own."""
+    poor = checkout.python("cpython-313", "poor")
+    poor.write_text(poor.read_text().replace('case "$*" in', 'case "$*" in *venv*) exit 1 ;;', 1))
+    with pytest.raises(subprocess.CalledProcessError):
+        checkout.setup(poor)
+    assert checkout.version == "cpython-311"
+    assert not checkout.setup()

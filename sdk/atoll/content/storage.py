@@ -151,10 +151,15 @@ class Storage:
                 await self._remote.pin(cid)
 
     def mirror_later(self, cids: Sequence[Cid]) -> None:
-        """As `mirror`, beside all else; a remote that fails or hangs costs the copy and a warning,
-        and nobody waits for it.
+        """As `mirror`, beside all else, of what is still pinned then; a remote that fails or hangs
+        costs the copy and a warning, and nobody waits for it.
         """
-        self._later(lambda: self.mirror(cids))
+
+        async def mirror() -> None:
+            pinned = await self._pinned()
+            await self.mirror([cid for cid in cids if cid.to_v1() in pinned])
+
+        self._later(mirror)
 
     async def get(self, cid: Cid, max_bytes: int, prefer: Sequence[str] = ()) -> bytes:
         """A file's bytes; arguments and errors as `Fetcher.fetch`."""
@@ -178,27 +183,34 @@ class Storage:
 
     async def unpin(self, reason: str, cid: Cid | None = None) -> int:
         """Ends a reason, or one CID's part of it; returns how many pins went."""
-        gone, freed = await asyncio.to_thread(self._unpin_here, reason, cid)
-        await self._unpin_there(freed)
+        gone, ended = await asyncio.to_thread(self._unpin_here, reason, cid)
+        await self._unpin_there(ended)
         return gone
 
     async def release(self, reason: str) -> None:
         """Ends a reason here, and in the remote as `mirror_later`, behind what was begun before."""
-        _, freed = await asyncio.to_thread(self._unpin_here, reason, None)
-        self._later(lambda: self._unpin_there(freed))
+        _, ended = await asyncio.to_thread(self._unpin_here, reason, None)
+        self._later(lambda: self._unpin_there(ended))
 
     def _unpin_here(self, reason: str, cid: Cid | None) -> tuple[int, set[Cid]]:
-        """How many pins went, and what no pin names any more, for the remote."""
+        """How many pins went, and what they named, for the remote."""
         if self._remote is None:
             return self.local.unpin(reason, cid), set()
-        before = {pin.cid for pin in self.local.pins()}
-        gone = self.local.unpin(reason, cid)
-        return gone, before - {pin.cid for pin in self.local.pins()}
+        ended = {pin.cid for pin in self.local.pins() if pin.reason == reason}
+        if cid is not None:
+            ended &= {cid.to_v1()}
+        return self.local.unpin(reason, cid), ended
 
-    async def _unpin_there(self, freed: set[Cid]) -> None:
-        if self._remote is not None:
-            for cid in freed:
-                await self._remote.unpin(cid)
+    async def _unpin_there(self, ended: set[Cid]) -> None:
+        """Lets go in the remote of what nobody has pinned here, or pinned anew meanwhile."""
+        if self._remote is None:
+            return
+        for cid in ended - await self._pinned():
+            await self._remote.unpin(cid)
+
+    async def _pinned(self) -> set[Cid]:
+        """What has a pin here now."""
+        return {pin.cid for pin in await asyncio.to_thread(self.local.pins)}
 
     def _later(self, act: Callable[[], Awaitable[None]]) -> None:
         """Does it after what came before, in the remote's own time."""

@@ -199,19 +199,21 @@ class Effects:
             NotFound: nobody has it.
             TooLarge, MalformedDag: it cannot be what it is meant to be.
         """
-        await self.keep(view, round_, cid.to_bytes())
+        await self._pin(view, round_, cid)
         await self.context.fetcher_of(view.job_id).fetch(cid, max_bytes, prefer)
+        self.context.storage.mirror_later([cid])
 
     async def fetch_spread(
         self, view: JobView, round_: int, cid: Cid, max_bytes: int, author: Address
     ) -> None:
         """As `fetch`, of what a round's committee serves on for its author. Raises as `fetch`."""
-        await self.keep(view, round_, cid.to_bytes())
+        await self._pin(view, round_, cid)
         relays, told = committee_gateways(view, round_), view.gateways
         urls = (told.get(author, ""), relays, told.get(self.context.me, ""))
         patience = view.require_terms().merge_seconds / RELAY_PART
         spread = Spread.of(*urls, patience)
         await self.context.fetcher_of(view.job_id).fetch_spread(cid, max_bytes, spread)
+        self.context.storage.mirror_later([cid])
 
     async def for_each(self, items: Iterable[T], bring: Callable[[T], Awaitable[None]]) -> None:
         """Brings every item, a few at a time; blocks of one file are asked for side by side anyway.
@@ -233,14 +235,19 @@ class Effects:
 
     async def keep(self, view: JobView, round_: int | None, *cids: bytes) -> None:
         """Protects files from collection until their round is final, or for the whole job."""
+        files = [Cid.from_bytes(cid) for cid in cids]
+        await self._pin(view, round_, *files)
+        self.context.storage.mirror_later(files)
+
+    async def _pin(self, view: JobView, round_: int | None, *cids: Cid) -> None:
+        """As `keep`, here alone."""
         reason = _reason(view.job_id, round_)
 
         def pin_all() -> None:
             for cid in cids:
-                self.context.store.pin(Cid.from_bytes(cid), reason)
+                self.context.store.pin(cid, reason)
 
         await asyncio.to_thread(pin_all)
-        self.context.storage.mirror_later([Cid.from_bytes(cid) for cid in cids])
 
     async def unpin(self, view: JobView, round_: int) -> None:
         """Lets go of what was kept for a round, and of its checkpoints.

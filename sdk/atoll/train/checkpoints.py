@@ -170,8 +170,9 @@ class Checkpoints:
             self.supersede()
         except StorageError as error:
             log.warning("no checkpoint", reason=self._reason, cause=str(error))
+        finally:
+            self._spent += time.monotonic() - started
         self._kept = self._kept[-KEPT:]
-        self._spent += time.monotonic() - started
 
     def drop(self, damaged: Checkpoint | None = None) -> None:
         """Lets go of one whose state is not what its record says; of all, where none is named."""

@@ -178,6 +178,64 @@ async def test_nothing_waits_for_a_daemon_that_hangs(
         assert storage.local.pins() == []
 
 
+async def test_what_is_pinned_anew_before_its_turn_stays_pinned(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    """By another process, such as `atoll store pin`, while the service's copies are behind."""
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage, await opened(tmp_path, url) as other:
+        kept, gone = [await storage.add_bytes(data) for data in (b"kept", b"gone")]
+        for cid in (kept, gone):
+            await storage.pin(cid, "job/7/round/1")
+        await storage.release("job/7/round/1")
+        other.local.pin(kept, "mine")
+        await copied(storage)
+        assert fake.pins == {str(kept)}
+        await other.unpin("mine")
+        assert fake.pins == set()
+
+
+async def test_what_a_service_fetches_is_copied_once_it_is_whole(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    """Its root comes first: a copy of what is on its way would fail, and not be made again."""
+    fake, url = daemon
+    author = LocalStore(tmp_path / "author", sync=False)
+    cid = author.add_bytes(os.urandom(2 * MIB))
+    async with await opened(tmp_path / "ours", url) as storage:
+
+        async def fetch(*_: object) -> None:
+            root, *leaves = [cid, *(leaf.cid for leaf in author.leaves(cid, 2 * MIB))]
+            storage.local.put_block(root, author.get_block(root))
+            await copied(storage)
+            for leaf in leaves:
+                storage.local.put_block(leaf, author.get_block(leaf))
+
+        effects, view = of_service(storage)
+        fetcher = SimpleNamespace(fetch=fetch, fetch_spread=fetch)
+        cast(Any, effects.context).fetcher_of = lambda _: fetcher
+        await effects.fetch(view, 1, cid, 2 * MIB)
+        await copied(storage)
+        assert (len(fake.blocks), fake.pins) == (3, {str(cid)})
+
+
+async def test_what_came_after_its_round_was_over_is_not_pinned_there_for_ever(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        effects, view = of_service(storage)
+
+        async def fetch(*_: object) -> None:
+            await DoUnpin(1, 2).perform(effects, view)
+            storage.local.add_bytes(b"late")
+
+        cast(Any, effects.context).fetcher_of = lambda _: SimpleNamespace(fetch=fetch)
+        await effects.fetch(view, 1, Cid.of(b"late"), MIB)
+        await copied(storage)
+        assert (storage.local.pins(), fake.pins) == ([], set())
+
+
 async def test_a_daemon_that_hung_rests(daemon: tuple[FakeKubo, str], tmp_path: Path) -> None:
     """Its first request alone was waited for; what it would have to look for is no sign of that."""
     fake, url = daemon

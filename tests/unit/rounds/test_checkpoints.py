@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +18,10 @@ from tests.small_job import SmallJob, damage, small_job
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import SeatState
 from atoll.content.cid import Cid
+from atoll.content.local import LocalStore
 from atoll.errors import MachineFault
 from atoll.law.words import Digest
-from atoll.train.checkpoints import KEPT, release
+from atoll.train.checkpoints import KEPT, Checkpoint, release
 from atoll.train.reference import SelfCheck, fault
 from atoll.train.round import (
     Keeping,
@@ -230,3 +232,21 @@ def test_after_a_fault_of_the_machine_a_round_begins_anew_and_every_step_is_comp
     assert kept_states(fresh) == []
     assert_same(tasks.train(fresh.task, str(fresh.store.root), ()), trained)
     assert doubted == [False, True]
+
+
+def test_to_look_for_room_counts_as_time_that_is_spent(
+    fresh: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk is searched for what may go, which of a large store takes seconds."""
+    looks: list[int] = []
+
+    def has_room(_: LocalStore, size: int) -> bool:
+        looks.append(size)
+        time.sleep(0.01)
+        return False
+
+    monkeypatch.setattr(LocalStore, "has_room", has_room)
+    checkpoints = checkpoints_of(fresh.task, fresh.store, share=1e9)
+    for _ in range(3):
+        checkpoints.write(Checkpoint(), [], 1)
+    assert looks == [2]
