@@ -90,7 +90,8 @@ def read_blob(kind: str, data: bytes) -> tuple[dict[str, Any], dict[str, dict[st
     at = start + int.from_bytes(data[len(MAGIC) : start], "little")
     refuse(at - start > MOST_HEADER or at > len(data), f"{kind}: no room for the header")
     header = decode_cbor(data[start:at])
-    refuse(not HEADER(header) or header["kind"] != kind, f"{kind}: another header")
+    refuse(not HEADER(header), f"{kind}: no header of a state")
+    refuse(header["kind"] != kind, f"{header['kind']} is not {kind}")
     names = [name for name, _, _ in header["tensors"]]
     refuse(names != sorted(set(names)), f"{kind}: names that do not ascend")
     sizes = [prod(shape) * _DTYPES[dtype].itemsize for _, dtype, shape in header["tensors"]]

@@ -31,7 +31,7 @@ CHANGES = st.fixed_dictionaries(
         "rounds": st.integers(1, 2**32 - 1),
         "lifetime": maybe(SECONDS),
         "init.seed": st.integers(0, 2**63 - 1),
-        "data.paths": st.lists(TEXT, max_size=3),
+        "data.paths": st.lists(TEXT.filter(bool), max_size=3),
         "data.tokenizer": TEXT,
         "data.max_tokens": maybe(st.integers(1, 2**32 - 1)),
         "data.held_out": SHARES,
