@@ -18,7 +18,7 @@ from atoll.chain import answers
 from atoll.chain.abi import Function, registry
 from atoll.chain.calls import Call, Calls
 from atoll.chain.decode import RawLog, from_abi, to_abi
-from atoll.chain.deployment import Deployment
+from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.logs import LogReader
 from atoll.chain.revert import reason_of
 from atoll.chain.rpc import FailoverProvider, RpcRefused
@@ -108,8 +108,9 @@ class AtollChain:
         deployment: where the contracts are.
         provider: the endpoints, for raw JSON-RPC.
         events: reads the contracts' logs, and blocks.
-        genesis: hash of block 0, which tells a development chain that began anew from the one
-            before; empty where no endpoint has so old a block.
+        genesis: of a development chain the hash of block 0, which tells one that began anew from
+            the one before; empty where no endpoint gives it. Others do not begin anew, and there
+            an endpoint that names a wrong one would keep members from starting.
     """
 
     def __init__(
@@ -143,9 +144,10 @@ class AtollChain:
                     f"no contract at {address} on chain {deployment.chain_id}",
                     next_step="check the deployment file: was the chain started afresh?",
                 )
-            with suppress(RpcUnavailable):
-                first = await chain.block(0)
-                chain.genesis = b"" if first is None else bytes(first.hash)
+            if deployment.chain_id in DEVELOPMENT_CHAINS:
+                with suppress(RpcUnavailable):
+                    first = await chain.block(0)
+                    chain.genesis = b"" if first is None else bytes(first.hash)
         except BaseException:  # cancelled, too: nobody else knows of the connections yet
             await chain.close()
             raise

@@ -14,6 +14,8 @@ from atoll.errors import ConfigError
 from atoll.files import durable_rename
 from atoll.law.words import Address, Domain
 
+DEVELOPMENT_CHAINS = frozenset({1337, 31337})
+"""Of Ganache and Anvil: everybody is on this machine, and the chain begins anew at each start."""
 REQUIRED = (
     "AtollToken",
     "Config",

@@ -333,8 +333,7 @@ class EventIndex:
                 f"{path} holds the events of {_named(held, genesis)}, "
                 f"not those of {_named(mine, chain.genesis)}",
                 next_step="use a folder of its own for each network: another --home (ATOLL_HOME), "
-                "or a service's data_dir; only where an endpoint once named a wrong block 0, "
-                "remove that file: it is made again",
+                "or a service's data_dir",
             )
 
 

@@ -29,7 +29,7 @@ from pydantic import ValidationError
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog, decode_log
-from atoll.chain.deployment import Deployment
+from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txqueue import QueueConfig, TxStatus, unspent_key
 from atoll.chain.txstore import ENDED_WITHOUT_EFFECT
@@ -65,7 +65,7 @@ from atoll.law.words import Address, JobId, Params
 from atoll.service.beside import beside
 from atoll.service.config import GatewaySection
 from atoll.service.lock import FolderHeld, hold_folder
-from atoll.service.session import DEVELOPMENT_CHAINS, Session, SessionConfig, open_session
+from atoll.service.session import Session, SessionConfig, open_session
 from atoll.service.wording import explain
 from atoll.train.corpus.options import PUBLIC_NOTICE
 

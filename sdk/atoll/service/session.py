@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atoll.chain.contracts import AtollChain
-from atoll.chain.deployment import Deployment
+from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex
 from atoll.chain.keys import sign_digest, sign_hash
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 QUEUE_FILE = "transactions.sqlite"
 ADMIT_SECONDS = 2.0
-DEVELOPMENT_CHAINS = frozenset({1337, 31337})
-"""Of Ganache and Anvil: everybody is on this machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -370,6 +370,18 @@ async def test_a_chain_that_began_anew_is_another_though_all_addresses_are_the_s
         await session.follower.poll()
 
 
+async def test_on_other_chains_an_endpoint_s_false_block_0_keeps_nobody_from_starting(
+    spawn: Callable[..., Anvil], accounts: list[LocalAccount], tmp_path: Path
+) -> None:
+    real, liar = (spawn("--chain-id", "5", "--timestamp", f"18{n}0000000").url for n in range(2))
+    deployment = await deploy(real, accounts[0])
+    assert await deploy(liar, accounts[0]) == deployment
+    for url in (real, liar):
+        config = SessionConfig((url,), deployment, tmp_path, StoreConfig(tmp_path / "store"))
+        async with open_session(config):
+            pass
+
+
 async def test_who_forgot_an_event_is_told_from_who_reads_the_chain_now(
     anvil: Anvil,
     deployment: Deployment,

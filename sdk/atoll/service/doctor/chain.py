@@ -9,7 +9,7 @@ from typing import Final
 
 from atoll.chain.answers import header, quantity
 from atoll.chain.contracts import AtollChain
-from atoll.chain.deployment import Deployment
+from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.inspection import ContractCheck, read_parameters, verify_contracts
 from atoll.chain.keys import address_of
 from atoll.chain.rpc import FailoverProvider
@@ -18,7 +18,6 @@ from atoll.errors import AtollError, ChainError, KeystoreError
 from atoll.law.words import TOKEN, Address, BlockRef, Role
 from atoll.service.doctor.findings import Finding, Level, failure, ok, warning
 from atoll.service.doctor.subject import Subject
-from atoll.service.session import DEVELOPMENT_CHAINS
 
 USUAL_GAS: Final = 5_000_000
 """Of about twenty transactions."""
