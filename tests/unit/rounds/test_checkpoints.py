@@ -7,7 +7,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -242,7 +241,6 @@ def test_to_look_for_room_counts_as_time_that_is_spent(
 
     def has_room(_: LocalStore, size: int) -> bool:
         looks.append(size)
-        time.sleep(0.01)
         return False
 
     monkeypatch.setattr(LocalStore, "has_room", has_room)
