@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import count, takewhile
 from typing import Final
 
 import aiohttp
@@ -30,6 +30,7 @@ from atoll.errors import CorruptBlock, NotFound, TooLarge
 _READ_BYTES: Final = 1 << 18
 _SLICE_S: Final = 0.05  # how late a second gateway may be asked, at most
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0  # between questions whether a block is there by now
+_DOUBLINGS: Final = 4  # of the pause between passes, where somebody slow is waited for meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ class FetchConfig:
         relay_min_s: a gateway that is itself getting a block just now is given up when it delivers
             nothing for four times as long as blocks lately took, but not before this.
         relay_max_s: ... and no later than this, whatever else it delivers.
-        passes: how often all gateways are asked before a block counts as not found.
+        passes: how often all gateways are asked before a block counts as not found. While one of
+            them is slow the others are asked more often: who did not have it may by then.
         pass_pause_s: pause before the second pass, doubled before each later one.
         max_block_bytes: the largest block accepted.
         bytes_per_s: download limit for all fetches together; None for none.
@@ -126,13 +128,26 @@ class Downloader:
             NotFound: no gateway delivered it; the message says what each answered.
         """
         reasons: dict[str, str] = {}
-        for attempt in range(self._config.passes):
-            if attempt:
-                await asyncio.sleep(self._config.pass_pause_s * 2 ** (attempt - 1))
-            candidates = self.sources.ranked(gateways(), prefer)
-            block = await self._race(cid, candidates, reasons, party)
-            if block is not None:
-                return block
+        running: dict[asyncio.Task[bytes | None], Source] = {}
+        left, config, clock = self._config.passes, self._config, self.sources.clock
+        until = clock() + config.passes * config.block_timeout_s
+        try:
+            for attempt in count():
+                ranked = self.sources.ranked(gateways(), prefer)
+                # Who lies is asked no more often than it would be if nobody were slow.
+                usable = [s for s in ranked if attempt < config.passes or not s.lies]
+                waiting = deque(s for s in usable if not any(s is r for r in running.values()))
+                pause = config.pass_pause_s * 2 ** min(attempt, _DOUBLINGS)
+                block = await self._race(cid, waiting, running, (reasons, party, pause))
+                if block is not None:
+                    return block
+                left -= not running
+                if not left or clock() >= until:
+                    break
+                if not running:
+                    await asyncio.sleep(pause)
+        finally:
+            await cancel(running)
         told = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
         raise NotFound(
             f"no gateway delivered {cid} ({told or 'none is known'})",
@@ -224,44 +239,60 @@ class Downloader:
             raise NotFound(f"{gateway} failed to send {cid} as a CAR: {error!r}"[:300]) from error
 
     async def _race(
-        self, cid: Cid, sources: list[Source], reasons: dict[str, str], party: Hashable
+        self,
+        cid: Cid,
+        waiting: deque[Source],
+        running: dict[asyncio.Task[bytes | None], Source],
+        how: tuple[dict[str, str], Hashable, float],
     ) -> bytes | None:
-        """Asks source after source, the next when one fails or is slow; the first block wins."""
-        running: dict[asyncio.Task[bytes | None], Source] = {}
-        waiting = deque(sources)
-        try:
-            while waiting or running:
-                if waiting:
-                    source = waiting.popleft()
-                    task = asyncio.create_task(self._from_one(cid, source, reasons, party))
-                    running[task] = source
-                done = await self._wait(running, may_hedge=bool(waiting) and not waiting[0].lies)
-                for task in done:
-                    earlier = _asked_before(task, running)
-                    del running[task]
-                    block = task.result()
-                    if block is not None:
-                        for slower in earlier:
-                            self.sources.overtaken(slower)  # and asked later from now on
-                        return block
-            return None
-        finally:
-            await cancel(running)
+        """Asks source after source, the next when one fails or is slow; the first block wins.
+
+        Args:
+            running: requests under way. Where nobody else is left to ask, those that are slow get
+                no more than a pause here: who did not have it may have it by then.
+            how: what each answered, for whom it is, and the pause, seconds.
+        """
+        reasons, party, pause = how
+        while waiting or running:
+            if waiting:
+                source = waiting.popleft()
+                task = asyncio.create_task(self._from_one(cid, source, reasons, party))
+                running[task] = source
+            may_hedge = bool(waiting) and not waiting[0].lies
+            most = None if waiting else max(pause, _SLICE_S)
+            done = await self._wait(running, may_hedge=may_hedge, most=most)
+            for task in done:
+                earlier = _asked_before(task, running)
+                del running[task]
+                block = task.result()
+                if block is not None:
+                    for slower in earlier:
+                        self.sources.overtaken(slower)  # and asked later from now on
+                    return block
+            if not done and not waiting:
+                return None
+        return None
 
     async def _wait(
-        self, running: dict[asyncio.Task[bytes | None], Source], *, may_hedge: bool
+        self,
+        running: dict[asyncio.Task[bytes | None], Source],
+        *,
+        may_hedge: bool,
+        most: float | None,
     ) -> set[asyncio.Task[bytes | None]]:
-        """Waits for a task to end or, where another gateway could be asked, for patience to."""
+        """Waits for a task to end, for so many seconds at most, or, where another gateway could be
+        asked, for patience to end."""
         started = self.sources.clock()
         while True:
             done, _ = await asyncio.wait(
                 running,
-                timeout=_SLICE_S if may_hedge else None,
+                timeout=_SLICE_S if may_hedge else most,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             patience = self.sources.patience_s(self._config.hedge_min_s, self._config.hedge_max_s)
             # Each further one waits longer, so that a slow network is not asked for all at once.
-            if done or self.sources.clock() - started >= patience * 2 ** (len(running) - 1):
+            is_over = self.sources.clock() - started >= patience * 2 ** (len(running) - 1)
+            if done or is_over or not may_hedge:
                 return done
 
     async def _from_one(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import random
 import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -486,6 +487,42 @@ async def test_gateways_that_drip_hold_up_nobody_elses_blocks(
         for task in held:
             task.cancel()
         await asyncio.gather(*held, return_exceptions=True)
+
+
+async def test_who_has_a_block_by_then_is_asked_while_another_is_slow(
+    ours: LocalStore,
+) -> None:
+    """As an author that makes again what its disk lost, beside a gateway that never answers."""
+    cid, asked = Cid.of(b"made again"), 0
+
+    async def has_it_later(_: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return web.Response(body=b"made again") if asked > 4 else web.Response(status=404)
+
+    config = replace(PATIENT, passes=2, pass_pause_s=0.01)
+    async with (
+        hostile(stalls) as slow,
+        hostile(has_it_later) as author,
+        Fetcher(ours, lambda: [slow], config) as fetcher,
+    ):
+        assert await fetcher.fetch_block(cid, prefer=[author]) == b"made again"
+    assert asked == 5
+
+
+async def test_gateways_that_are_slow_in_turn_hold_nobody_for_ever(ours: LocalStore) -> None:
+    """Each is asked again while the other is slow."""
+
+    async def late(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(random.uniform(0.1, 0.4))
+        return web.Response(status=404)
+
+    config = replace(QUICK, passes=2, pass_pause_s=0.01)
+    async with AsyncExitStack() as stack:
+        urls = [await stack.enter_async_context(hostile(late)) for _ in range(4)]
+        fetcher = await stack.enter_async_context(Fetcher(ours, lambda: urls, config))
+        with pytest.raises(NotFound):
+            await fetcher.fetch_block(Cid.of(b"nobody has it"))
 
 
 async def test_jobs_have_their_turns_however_much_others_ask_for(
