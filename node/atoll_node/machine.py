@@ -26,6 +26,7 @@ from atoll.service.machine import Decision, Event, Order, advance, begun_ahead
 from atoll.service.orders import why_out
 from atoll_node.behaviour import ProviderState
 from atoll_node.duties.commit import decide_owed
+from atoll_node.duties.serve import decide_serve
 from atoll_node.duties.train import (
     decide_merge,
     decide_train,
@@ -57,6 +58,7 @@ def decide(state: ProviderState) -> list[Decision]:
     return [
         decide_disagreement(state),
         decide_owed(state, owed_by(view, state.me, state.now)),
+        decide_serve(state),
         decide_grants(state),
         decide_games(state, behaviour.judge_function, setup.keeper),
         decide_upkeep(state, line, setup.keeper),

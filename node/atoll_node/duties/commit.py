@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 import structlog
@@ -24,7 +24,7 @@ from atoll.service.duties.disagreement import disagreement
 from atoll.service.machine import AnyCommand, Decision
 from atoll.train.checkpoints import release
 from atoll_node.behaviour import ProviderState
-from atoll_node.duties.train import DoTrain, trained_of, training_of
+from atoll_node.duties.train import DoTrain, make_again, trained_of, training_of
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -89,7 +89,7 @@ class SendReveal(ContractCall):
             where = {"job": view.job_id, "round": self.round}
             log.warning("the update is damaged here, and made again", cause=lost, **where)
             segments = Leaves.from_bytes(self.reveal.leaves).segments
-            await replace(self.training, segments=segments).perform(effects, view)
+            await make_again(effects, view, self.training, segments)
         done = await ContractCall.perform(self, effects, view)
         await asyncio.to_thread(release, store, view.job_id, self.round)
         return done

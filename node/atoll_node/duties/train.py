@@ -141,6 +141,15 @@ class DoTrain(commands.Work[Trained]):
         return tuple(found)
 
 
+async def make_again(effects: Effects, view: JobView, training: DoTrain, segments: int) -> None:
+    """Trains a round once more, whose update the disk has lost some of.
+
+    Args:
+        segments: how many were revealed, or the update would be another.
+    """
+    await replace(training, segments=segments).perform(effects, view)
+
+
 def _due(view: JobView, round: RoundIndex) -> int:
     """By when a round's work is owed, unix seconds; of one that has not opened, about."""
     running = view.open

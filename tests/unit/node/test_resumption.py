@@ -27,6 +27,7 @@ from atoll.service.journal import Journal
 from atoll.service.machine import Head, State
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit, SendKey, SendReveal
+from atoll_node.duties.serve import DoServe
 from atoll_node.duties.train import DoTrain, Trained, Work
 from atoll_node.machine import decide
 
@@ -210,6 +211,63 @@ async def test_an_update_that_the_disk_lost_is_whole_again_before_it_is_revealed
     assert all(task.segments == len(DONE.states) for _, task, _ in trained)
     read = paper.store.read_bytes(Cid.from_bytes(reveal.reveal.update_cid), 1 << 24)
     assert read == paper.update
+
+
+@pytest.mark.parametrize("damage", ["none", "a bit", "gone"])
+async def test_an_update_that_the_disk_loses_while_others_get_it_is_made_again(
+    script: Script, tmp_path: Path, damage: str
+) -> None:
+    paper = Paper(store=LocalStore(tmp_path, sync=False), update=bytes(range(256)) * 10)
+    effects, state = paper.effects(), await in_merge(script, paper)
+    work, trained = effects.work, list[Any]()
+    effects.work = lambda *args, **how: trained.append(args) or work(*args, **how)  # type: ignore[method-assign,func-returns-value]
+    (serve,) = wanted(state, DoServe)
+    (path,) = (path for path in (tmp_path / "blocks").rglob("*") if path.is_file())
+    if damage == "gone":
+        path.unlink()
+    elif damage == "a bit":
+        path.write_bytes(b"\xff" + path.read_bytes()[1:])
+    done = await serve.perform(effects, state.view)
+    assert path.read_bytes() == paper.update
+    assert len(trained) == (damage != "none")
+    assert all(task.segments == len(DONE.states) for _, task, _ in trained)
+    looked = replace(state, facts=state.facts.plus(serve.key, done.fact))
+    assert wanted(looked, DoServe) == []  # until the next look
+
+
+async def test_an_update_is_looked_after_while_words_are_said_of_it(
+    script: Script, tmp_path: Path
+) -> None:
+    paper = Paper(store=LocalStore(tmp_path, sync=False), update=b"an update")
+    state = await in_merge(script, paper)
+    running, (serve,) = state.view.open, wanted(state, DoServe)
+    assert running is not None
+    begun = replace(state, in_flight={serve.key: serve})
+    for now in range(state.now, running.words_end - int(DONE.seconds)):
+        assert wanted(replace(begun, head=Head(1, now)), DoServe) == [serve]  # is not begun anew
+    looks = {
+        wanted(replace(state, head=Head(1, now)), DoServe)[0].look
+        for now in range(state.now, running.words_end - int(DONE.seconds))
+    }
+    assert looks == set(range(6))
+    # What cannot be made again in time would only keep us from the next round.
+    late = replace(state, head=Head(1, running.words_end - int(DONE.seconds)))
+    assert wanted(late, DoServe) == []
+
+
+async def in_merge(script: Script, paper: Paper) -> State[Any]:
+    """Our state once every seat has revealed."""
+    state = machine(script)
+    (training,) = wanted(state, DoTrain)
+    fact = (await training.perform(paper.effects(), state.view)).fact
+    assert fact is not None
+    (commit,) = wanted(replace(state, facts=state.facts.plus(training.key, fact)), SendCommit)
+    script.net.commit(ME, commit.commitment)
+    open_all(script)
+    script.net.reveal(ME, fact.reveal)
+    for seat in sorted(script.net.waited):
+        script.reveal(seat)
+    return machine(script, Facts().plus(training.key, fact))
 
 
 async def test_what_was_committed_to_is_opened_by_a_machine_that_trains_no_more(

@@ -1,0 +1,111 @@
+"""Serves what was revealed while the committee is getting it, though the disk loses it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from atoll.content.cid import Cid
+from atoll.content.local import LocalStore
+from atoll.errors import StorageError
+from atoll.law.leaves import Leaves
+from atoll.law.manifest import Manifest
+from atoll.law.views import JobView
+from atoll.law.words import Digest, Phase, RoundIndex
+from atoll.service import commands
+from atoll.service.commands import Done, Fact
+from atoll.service.limits import max_update_bytes
+from atoll.service.machine import Decision
+from atoll_node.behaviour import ProviderState
+from atoll_node.duties.train import DoTrain, make_again, seat_of, trained_of, training_of
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+LOOKS: Final = 8
+"""So many in MERGE, half of them before words are said of what is not there."""
+log = structlog.get_logger("atoll.node.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class Served(Fact):
+    """Our update was here at that look, or is again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoServe(commands.Work[Served]):
+    """See that our revealed update is here, and make it again where the disk has lost some of it.
+
+    A damaged block goes when somebody asks for it, and is found missing here.
+
+    Attributes:
+        commitment: names what was revealed.
+        look: which of MERGE's it is.
+        training: what makes it again.
+    """
+
+    round: RoundIndex
+    commitment: Digest
+    look: int
+    update: bytes
+    segments: int
+    training: DoTrain
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.round, self.commitment, self.look)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[Served]:
+        limit = max_update_bytes(Manifest.from_bytes(self.training.manifest))
+        store, cid = effects.context.store, Cid.from_bytes(self.update)
+        lost = await asyncio.to_thread(_lost_of, store, cid, limit)
+        if lost:
+            where = {"job": view.job_id, "round": self.round}
+            log.warning("our update is lost here, and made again", cause=lost, **where)
+            await make_again(effects, view, self.training, self.segments)
+        return Done(Served())
+
+
+def _lost_of(store: LocalStore, update: Cid, limit: int) -> str:
+    """What of an update is not here; empty where all is. Of several leaves none is read."""
+    try:
+        missing = [leaf.cid for leaf in store.leaves(update, limit) if not store.has(leaf.cid)]
+    except StorageError as error:  # the damaged block is gone now, and can be written again
+        return str(error)
+    return f"{missing[0]} is not in {store.root}" if missing else ""
+
+
+def decide_serve(state: ProviderState) -> Decision:
+    """Looks after the running round's update until nobody's word about it is taken any more.
+
+    What takes longer to make than words are waited for would only keep us from the next round.
+    """
+    view, seat, running = state.view, seat_of(state), state.view.open
+    told = running.reveals.get(seat) if running is not None and seat is not None else None
+    if running is None or seat is None or told is None or running.phase is not Phase.MERGE:
+        return Decision("serve", "nothing is being fetched of us")
+    trained, training = trained_of(state, seat), training_of(state, seat)
+    is_ours = trained is not None and told.reveal == trained.reveal
+    if trained is None or training is None or not is_ours or not told.reveal.update_cid:
+        return Decision("serve", "what was revealed is not what was trained here")
+    if state.now + trained.seconds >= running.words_end:
+        return Decision("serve", "could not make it again in time")
+    merge = view.require_terms().merge_seconds
+    opened = running.half_merge - merge // 2
+    look = max(0, state.now - opened) * LOOKS // merge
+    about = (running.round, told.commitment, look)
+    under_way = [
+        c
+        for c in state.in_flight.values()
+        if isinstance(c, DoServe) and c.commitment == told.commitment
+    ]
+    if under_way:  # to make it again may take longer than until the next look
+        return Decision("serve", "looks after our update", tuple(under_way))
+    if state.facts.of(DoServe, *about) is not None:
+        return Decision("serve", "our update is here")
+    segments = Leaves.from_bytes(told.reveal.leaves).segments
+    command = DoServe(*about, told.reveal.update_cid, segments, training)
+    return Decision("serve", "looks after our update", (command,))
