@@ -75,7 +75,12 @@ def decide(state: ProviderState) -> list[Decision]:
 
 
 def _train_on(state: ProviderState) -> list[Decision]:
-    """What brings the next round's training, which no confirmation is waited for with."""
+    """What brings the next round's training, and our update to others, unconfirmed as it is."""
     if state.view.terms is None or seat_of(state) is None:
         return []
-    return [decide_updates(state), decide_merge(state), decide_train(state)]
+    return [
+        decide_serve(state),
+        decide_updates(state),
+        decide_merge(state),
+        decide_train(state),
+    ]

@@ -91,19 +91,19 @@ def decide_serve(state: ProviderState) -> Decision:
     is_ours = trained is not None and told.reveal == trained.reveal
     if trained is None or training is None or not is_ours or not told.reveal.update_cid:
         return Decision("serve", "what was revealed is not what was trained here")
-    if state.now + trained.seconds >= running.words_end:
-        return Decision("serve", "could not make it again in time")
-    merge = view.require_terms().merge_seconds
-    opened = running.half_merge - merge // 2
-    look = max(0, state.now - opened) * LOOKS // merge
-    about = (running.round, told.commitment, look)
     under_way = [
         c
         for c in state.in_flight.values()
         if isinstance(c, DoServe) and c.commitment == told.commitment
     ]
-    if under_way:  # to make it again may take longer than until the next look
+    if under_way and state.now < running.words_end:  # it may take longer than until the next look
         return Decision("serve", "looks after our update", tuple(under_way))
+    if state.now + trained.seconds >= running.words_end:
+        return Decision("serve", "could not make it again in time")
+    merge = view.require_terms().merge_seconds
+    opened = running.half_merge - merge // 2
+    look = max(0, state.now - opened) // max(1, merge // LOOKS)
+    about = (running.round, told.commitment, look)
     if state.facts.of(DoServe, *about) is not None:
         return Decision("serve", "our update is here")
     segments = Leaves.from_bytes(told.reveal.leaves).segments

@@ -242,17 +242,15 @@ async def test_an_update_is_looked_after_while_words_are_said_of_it(
     state = await in_merge(script, paper)
     running, (serve,) = state.view.open, wanted(state, DoServe)
     assert running is not None
-    begun = replace(state, in_flight={serve.key: serve})
-    for now in range(state.now, running.words_end - int(DONE.seconds)):
+    begun, ends = replace(state, in_flight={serve.key: serve}), running.words_end
+    for now in range(state.now, ends):
         assert wanted(replace(begun, head=Head(1, now)), DoServe) == [serve]  # is not begun anew
-    looks = {
-        wanted(replace(state, head=Head(1, now)), DoServe)[0].look
-        for now in range(state.now, running.words_end - int(DONE.seconds))
-    }
-    assert looks == set(range(6))
+    assert wanted(replace(begun, head=Head(1, ends)), DoServe) == []
     # What cannot be made again in time would only keep us from the next round.
-    late = replace(state, head=Head(1, running.words_end - int(DONE.seconds)))
-    assert wanted(late, DoServe) == []
+    late = ends - int(DONE.seconds)
+    times = [replace(state, head=Head(1, now)) for now in range(state.now, late)]
+    assert {wanted(at, DoServe)[0].look for at in times} == set(range(6))
+    assert wanted(replace(state, head=Head(1, late)), DoServe) == []
 
 
 async def in_merge(script: Script, paper: Paper) -> State[Any]:
