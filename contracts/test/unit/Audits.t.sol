@@ -171,6 +171,18 @@ contract AuditsTest is Network {
         same(token.balanceOf(OUTSIDER), 0.5 ether, "paid: less than guessing and showing it oneself costs");
     }
 
+    /// It could take what the seat earns from that round on, and nothing of a round before.
+    function test_P43_aGameAboutALaterRoundHoldsNoContestUp() public allHome {
+        play(jobId);
+        toOpen(wrongBody());
+        audits.contest(shownFor(jobId, 1, seat), auditor, wrongBody(), key());
+        vm.warp(rounds.timesOf(jobId, 2).auditEnd);
+        game.challenge(abi.encode(evidenceFor(jobId, 2, seat, 0)));
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
+        same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a miss");
+    }
+
     /// A seat that hides false words costs itself the bond, not its auditor the fee.
     function test_P43_aContestAboutASeatThatFellGivesTheFeeBack() public allHome {
         toOpen(wrongBody());

@@ -24,6 +24,25 @@ contract EscrowTest is Network {
         same(token.balanceOf(address(jobs)), e.balance + others + jobs.unburnt(), "tokens held");
     }
 
+    function test_P02_segmentsThatASeatDidNotDoGoHome() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        uint256 jobId = start(t, 4, 3);
+        commitSeat(jobId, 1, revealFor(jobId, 1, 6));
+        commitAll(jobId, 15 & ~uint256(2));
+        revealSeat(jobId, 1, revealFor(jobId, 1, 6));
+        revealAll(jobId, 15 & ~uint256(2));
+        sayAll(jobId, 15);
+        nextBlock();
+        settle(jobId);
+        vm.prank(SUBMITTER);
+        jobs.cancel(jobId);
+        play(jobId);
+        uint256 duties = drawn(jobId, 0).popcount() + drawn(jobId, 1).popcount();
+        uint256 earned = (2 * 4 * 8 - 2) * segmentPay() + 6 ether + duties * 10 ether;
+        same(jobs.refundable(jobId), jobs.escrowOf(jobId).funded - earned, "all but what was done");
+    }
+
     function test_P01_P02_refundIsWhatCanNoLongerBeEarned() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
