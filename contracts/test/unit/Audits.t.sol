@@ -171,6 +171,15 @@ contract AuditsTest is Network {
         same(token.balanceOf(OUTSIDER), 0.5 ether, "paid: less than guessing and showing it oneself costs");
     }
 
+    /// Whoever said *fine* of other words plays no game for the seat's: that is for a contest.
+    function test_P43_aFineOfOtherWordsIsNoFineOfTheSeats() public allHome {
+        toOpen(wrongBody());
+        Evidence memory e = evidenceFor(jobId, 1, seat, 3);
+        (e.member, e.body, e.key) = (auditor, wrongBody(), key());
+        vm.expectPartialRevert(Claims.OtherWord.selector);
+        game.challenge(abi.encode(e));
+    }
+
     /// It could take what the seat earns from that round on, and nothing of a round before.
     function test_P43_aGameAboutALaterRoundHoldsNoContestUp() public allHome {
         play(jobId);
