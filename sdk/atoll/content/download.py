@@ -52,7 +52,7 @@ class FetchConfig:
             nothing for four times as long as blocks lately took, but not before this.
         relay_max_s: ... and no later than this, whatever else it delivers.
         passes: how often all gateways are asked before a block counts as not found. While one of
-            them is slow the others are asked more often: who did not have it may by then.
+            them is slow, preferred ones are asked more often: who did not have it may by then.
         pass_pause_s: pause before the second pass, doubled before each later one.
         max_block_bytes: the largest block accepted.
         bytes_per_s: download limit for all fetches together; None for none.
@@ -133,10 +133,13 @@ class Downloader:
         until = clock() + config.passes * config.block_timeout_s
         try:
             for attempt in count():
-                ranked = self.sources.ranked(gateways(), prefer)
-                # Who lies is asked no more often than it would be if nobody were slow.
-                usable = [s for s in ranked if attempt < config.passes or not s.lies]
-                waiting = deque(s for s in usable if not any(s is r for r in running.values()))
+                if running:
+                    # Who is to have it is asked again: everyone, by everyone, would be a flood.
+                    again = self.sources.ranked([], prefer)
+                    slow = set(map(id, running.values()))
+                    waiting = deque(s for s in again if not s.lies and id(s) not in slow)
+                else:
+                    waiting = deque(self.sources.ranked(gateways(), prefer))
                 pause = config.pass_pause_s * 2 ** min(attempt, _DOUBLINGS)
                 block = await self._race(cid, waiting, running, (reasons, party, pause))
                 if block is not None:

@@ -522,7 +522,27 @@ async def test_gateways_that_are_slow_in_turn_hold_nobody_for_ever(ours: LocalSt
         urls = [await stack.enter_async_context(hostile(late)) for _ in range(4)]
         fetcher = await stack.enter_async_context(Fetcher(ours, lambda: urls, config))
         with pytest.raises(NotFound):
-            await fetcher.fetch_block(Cid.of(b"nobody has it"))
+            await fetcher.fetch_block(Cid.of(b"nobody has it"), prefer=urls)
+
+
+async def test_of_what_one_withholds_the_others_are_asked_no_oftener(ours: LocalStore) -> None:
+    """At 256 seats everybody asks everybody for it, as often as this."""
+    asked = 0
+
+    async def has_none(_: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return web.Response(status=404)
+
+    config = replace(QUICK, block_timeout_s=1.0, passes=2, pass_pause_s=0.01)
+    async with (
+        hostile(stalls) as author,
+        hostile(has_none) as other,
+        Fetcher(ours, lambda: [other], config) as fetcher,
+    ):
+        with pytest.raises(NotFound):
+            await fetcher.fetch_block(Cid.of(b"withheld"), prefer=[author])
+    assert asked == config.passes
 
 
 async def test_jobs_have_their_turns_however_much_others_ask_for(
