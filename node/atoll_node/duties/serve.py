@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 LOOKS: Final = 8
-"""So many in MERGE, half of them before words are said of what is not there."""
+"""One in each such part of MERGE; half of them before words are said of what is not there."""
 log = structlog.get_logger("atoll.node.serve")
 
 

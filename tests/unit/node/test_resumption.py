@@ -186,15 +186,8 @@ async def test_an_update_that_the_disk_lost_is_whole_again_before_it_is_revealed
     script: Script, tmp_path: Path, damage: str
 ) -> None:
     paper = Paper(store=LocalStore(tmp_path, sync=False), update=bytes(range(256)) * 10_000)
-    state = machine(script)
-    (training,) = wanted(state, DoTrain)
-    fact = (await training.perform(paper.effects(), state.view)).fact
-    assert fact is not None
-    state = replace(state, facts=state.facts.plus(training.key, fact))
-    (commit,) = wanted(state, SendCommit)
-    script.net.commit(ME, commit.commitment)
-    open_all(script)
-    (reveal,) = wanted(replace(state, view=script.net.view), SendReveal)
+    state, _ = await in_reveal(script, paper)
+    (reveal,) = wanted(state, SendReveal)
     path = max((tmp_path / "blocks").rglob("*"), key=lambda path: path.stat().st_size)
     if damage == "gone":
         path.unlink()
@@ -253,8 +246,8 @@ async def test_an_update_is_looked_after_while_words_are_said_of_it(
     assert wanted(replace(state, head=Head(1, late)), DoServe) == []
 
 
-async def in_merge(script: Script, paper: Paper) -> State[Any]:
-    """Our state once every seat has revealed."""
+async def in_reveal(script: Script, paper: Paper) -> tuple[State[Any], Trained]:
+    """Our state once every seat has committed, and what we trained."""
     state = machine(script)
     (training,) = wanted(state, DoTrain)
     fact = (await training.perform(paper.effects(), state.view)).fact
@@ -262,10 +255,16 @@ async def in_merge(script: Script, paper: Paper) -> State[Any]:
     (commit,) = wanted(replace(state, facts=state.facts.plus(training.key, fact)), SendCommit)
     script.net.commit(ME, commit.commitment)
     open_all(script)
-    script.net.reveal(ME, fact.reveal)
+    return machine(script, Facts().plus(training.key, fact)), fact
+
+
+async def in_merge(script: Script, paper: Paper) -> State[Any]:
+    """Our state once every seat has revealed."""
+    state, trained = await in_reveal(script, paper)
+    script.net.reveal(ME, trained.reveal)
     for seat in sorted(script.net.waited):
         script.reveal(seat)
-    return machine(script, Facts().plus(training.key, fact))
+    return machine(script, state.facts)
 
 
 async def test_what_was_committed_to_is_opened_by_a_machine_that_trains_no_more(
@@ -273,15 +272,8 @@ async def test_what_was_committed_to_is_opened_by_a_machine_that_trains_no_more(
 ) -> None:
     """As while the probe is tried again after a start, or where a new version fails it."""
     paper = Paper(store=LocalStore(tmp_path, sync=False), update=b"an update")
-    state = machine(script)
-    (training,) = wanted(state, DoTrain)
-    fact = (await training.perform(paper.effects(), state.view)).fact
-    assert fact is not None
-    (commit,) = wanted(replace(state, facts=state.facts.plus(training.key, fact)), SendCommit)
-    script.net.commit(ME, commit.commitment)
-    open_all(script)
+    state, _ = await in_reveal(script, paper)
     refused = DoFetchSpec(b"", ZERO_DIGEST).key, JobRefused("its bits are others")
-    state = machine(script, Facts().plus(training.key, fact))
     state = replace(state, facts=state.facts.plus(*refused))
     running = script.net.view.open
     assert running is not None
