@@ -2,14 +2,16 @@
 
     python bench/numerics.py [--width W --layers L --seq T --batch B --steps N] [--json]
     python bench/numerics.py --loss 300 [--seeds 3] [--width W --layers L --seq T] [--json]
+    python bench/numerics.py --device cuda [...]
 
 Without --loss, losses are those of 150 steps of a small model; with it, of the model named.
 
 Each mode runs in a process of its own with the same allocator setting, on one thread. The baseline
 is plain PyTorch: fused AdamW, scaled_dot_product_attention, fp32 (and bf16 autocast). For Muon it
 is our step with native operations, since PyTorch's own Muon multiplies in bf16. Times are CPU
-seconds of the training thread, so that other work on the machine counts less; the best half of the
-steps is averaged, and the best of three processes counts. The last line of --json is the whole
+seconds of the training thread, so that other work on the machine counts less (on a GPU by the
+clock, and an operation's is its launch); the best half of the steps is averaged, and the best of
+three processes counts. The last line of --json is the whole
 document.
 """
 
@@ -33,6 +35,7 @@ from atoll.bits.kernels.engine import make_engine
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.interface import Engine
 from atoll.bits.kernels.memory import keep_freed_memory
+from atoll.bits.kernels.variables import DEVICES
 from atoll.bits.layout import optimiser_layout, param_shapes
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps, Ops
@@ -75,6 +78,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lr", default="0.002")
     parser.add_argument("--optimizer", choices=("adamw", "muon"), default="adamw")
+    parser.add_argument("--device", choices=DEVICES, default="cpu")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--mode", choices=MODES, help="measure one mode, in this process")
     return parser.parse_args()
@@ -101,7 +105,9 @@ def _specs(options: argparse.Namespace) -> tuple[ModelSpec, InnerSpec]:
 
 
 def _apart(options: argparse.Namespace, mode: str, **changes: object) -> dict[str, Any]:
-    names = ("width", "layers", "seq", "batch", "steps", "loss", "seed", "lr", "optimizer")
+    names = (
+        "width", "layers", "seq", "batch", "steps", "loss", "seed", "lr", "optimizer", "device",
+    )  # fmt: skip
     values = {name: getattr(options, name) for name in names} | changes
     arguments = [f"--{name}={value}" for name, value in values.items()]
     command = [sys.executable, __file__, f"--mode={mode}", *arguments]
@@ -114,6 +120,8 @@ def _apart(options: argparse.Namespace, mode: str, **changes: object) -> dict[st
 
 def _speed_document(options: argparse.Namespace) -> dict[str, Any]:
     modes = [mode for mode in MODES if options.optimizer == "adamw" or mode != "native-bf16"]
+    if options.device != "cpu":
+        modes.remove("exact-eager")  # which "exact" is there
     runs: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
     for _ in range(options.repeats):  # in turns, so that other work on the machine meets them all
         for mode in modes:
@@ -125,7 +133,10 @@ def _speed_document(options: argparse.Namespace) -> dict[str, Any]:
     fastest_native = max(r["tokens_per_second"] for m, r in found.items() if "native" in m)
     exact = found["exact"]["tokens_per_second"]
     return {
-        "model": {n: getattr(options, n) for n in ("width", "layers", "seq", "batch", "optimizer")},
+        "model": {
+            n: getattr(options, n)
+            for n in ("width", "layers", "seq", "batch", "optimizer", "device")
+        },
         "step_speed_ratio": round(exact / found["native"]["tokens_per_second"], 3),
         "ratio_to_fastest_native": round(exact / fastest_native, 3),
         "memory_ratio": round(found["exact"]["peak_mib"] / found["native"]["peak_mib"], 3),
@@ -172,22 +183,26 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     keep_freed_memory()
     model, inner = _specs(options)
     clock: dict[str, float] = {}
-    params = initial_params(param_shapes(model), seed=options.seed)
+    drawn = initial_params(param_shapes(model), seed=options.seed)
+    params = {name: p.to(options.device) for name, p in drawn.items()}
     if options.mode == "native" and options.optimizer == "muon":
         step, evaluate = _ours(model, inner, params, NativeOps())
     elif "native" in options.mode:
         step, evaluate = _native(model, inner, params, options)
     else:
-        engine = make_engine(kernels="eager" if options.mode == "exact-eager" else "auto")
+        kernels = "eager" if options.mode == "exact-eager" else "auto"
+        engine = make_engine(kernels=kernels, device=options.device)
         step, evaluate = _ours(model, inner, params, ExactOps(_clocked(engine, clock)))
     if options.loss:
         return _losses(step, evaluate, options)
     generator, times = torch.Generator().manual_seed(1), []
+    now = time.thread_time if options.device == "cpu" else time.perf_counter
     for index in range(options.steps + 1):
-        batch = torch.randint(0, 256, (options.batch, options.seq + 1), generator=generator)
-        start = time.thread_time()
-        step(batch, index)
-        times.append(time.thread_time() - start)
+        drawn_BT1 = torch.randint(0, 256, (options.batch, options.seq + 1), generator=generator)
+        batch = drawn_BT1.to(options.device)
+        start = now()
+        step(batch, index)  # which reads its loss, so that a GPU is done then
+        times.append(now() - start)
         if index == 0:
             clock.clear()
     best = sorted(times[1:])[: max(1, options.steps // 2)]
@@ -195,7 +210,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "step_ms": round(seconds * 1e3, 2),
         "tokens_per_second": round(options.batch * options.seq / seconds, 1),
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mib": _peak_mib(options.device),
         "ops_ms": {
             name: round(total / options.steps * 1e3, 2)
             for name, total in sorted(clock.items(), key=lambda item: -item[1])
@@ -203,10 +218,16 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _peak_mib(device: str) -> float:
+    if device == "cpu":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return torch.cuda.max_memory_allocated() / 2**20
+
+
 def _native(
     model: ModelSpec, inner: InnerSpec, params: dict[str, torch.Tensor], options: argparse.Namespace
 ) -> tuple[Step, Callable[[torch.Tensor], float]]:
-    leaves = {name: p.requires_grad_() for name, p in params.items()}
+    leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
     groups = [
         {"params": [p for p in leaves.values() if p.dim() > 1], "weight_decay": 0.1},
         {"params": [p for p in leaves.values() if p.dim() == 1], "weight_decay": 0.0},
@@ -214,7 +235,8 @@ def _native(
     optimizer = torch.optim.AdamW(groups, lr=1.0, betas=(0.9, 0.95), fused=True)
 
     def loss_of(batch: torch.Tensor) -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=options.mode == "native-bf16"):
+        enabled = options.mode == "native-bf16"
+        with torch.autocast(options.device, torch.bfloat16, enabled=enabled):
             logits = forward(leaves, batch[:, :-1], model, NativeOps())
             return NativeOps().cross_entropy(logits.float(), batch[:, 1:])
 
@@ -230,7 +252,7 @@ def _native(
 
     def evaluate(batch: torch.Tensor) -> float:
         with torch.no_grad():
-            return loss_of(batch).item()
+            return loss_of(batch.to(options.device)).item()
 
     return step, evaluate
 
@@ -250,8 +272,9 @@ def _ours(
 
     def evaluate(batch: torch.Tensor) -> float:
         with torch.no_grad():
-            logits = forward(state.params, batch[:, :-1], model, recipe.ops)
-            return recipe.ops.cross_entropy(logits, batch[:, 1:]).item()
+            here = batch.to(recipe.ops.device)
+            logits = forward(state.params, here[:, :-1], model, recipe.ops)
+            return recipe.ops.cross_entropy(logits, here[:, 1:]).item()
 
     return step, evaluate
 
@@ -293,7 +316,7 @@ def _losses(
 
     training = torch.Generator().manual_seed(100 + options.seed)
     for index in range(options.loss):
-        step(draw(0, split, training), index)
+        step(draw(0, split, training).to(options.device), index)
     held_out = torch.Generator().manual_seed(7)
     values = [evaluate(draw(split, len(tokens), held_out)) for _ in range(16)]
     return {"validation_loss": statistics.mean(values)}

@@ -47,7 +47,8 @@ def freeze(
     lora: LoraSpec,
     ops: Ops,
 ) -> Base:
-    """A base from its weights, in ascending order of name; each is let go once it is read.
+    """A base on the operations' device, from its weights in ascending order of name; each is let
+    go once it is read.
 
     Args:
         weights: the model's own, as `layout.param_shapes` says.
@@ -60,9 +61,9 @@ def freeze(
     frozen: dict[str, Frozen] = {}
     linears: Tensors = {}
     others: Tensors = {}
-    for name, tensor in weights:
-        found.add(name, tensor)
-        group = waiting.get(name)
+    for name, own in weights:
+        found.add(name, own)
+        group, tensor = waiting.get(name), own.to(ops.device)
         if group is None:
             others[name] = tensor
             continue

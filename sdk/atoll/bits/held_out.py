@@ -50,6 +50,7 @@ def batch_losses(
         raise MalformedDataset(f"{len(tokens)} evaluation tokens are less than one sequence")
     ops, size = operations(), inner.micro_batch
     count = manifest.data.eval_batches * inner.batch
+    placed = {name: p.to(ops.device) for name, p in params.items()}
     losses, counts = [], []
     with torch.no_grad():
         for at in range(batch * inner.batch, (batch + 1) * inner.batch, size):
@@ -57,7 +58,8 @@ def batch_losses(
             some = window_starts(last_start, count, range(at, at + size))
             masked = manifest.data.masked
             batch_bT1 = gather_batch(tokens, some, spec.seq, masked=masked)
-            logits_bTV = forward(params, inputs_of(batch_bT1), spec, ops, base=base)
+            batch_bT1 = batch_bT1.to(ops.device)
+            logits_bTV = forward(placed, inputs_of(batch_bT1), spec, ops, base=base)
             losses.append(ops.cross_entropy(logits_bTV, targets_of(batch_bT1)).item())
             counts.append(count_targets(batch_bT1))
     return losses, counts

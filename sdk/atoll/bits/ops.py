@@ -17,7 +17,7 @@ from torch import Tensor
 
 from atoll.bits.kernels.engine import default_engine, reference_engine
 from atoll.bits.kernels.exact import ExactOps
-from atoll.bits.kernels.interface import AdamFactors, Frozen
+from atoll.bits.kernels.interface import CPU, AdamFactors, Frozen
 from atoll.bits.kernels.muon import COEFFICIENTS, ITERATIONS, LEAST_NORM
 from atoll.bits.kernels.philox import Mask, kept
 
@@ -31,6 +31,10 @@ class Ops(Protocol):
     Shapes: B batch, T positions, D width, I in, O out, V vocabulary, H query heads, K key heads,
     d head width.
     """
+
+    @property
+    def device(self) -> torch.device:
+        """Where operands lie."""
 
     def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
         """Rows of the table: [B, T, D]."""
@@ -107,6 +111,8 @@ class Ops(Protocol):
 
 class NativeOps:
     """PyTorch's own fp32 kernels."""
+
+    device = CPU
 
     def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
         return F.embedding(ids_BT, table_VD)
@@ -195,10 +201,10 @@ class NativeOps:
 
 
 def operations() -> Ops:
-    """What jobs compute with: the same bits on every machine."""
+    """What jobs compute with: the same bits on every machine and device."""
     return ExactOps(default_engine())
 
 
-def reference_operations() -> Ops:
+def reference_operations(device: torch.device = CPU) -> Ops:
     """The same bits by what everything faster is held to: slow, and nothing but plain PyTorch."""
-    return ExactOps(reference_engine())
+    return ExactOps(reference_engine(device))

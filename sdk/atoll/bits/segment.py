@@ -14,6 +14,7 @@ from torch import Tensor
 
 from atoll.bits.batch import gather_batch
 from atoll.bits.codec.dither import DitherKey
+from atoll.bits.kernels.interface import CPU
 from atoll.bits.link import with_left
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
@@ -88,7 +89,8 @@ class SegmentRun:
     """A segment's result.
 
     Attributes:
-        state: after the last step; of a segment that is not finite, before the step that was not.
+        state: after the last step, on the CPU; of a segment that is not finite, before the step
+            that was not.
         is_finite: whether every step was. One that was not ends its seat's round before the
             segment.
         works: what the work word takes in of each step.
@@ -136,6 +138,7 @@ def run_segment(
             break
         state = done.state
         del begun, done  # what the state before it was takes as much again
+    state = state.on(CPU)
     if is_finite:
         state = course.end(state)
     seconds = time.perf_counter() - started

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import islice
 from typing import TypeAlias
 
 import torch
@@ -215,6 +216,16 @@ class SeatState:
     count: int
     batches: int
     left: Tensors = field(default_factory=dict)
+
+    def on(self, device: torch.device) -> SeatState:
+        """The same with every tensor on a device; all of a state lie on one."""
+        if all(p.device == device for p in islice(self.params.values(), 1)):
+            return self
+        groups = (getattr(self, group) for group in _SEAT_GROUPS)
+        params, m, v, feedback, left = (
+            {name: tensor.to(device) for name, tensor in group.items()} for group in groups
+        )
+        return replace(self, params=params, m=m, v=v, feedback=feedback, left=left)
 
     def params_root(self) -> Digest:
         """Root over the parameters."""

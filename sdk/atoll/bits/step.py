@@ -52,8 +52,12 @@ def inner_step(
     recipe: Recipe,
     dropout_key: tuple[int, int] = (0, 0),
 ) -> StepResult:
-    """One step on token ids [B, T + 1] (`batch`); `global_step` counts from 0 over the job."""
+    """One step on token ids [B, T + 1] (`batch`); `global_step` counts from 0 over the job.
+
+    The next state lies on the device of the recipe's operations.
+    """
     give_back_freed_memory()
+    state, batch_BT1 = state.on(recipe.ops.device), batch_BT1.to(recipe.ops.device)
     mask = Mask(recipe.inner.dropout, dropout_key, global_step & 0xFFFFFFFF, site=0, first=0)
     pieces = torch.split(batch_BT1, recipe.inner.micro_batch)
     shares = shares_of([count_targets(piece) for piece in pieces])
@@ -82,7 +86,7 @@ def take_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState
     others = 1.0 - own
     # Products and sum are separate operations: fused, they would round elsewhere.
     mixed = {
-        name: p * own + model.params[name] * others
+        name: p * own + model.params[name].to(p.device) * others
         for name, p in state.params.items()
         if codec.is_sent(name, model.round - 1)
     }

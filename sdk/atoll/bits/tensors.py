@@ -80,8 +80,8 @@ class Source:
 
 
 def raw_bytes(tensor: Tensor) -> memoryview:
-    """The tensor's little-endian row-major bytes; shares memory when it is contiguous."""
-    whole = tensor.detach().contiguous()
+    """The tensor's little-endian row-major bytes; shares memory when it is contiguous here."""
+    whole = tensor.detach().cpu().contiguous()
     # One of a single element is contiguous whatever its strides are, and they stay.
     return whole.as_strided((whole.numel(),), (1,)).view(torch.uint8).numpy().data
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from atoll.bits.kernels.variables import DEVICES
 from atoll.cli.output import Json, emit
 from atoll.errors import AtollError, ConfigError, NumericsMismatch
 
@@ -60,7 +61,7 @@ def verify(
     }  # fmt: skip
     chosen_setting = {
         "route": route, "threads": threads, "kernels": kernels,
-        "device": _known("device", device, ("cpu", "cuda")), "slices": slices, "inner": inner,
+        "device": _known("device", device, DEVICES), "slices": slices, "inner": inner,
     }  # fmt: skip
     given_run = {name: value for name, value in chosen_run.items() if value is not None}
     given_setting = {name: value for name, value in chosen_setting.items() if value is not None}

@@ -30,7 +30,7 @@ from atoll.bits.layout import optimiser_layout, param_shapes
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step, state_roots
-from atoll.errors import AtollError, ConfigError, NumericsMismatch
+from atoll.errors import AtollError, NumericsMismatch
 from atoll.law.manifest import UNSCALED, InnerSpec, ModelSpec
 
 BATCH, VOCABULARY = 4, 256
@@ -83,7 +83,7 @@ class Setting:
     """How it is computed.
 
     Attributes:
-        slices: attention slices worked on at a time.
+        slices: attention slices worked on at a time; None for the engine's own number.
         inner: columns of one fp32 product, on that route.
         caps: environment variables, set before libraries load.
     """
@@ -92,7 +92,7 @@ class Setting:
     threads: int = 1
     kernels: str = "auto"
     device: str = "cpu"
-    slices: int = 8
+    slices: int | None = None
     inner: int = FP32_SPLIT_K
     caps: dict[str, str] = field(default_factory=dict)
 
@@ -124,25 +124,23 @@ def run(what: LabRun, how: Setting) -> LabResult:
         ConfigError: the setting asks for what is not exact or not to be had here.
         NumericsMismatch: a step was not finite, which no setting of the lab is.
     """
-    if how.device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(
-            "this machine has no CUDA device that torch can use", next_step="pass --device cpu"
-        )
     torch.set_num_threads(how.threads)
-    engine = replace(make_engine(how.route, how.kernels, how.device), slices=how.slices)
+    engine = make_engine(how.route, how.kernels, how.device)
+    if how.slices is not None:
+        engine = replace(engine, slices=how.slices)
     if engine.route.name == "fp32":
         engine = replace(engine, route=fp32_route(how.inner))
     recipe = Recipe(what.model(), what.inner(), what.steps, ExactOps(engine))
-    state, tokens = _opening(what, how.device), lab_tokens(what.seed)
+    state, tokens = _opening(what), lab_tokens(what.seed)
     started, loss = time.perf_counter(), 0.0
     for step in range(what.steps):
-        done = inner_step(state, _batch(tokens, what, step, how.device), step, recipe)
+        done = inner_step(state, _batch(tokens, what, step), step, recipe)
         if done.diverged:
             raise NumericsMismatch(f"step {step} of the lab's run is not finite")
         state, loss = done.state, done.loss
     seconds = time.perf_counter() - started
     return LabResult(
-        digest=state_roots(_on_cpu(state)).digest().hex(),
+        digest=state_roots(state).digest().hex(),
         route=engine.route.name,
         kernels=engine.kernels.name,
         threads=how.threads,
@@ -168,26 +166,16 @@ def lab_tokens(seed: int, count: int = 1 << 14) -> np.ndarray[tuple[int], np.dty
     return walk
 
 
-def _opening(what: LabRun, device: str) -> SeatState:
+def _opening(what: LabRun) -> SeatState:
     shapes = param_shapes(what.model())
-    moved = {name: p.to(device) for name, p in initial_params(shapes, seed=what.seed).items()}
-    layout = optimiser_layout(shapes, what.inner())
-    return SeatState.opening(GlobalState(0, moved, {}, {}), layout)
+    params = initial_params(shapes, seed=what.seed)
+    return SeatState.opening(GlobalState(0, params, {}, {}), optimiser_layout(shapes, what.inner()))
 
 
-def _batch(
-    tokens: np.ndarray[tuple[int], np.dtype[np.uint8]], what: LabRun, step: int, device: str
-) -> Tensor:
+def _batch(tokens: np.ndarray[tuple[int], np.dtype[np.uint8]], what: LabRun, step: int) -> Tensor:
     last = len(tokens) - what.seq - 1
     offsets = [(step * BATCH + row) * 2654435761 % last for row in range(BATCH)]
-    return gather_batch(tokens, offsets, what.seq).to(device)
-
-
-def _on_cpu(state: SeatState) -> SeatState:
-    params, m, v = (
-        {name: t.cpu() for name, t in group.items()} for group in (state.params, state.m, state.v)
-    )
-    return replace(state, params=params, m=m, v=v)
+    return gather_batch(tokens, offsets, what.seq)
 
 
 def standard_matrix() -> list[tuple[LabRun, Setting]]:

@@ -240,6 +240,9 @@ class ServiceConfig(_Section):
     """Who has this account's pay, if not the account. The service says so to the contracts before
     it stakes. An owner says it by itself, so that only one of the two can be named here."""
     worker_niceness: int = Field(default=10, ge=0, le=19)
+    device: Literal["cpu", "cuda"] | None = None
+    """Where this service trains and replays, bit for bit the same; left out, what ATOLL_DEVICE
+    says, or on the CPU."""
     log_file: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -98,7 +98,8 @@ async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator
         journal = stack.enter_context(closing(Journal(config.journal_file)))
         session = await stack.enter_async_context(open_session(session_config))
         gateway = await session.serve(serves, journal=config.journal_file)
-        workers = [Worker(niceness=config.worker_niceness) for _ in range(3)]
+        niceness, device = config.worker_niceness, config.device
+        workers = [Worker(niceness=niceness, device=device) for _ in range(3)]
         for one in workers:
             stack.callback(one.kill)
         worker, spare_worker, game_worker = workers

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import structlog
 
+from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.errors import AtollError, ConfigError
 from atoll.service.logs import level_here, lines_to, log_from
 from atoll.service.turns import Turns
@@ -29,6 +30,7 @@ from atoll.service.turns import Turns
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GIVES_WAY = 4
 """How often at most what comes last is begun."""
+_log = structlog.get_logger("atoll.worker")
 _ahead: list[ProcessPoolExecutor] = []
 """Started by `fork_ahead`, and not yet taken."""
 
@@ -45,12 +47,17 @@ class Worker:
             those of the number that the manifest's software class names, which is 1.
         niceness: added to the process's niceness, so that training does not starve the service.
         context: how the process is started; None spawns it.
+        device: where it trains and replays, as ATOLL_DEVICE says it; None leaves that as it is.
     """
 
     def __init__(
-        self, threads: int = 1, niceness: int = 0, context: BaseContext | None = None
+        self,
+        threads: int = 1,
+        niceness: int = 0,
+        context: BaseContext | None = None,
+        device: str | None = None,
     ) -> None:
-        self._initial = (threads, niceness)
+        self._initial = (threads, niceness, device)
         self._context = context or multiprocessing.get_context("spawn")
         self._pool: ProcessPoolExecutor | None = None
         self._turns = Turns()
@@ -174,7 +181,22 @@ def resolve(function: str) -> Callable[..., Any]:
 
 
 def _call(function: str, args: tuple[object, ...]) -> Any:
-    return resolve(function)(*args)
+    try:
+        return resolve(function)(*args)
+    except RuntimeError as error:
+        if not _is_of_a_device(error):
+            raise
+        # What a GPU refused once it refuses until the process is a new one, and of its full memory
+        # a new one has all.
+        next_step = "give it less beside this (a smaller job, jobs_at_once), or set device = 'cpu'"
+        _log.error("the GPU failed", function=function, cause=str(error), next_step=next_step)
+        os._exit(1)
+
+
+def _is_of_a_device(error: RuntimeError) -> bool:
+    """By names and words: whoever has no GPU need not import torch for this."""
+    known = ("OutOfMemoryError", "AcceleratorError")  # of torch, the second from 2.8 on
+    return type(error).__name__ in known or str(error).startswith("CUDA error")
 
 
 def _pool(context: BaseContext) -> ProcessPoolExecutor:
@@ -194,12 +216,14 @@ def _attach() -> None:
         watcher.start()
 
 
-def _tune(threads: int, niceness: int, level: int) -> None:
+def _tune(threads: int, niceness: int, device: str | None, level: int) -> None:
     # The starter has one by now: as it forked a process ahead, it had none yet.
     log_from(level)
     # What a process loaded before it was forked keeps the threads that it was loaded with.
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(threads)
+    if device is not None:
+        os.environ[DEVICE_VARIABLE] = device
     os.nice(niceness)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import dag_cbor
 from torch import Tensor
 
+from atoll.bits.kernels.interface import CPU
 from atoll.bits.pieces import SHARD_BYTES, ByteSlices, shard_node
 from atoll.bits.segment import Course
 from atoll.bits.state import GlobalState, SeatState
@@ -215,7 +216,9 @@ class OwnRun:
         key = dropout_key(course.data_seed, course.seat)
         batch, state = course.batch(course.offsets(step)), course.begin(state, step)
         done = inner_step(state, batch, course.global_step0 + step, course.recipe, key)
-        return done if done.diverged else replace(done, state=course.end(done.state))
+        # What the tape and the link read lies on the CPU.
+        state = done.state.on(CPU)
+        return replace(done, state=state if done.diverged else course.end(state))
 
     @property
     def _first(self) -> int:

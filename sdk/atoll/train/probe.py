@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
+from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.bits.tables import check_tables
 from atoll.errors import NumericsMismatch
 from atoll.law.manifest import Manifest, NumericsSpec
@@ -17,8 +20,10 @@ def pin_torch() -> None:
     Exact bits do not depend on them, which the start-up step shows; experiments' native ones do.
     """
     torch.set_num_threads(1)
-    # What use_deterministic_algorithms does, without its second of importing the compiler.
-    torch.set_deterministic_debug_mode("error")
+    # What use_deterministic_algorithms does, without its second of importing the compiler. On a GPU
+    # it refuses sums that have any order, which ours of integers may have.
+    is_cpu = os.environ.get(DEVICE_VARIABLE, "cpu") == "cpu"
+    torch.set_deterministic_debug_mode("error" if is_cpu else "default")
     # That also fills new memory with NaN, a tenth of a step: every kernel writes all that it makes.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.set_float32_matmul_precision("highest")

@@ -86,7 +86,7 @@ class SelfCheck:
 def _reference_step(
     state: SeatState, batch_BT1: Tensor, global_step: int, recipe: Recipe, key: tuple[int, int]
 ) -> StepResult:
-    by_reference = replace(recipe, ops=reference_operations())
+    by_reference = replace(recipe, ops=reference_operations(recipe.ops.device))
     return inner_step(state, batch_BT1, global_step, by_reference, key)
 
 

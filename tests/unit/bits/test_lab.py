@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from atoll.bits.kernels.engine import engine_on
 from atoll.cli.numerics import app
 from atoll.errors import ConfigError, NumericsMismatch
 from atoll.lab import differential as lab
@@ -84,7 +85,7 @@ def test_a_digest_other_than_the_repositorys_is_an_error(
         CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
-def _shifted(tokens: object, what: LabRun, step: int, device: str) -> object:
+def _shifted(tokens: object, what: LabRun, step: int) -> object:
     return lab.gather_batch(lab.lab_tokens(9), [step] * lab.BATCH, what.seq)
 
 
@@ -97,3 +98,5 @@ def test_a_device_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(ConfigError, match="no CUDA device"):
         run(LabRun(), Setting(device="cuda"))
+    with pytest.raises(ConfigError, match="unknown device 'tpu'; known: cpu, cuda"):
+        engine_on("tpu")

@@ -172,7 +172,7 @@ def test_few_open_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_this_machines_kernels_are_accepted() -> None:
-    assert levels(machine.check_torch()) == [Level.OK, Level.OK]
+    assert levels(machine.check_torch(Subject())) == [Level.OK, Level.OK]
 
 
 async def test_a_gateway_that_its_public_url_leads_to(unused_tcp_port: int) -> None:

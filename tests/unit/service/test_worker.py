@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.errors import ConfigError, NotFound
 from atoll.service.worker import GIVES_WAY, Worker, WorkerDied, resolve
 
@@ -45,6 +46,33 @@ async def test_a_killed_worker_is_an_error_and_the_next_call_works(worker: Worke
     with pytest.raises(WorkerDied):
         await worker.run(f"{HERE}:die")
     assert await worker.run(f"{HERE}:add", 1, 2) == 3
+
+
+async def test_what_a_gpu_refused_ends_the_process_and_its_log_says_why(
+    worker: Worker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for task in ("run_out_of_gpu_memory", "fail_on_the_gpu"):
+        with pytest.raises(WorkerDied, match=task):
+            await worker.run(f"{HERE}:{task}")
+        said = capfd.readouterr().err
+        assert "the GPU failed" in said
+        assert "CUDA" in said
+    pid, _ = await worker.run(f"{HERE}:describe")
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        await worker.run(f"{HERE}:fail_elsewhere")
+    assert (await worker.run(f"{HERE}:describe"))[0] == pid
+
+
+async def test_the_device_is_the_worker_s_and_else_what_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(DEVICE_VARIABLE, "cpu")
+    for chosen, found in ((None, "cpu"), ("cuda", "cuda")):
+        worker = Worker(device=chosen)
+        try:
+            assert await worker.run(f"{HERE}:device") == found
+        finally:
+            worker.kill()
 
 
 async def test_a_process_that_died_with_nothing_to_do_costs_no_call(worker: Worker) -> None:

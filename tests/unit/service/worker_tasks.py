@@ -7,6 +7,9 @@ import signal
 import threading
 from pathlib import Path
 
+import torch
+
+from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import NotFound
@@ -33,6 +36,22 @@ def fail() -> None:
 
 def read(root: str, file: bytes) -> int:
     return len(LocalStore(Path(root), sync=False).read_bytes(Cid.from_bytes(file), 1 << 30))
+
+
+def device() -> str | None:
+    return os.environ.get(DEVICE_VARIABLE)
+
+
+def run_out_of_gpu_memory() -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def fail_on_the_gpu() -> None:
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def fail_elsewhere() -> None:
+    raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
 
 def die() -> None:

@@ -52,6 +52,16 @@ def test_a_seat_state_reads_back_as_it_was_written() -> None:
     assert (again.count, again.batches) == (3, 2)
 
 
+def test_a_state_goes_to_a_device_whole() -> None:
+    state = replace(seat_state(), left={"a.weight": torch.ones(2)})
+    there = state.on(torch.device("meta"))
+    groups = (there.params, there.m, there.v, there.feedback, there.left)
+    assert all(groups)
+    assert {t.device.type for group in groups for t in group.values()} == {"meta"}
+    assert (there.count, there.batches) == (state.count, state.batches)
+    assert state.on(torch.device("cpu")) is state
+
+
 def test_a_global_state_reads_back_as_it_was_written() -> None:
     state = global_state()
     again = GlobalState.from_bytes(state.to_bytes())

@@ -12,64 +12,89 @@ from atoll.bits.kernels.acceptance import differences
 from atoll.bits.kernels.build import Unusable, accepted, load_library
 from atoll.bits.kernels.compiled import CompiledKernels
 from atoll.bits.kernels.gemm import ROUTES, batched_product, choose_route
-from atoll.bits.kernels.interface import Engine, Kernels
+from atoll.bits.kernels.interface import CPU, Engine, Kernels
 from atoll.bits.kernels.memory import keep_freed_memory
 from atoll.bits.kernels.reference import TorchKernels
 from atoll.bits.kernels.startup import first_difference
+from atoll.bits.kernels.variables import (
+    DEVICE_VARIABLE,
+    DEVICES,
+    KERNELS_VARIABLE,
+    ROUTE_VARIABLE,
+)
 from atoll.errors import ConfigError, NumericsMismatch
 
-KERNELS_VARIABLE = "ATOLL_KERNELS"
-ROUTE_VARIABLE = "ATOLL_ROUTE"
 CHOICES = ("auto", "compiled", "eager")
+_SLICES = {"cpu": 8, "cuda": 256}
+"""Of attention: a core's cache holds eight, and a GPU is kept busy by hundreds."""
 _log = structlog.get_logger("atoll.bits.kernels")
 
 
-@cache
 def default_engine() -> Engine:
-    """The fastest exact engine of this machine's CPU, found once a process.
+    """The fastest exact engine of the device that this process trains on: ATOLL_DEVICE, or the CPU.
 
     ATOLL_KERNELS (auto, compiled, eager) and ATOLL_ROUTE (auto, int8, fp32, fp64) override it.
 
     Raises:
         ConfigError, NumericsMismatch: as `make_engine`.
     """
-    return make_engine(
-        os.environ.get(ROUTE_VARIABLE, "auto"), os.environ.get(KERNELS_VARIABLE, "auto")
-    )
+    return engine_on(os.environ.get(DEVICE_VARIABLE, "cpu"))
 
 
 @cache
-def reference_engine() -> Engine:
+def engine_on(device: str) -> Engine:
+    """The fastest exact engine of a device, found once a process. Raises as `make_engine`."""
+    route, kernels = (os.environ.get(v, "auto") for v in (ROUTE_VARIABLE, KERNELS_VARIABLE))
+    return make_engine(route, kernels, device)
+
+
+@cache
+def reference_engine(device: torch.device = CPU) -> Engine:
     """Eager kernels and fp64 products, whatever the environment says.
 
     Nothing is tried at the start, as in `make_engine`: whoever uses it compares what it gives.
     """
     route = ROUTES["fp64"]
-    return Engine(route, TorchKernels(), batched_product(route))
+    return Engine(route, TorchKernels(), batched_product(route, device), device)
 
 
-def make_engine(
-    route: str = "auto", kernels: str = "auto", device: torch.device | str = "cpu"
-) -> Engine:
+def make_engine(route: str = "auto", kernels: str = "auto", device: str = "cpu") -> Engine:
     """An engine by names; "auto" takes the fastest that is exact here.
 
     Raises:
         ConfigError: a name is unknown, or what it names is not exact or not to be had here.
         NumericsMismatch: the engine's start-up step does not give the bits that everybody has.
     """
+    _require(device)
     try:
         chosen = choose_route(route, device)
     except ValueError as error:
         raise ConfigError(str(error), next_step="use route auto") from error
     keep_freed_memory()
-    engine = Engine(chosen, choose_kernels(kernels, device), batched_product(chosen, device))
-    _check(engine, device)
-    _log.info("exact numerics", route=chosen.name, kernels=engine.kernels.name, device=str(device))
+    engine = Engine(
+        chosen,
+        choose_kernels(kernels, device),
+        batched_product(chosen, device),
+        torch.device(device),
+        _SLICES[device],
+    )
+    _check(engine)
+    _log.info("exact numerics", route=chosen.name, kernels=engine.kernels.name, device=device)
     return engine
 
 
-def _check(engine: Engine, device: torch.device | str) -> None:
-    parted = first_difference(engine, device)
+def _require(device: str) -> None:
+    if device not in DEVICES:
+        raise ConfigError(f"unknown device {device!r}; known: {', '.join(DEVICES)}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            "this machine has no CUDA device that torch can use",
+            next_step="set the device to cpu, or install the driver and a torch built for CUDA",
+        )
+
+
+def _check(engine: Engine) -> None:
+    parted = first_difference(engine, engine.device)
     if parted is not None:
         arithmetic = f"{engine.route.name} products and {engine.kernels.name} kernels"
         raise NumericsMismatch(
@@ -81,7 +106,7 @@ def _check(engine: Engine, device: torch.device | str) -> None:
         )
 
 
-def choose_kernels(name: str = "auto", device: torch.device | str = "cpu") -> Kernels:
+def choose_kernels(name: str = "auto", device: str = "cpu") -> Kernels:
     """Compiled kernels where they build and agree with the reference, else the reference.
 
     Raises:
@@ -89,8 +114,10 @@ def choose_kernels(name: str = "auto", device: torch.device | str = "cpu") -> Ke
     """
     if name not in CHOICES:
         raise ConfigError(f"unknown kernels {name!r}; known: {', '.join(CHOICES)}")
-    if name == "eager" or (name == "auto" and torch.device(device).type != "cpu"):
+    if name == "eager" or (name == "auto" and device != "cpu"):
         return TorchKernels()
+    if device != "cpu":
+        raise ConfigError("compiled kernels are the CPU's", next_step="use kernels auto")
     compiled = accepted(
         "the step's kernels",
         lambda: CompiledKernels(load_library()),

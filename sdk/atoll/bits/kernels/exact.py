@@ -46,6 +46,10 @@ class ExactOps:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
+    @property
+    def device(self) -> torch.device:
+        return self.engine.device
+
     def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
         rows = _apply(Embedding, self.engine, ids_BT.flatten(), table_VD)
         return rows.view(*ids_BT.shape, table_VD.shape[1])

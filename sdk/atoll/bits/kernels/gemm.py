@@ -44,9 +44,10 @@ class Route:
 def _matmul_int8(x_MK: Tensor, w_KN: Tensor) -> Tensor:
     rows, inner, columns = (*x_MK.shape, w_KN.shape[1])
     if x_MK.is_cuda:
-        # cuBLASLt wants M > 16 and K, N divisible by 8.
-        x_MK, w_KN = _padded(x_MK, w_KN, (max(0, 17 - rows), -inner % 8, -columns % 8))
-        return torch._int_mm(x_MK.contiguous(), w_KN.contiguous())[:rows, :columns]
+        # cuBLASLt multiplies int8 where both operands have their inner terms side by side, in
+        # rows of a multiple of 16 bytes. Of other layouts it has some sizes, and refuses others.
+        x_MK, w_KN = _padded(x_MK, w_KN, (max(-rows % 16, 32 - rows), -inner % 16, -columns % 16))
+        return torch._int_mm(x_MK.contiguous(), w_KN.mT.contiguous().mT)[:rows, :columns]
     # The stride of a dimension of size 1 means nothing, but PyTorch hands it to oneDNN, which may
     # refuse it; then nobody writes the result, and memory as it was is returned without an error.
     # Source: https://github.com/pytorch/pytorch/issues/195066.

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
+import torch
 from torch import Tensor
 
 from atoll.bits.kernels.gemm import Route
 from atoll.bits.kernels.philox import Mask
 
+CPU: Final = torch.device("cpu")
 TILE = 128
 """Queries and keys of one attention tile. Part of the definition: each tile has its own grid."""
 
@@ -233,10 +235,12 @@ class Engine:
     Attributes:
         route: of int8 products.
         batched: [G, a, b] · [G, b, c] of integers in fp32 whose sums stay within 2^24.
+        device: where its operands lie.
         slices: attention slices worked on at a time; eight fit in a core's cache.
     """
 
     route: Route
     kernels: Kernels
     batched: Callable[[Tensor, Tensor], Tensor]
+    device: torch.device = CPU
     slices: int = 8

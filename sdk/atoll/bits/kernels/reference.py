@@ -35,20 +35,25 @@ NORM_LEVELS = 2**18
 """2^36 a square: the sum over a row is exact in fp64 up to 2^17 columns."""
 FLUSH = 2.0**-100
 """Moments below it become 0, so that rows without gradients do not decay into subnormals."""
-_AT_ONCE = 1 << 20
+_AT_ONCE, _AT_ONCE_GPU = 1 << 20, 1 << 25
 """Elements of the largest tensors that are worked on at once: each takes forty bytes meanwhile, and
-a second run of a step (`train.reference`) has to fit where the first one did."""
+a second run of a step (`train.reference`) has to fit where the first one did. A GPU waits for
+whoever hands it little at a time."""
+
+
+def _at_once(x: Tensor) -> int:
+    return _AT_ONCE_GPU if x.is_cuda else _AT_ONCE
 
 
 def _in_parts(
-    compute: Callable[[slice], tuple[Tensor, ...]], shape: Sequence[int], dim: int
+    compute: Callable[[slice], tuple[Tensor, ...]], x: Tensor, dim: int
 ) -> tuple[Tensor, ...]:
-    """What `compute` gives for each range of a matrix along `dim`, put together along it.
+    """What `compute` gives for each range of the matrix x along `dim`, put together along it.
 
     A range has as much of the matrix as is worked on at once; of an empty one there is one too.
     """
-    length = max(1, _AT_ONCE // max(1, shape[1 - dim]))
-    starts = range(0, max(1, shape[dim]), length)
+    length = max(1, _at_once(x) // max(1, x.shape[1 - dim]))
+    starts = range(0, max(1, x.shape[dim]), length)
     parts = [compute(slice(at, at + length)) for at in starts]
     if len(parts) == 1:
         return parts[0]
@@ -72,8 +77,8 @@ class TorchKernels:
 
     def quantise_rows(self, x_NI: Tensor, split: bool) -> Grid:
         if not split:
-            return Grid(*_in_parts(lambda span: quantise_int8(x_NI[span], 1), x_NI.shape, 0))
-        high, low, step = _in_parts(lambda span: quantise_split(x_NI[span], 1), x_NI.shape, 0)
+            return Grid(*_in_parts(lambda span: quantise_int8(x_NI[span], 1), x_NI, 0))
+        high, low, step = _in_parts(lambda span: quantise_split(x_NI[span], 1), x_NI, 0)
         return Grid(high, step, low)
 
     def quantise_gradient(
@@ -81,11 +86,11 @@ class TorchKernels:
     ) -> tuple[Stacked, Stacked]:
         g_NO = parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=1)
         high, low, row_step = _in_parts(
-            lambda span: quantise_split(g_NO[span] * column_1O, 1), g_NO.shape, 0
+            lambda span: quantise_split(g_NO[span] * column_1O, 1), g_NO, 0
         )
         rows = torch.cat((high, low), dim=0)
         high, low, column_step = _in_parts(
-            lambda span: quantise_split(g_NO[:, span] * row_N1, 0), g_NO.shape, 1
+            lambda span: quantise_split(g_NO[:, span] * row_N1, 0), g_NO, 1
         )
         return (rows, row_step), (torch.cat((high, low), dim=1), column_step)
 
@@ -100,7 +105,7 @@ class TorchKernels:
         self, sums: tuple[Tensor, Tensor, Tensor], row_N1: Tensor, column_1O: Tensor
     ) -> Tensor:
         out_NO = torch.empty(sums[0].shape, device=row_N1.device)
-        rows = max(1, _AT_ONCE // sums[0].shape[1])
+        rows = max(1, _at_once(out_NO) // sums[0].shape[1])
         for at in range(0, len(out_NO), rows):
             span = slice(at, at + rows)
             high, middle, middle2 = (part[span].double() for part in sums)
@@ -157,7 +162,7 @@ class TorchKernels:
         sums_VI = torch.zeros(shape, dtype=torch.int64, device=g_NI.device)
         sums_VI.index_add_(0, ids_N, integers.long())
         found_VI = torch.empty(shape, device=g_NI.device)
-        rows = max(1, _AT_ONCE // g_NI.shape[1])
+        rows = max(1, _at_once(g_NI) // g_NI.shape[1])
         for at in range(0, vocabulary, rows):
             part_vI = sums_VI[at : at + rows].double() * step_1I.double()
             found_VI[at : at + rows] = one_nan(part_vI.float())
@@ -165,7 +170,7 @@ class TorchKernels:
 
     def softmax_loss(self, logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         slope_NV, total_N, picked_N = _in_parts(
-            lambda span: _softmax_loss(logits_NV[span], targets_N[span]), logits_NV.shape, 0
+            lambda span: _softmax_loss(logits_NV[span], targets_N[span]), logits_NV, 0
         )
         return slope_NV, total_N, picked_N
 
@@ -232,14 +237,15 @@ class TorchKernels:
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
     ) -> tuple[Tensor, Tensor, Tensor]:
-        if p.numel() <= _AT_ONCE:
+        length = _at_once(p)
+        if p.numel() <= length:
             return _adamw((p, m, v, g), factors)
         flat = [x.reshape(-1) for x in (p, m, v, g)]
         after = torch.empty_like(flat[0]), torch.empty_like(flat[1]), torch.empty_like(flat[2])
-        for at in range(0, p.numel(), _AT_ONCE):
-            parts = _adamw([x[at : at + _AT_ONCE] for x in flat], factors)
+        for at in range(0, p.numel(), length):
+            parts = _adamw([x[at : at + length] for x in flat], factors)
             for all_of_it, part in zip(after, parts, strict=True):
-                all_of_it[at : at + _AT_ONCE] = part
+                all_of_it[at : at + length] = part
         return after[0].view(p.shape), after[1].view(p.shape), after[2].view(p.shape)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from atoll.bits.kernels.engine import default_engine
+from atoll.bits.kernels.engine import engine_on
 from atoll.bits.kernels.grid import FLOOR, SPLIT_BASE, one_nan, steps, whole
 from atoll.bits.tape.opcodes import Op
 
@@ -198,7 +198,7 @@ def dot_i8(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Te
     """[S K B] a i8 [R, K], b i8 [S, K] → i32 [R, S, ⌈K/B⌉]: Σ of products, in parts (L, H, Q)."""
     others, inner, block = words
     a, b = inputs[0].view(-1, inner), inputs[1].view(others, inner)
-    multiply = default_engine().route.matmul
+    multiply = engine_on("cpu").route.matmul
     parts = [
         multiply(a[:, at : at + block], b[:, at : at + block].t()) for at in range(0, inner, block)
     ]

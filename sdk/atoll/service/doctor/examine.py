@@ -29,7 +29,7 @@ async def examine(subject: Subject, *, numerics: bool = True) -> AsyncIterator[F
     """
     checks: list[tuple[str, Check]] = [
         ("python", _apart(check_python)),
-        *([("torch", _apart(check_torch))] if numerics else []),
+        *([("torch", _apart(lambda: check_torch(subject)))] if numerics else []),
         ("memory", _apart(check_memory)),
         ("open files", _apart(check_open_files)),
         ("key", _apart(lambda: check_key(subject))),

@@ -10,8 +10,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.errors import AtollError
 from atoll.service.doctor.findings import Finding, failure, ok, warning
+from atoll.service.doctor.subject import Subject
 
 LEAST_PYTHON: Final = (3, 11)
 LEAST_MEMORY: Final = 1 << 30
@@ -32,26 +34,28 @@ def check_python() -> list[Finding]:
     return [ok("python", text)]
 
 
-def check_torch() -> list[Finding]:
+def check_torch(subject: Subject) -> list[Finding]:
     """Whether torch is here, and whether this machine's arithmetic gives everybody's bits."""
     try:
         found = version("torch")
     except PackageNotFoundError:
         text = "torch is not installed: this machine can neither train nor replay"
         return [failure("torch", text, "pip install 'atoll[train]'")]
-    return [ok("torch", found), *_check_kernels()]
+    device = subject.device or os.environ.get(DEVICE_VARIABLE, "cpu")
+    return [ok("torch", found), *_check_kernels(device)]
 
 
-def _check_kernels() -> list[Finding]:
+def _check_kernels(device: str) -> list[Finding]:
     # torch takes a second to load: only who asks for this check pays it.
     from atoll.bits.kernels.engine import make_engine  # noqa: PLC0415
 
     try:
-        engine = make_engine()
+        engine = make_engine(device=device)
     except AtollError as error:
         return [failure("kernels", str(error), error.next_step or "atoll numerics verify")]
-    text = f"{engine.route.name} products and {engine.kernels.name} kernels give the known bits"
-    if engine.kernels.name == "eager":
+    how = f"{engine.route.name} products and {engine.kernels.name} kernels"
+    text = f"on the device {device}, {how} give the known bits"
+    if engine.kernels.name == "eager" and device == "cpu":
         step = "install a C compiler (gcc or clang), then run this again"
         return [warning("kernels", f"{text}, and are the slow ones", step)]
     return [ok("kernels", text)]

@@ -16,6 +16,7 @@ class Subject:
     Attributes:
         fee_cap: wei a gas that are never exceeded.
         owner: who shall own the account; None leaves that open.
+        device: where it trains and replays; None is what the environment says.
         store_dir: where blocks are kept; its quota is `quota_bytes`.
     """
 
@@ -29,6 +30,7 @@ class Subject:
     gateway: GatewaySection | None = None
     fee_cap: int = 0
     owner: str | None = None
+    device: str | None = None
 
     @classmethod
     def of(cls, config: ServiceConfig) -> Self:
@@ -44,4 +46,5 @@ class Subject:
             gateway=config.gateway,
             fee_cap=config.fees.max_fee_gwei * 10**9,
             owner=config.owner,
+            device=config.device,
         )

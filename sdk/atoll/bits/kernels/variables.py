@@ -1,0 +1,11 @@
+"""What the environment says about how exact arithmetic is done. Needs no torch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DEVICE_VARIABLE: Final = "ATOLL_DEVICE"
+"""Where steps are computed, one of `DEVICES`; the CPU where it is not set."""
+DEVICES: Final = ("cpu", "cuda")
+KERNELS_VARIABLE: Final = "ATOLL_KERNELS"
+ROUTE_VARIABLE: Final = "ATOLL_ROUTE"
