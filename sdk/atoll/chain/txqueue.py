@@ -149,6 +149,7 @@ class TxQueue:
         self._reconciled: BlockRef | None = None
         self._first_shown: dict[str, float] = {}
         self._shown_at: dict[str, float] = {}
+        self._missed: set[str] = set()
         self._foreign_since: dict[int, int] = {}
         self._unclear: dict[int, int] = {}
         self._pumping = asyncio.Lock()
@@ -462,7 +463,28 @@ class TxQueue:
                 now - self._shown_at.get(newest.tx_hash, -math.inf)
                 >= self.config.rebroadcast_seconds
             ):
-                await self._show(newest)
+                if await self._is_kept(newest):
+                    self._shown_at[newest.tx_hash] = now
+                else:
+                    await self._show(newest)
+
+    async def _is_kept(self, signed: SignedTransaction) -> bool:
+        """Whether the only endpoint there is was shown it, and did not lose it since.
+
+        While Ganache mines a transaction it does not know it, and if it is shown it then, mines it
+        once more; from then on its receipts are of another block than its blocks have it in. So it
+        has to be missed at two looks. Where there are several endpoints, one may keep it to itself.
+        Source: https://github.com/ConsenSys-archive/ganache/issues/1218.
+        """
+        if signed.tx_hash not in self._shown_at or len(self._chain.provider.urls) > 1:
+            return False
+        question = ("eth_getTransactionByHash", [signed.tx_hash], lambda found: found is not None)
+        if await self._chain.provider.ask(*question):
+            self._missed.discard(signed.tx_hash)
+            return True
+        is_missed_again = signed.tx_hash in self._missed
+        self._missed.add(signed.tx_hash)
+        return not is_missed_again
 
     async def _fails_now(self, intent: Intent) -> tuple[str, str | None] | None:
         try:
@@ -618,6 +640,7 @@ class TxQueue:
         is_new = signed.tx_hash not in self._shown_at
         now = self._shown_at[signed.tx_hash] = self._clock()
         self._first_shown.setdefault(signed.tx_hash, now)
+        self._missed.discard(signed.tx_hash)
         shown = ("eth_sendRawTransaction", [f"0x{signed.raw.hex()}"], tx_hash)
         refusals: list[RpcRefused] = []
         try:

@@ -47,6 +47,13 @@ class Clock:
         return self.now
 
 
+async def look_twice(queue: TxQueue, clock: Clock) -> None:
+    """Until the only endpoint is believed to have lost a transaction."""
+    for _ in range(2):
+        clock.now += 2
+        await queue.pump()
+
+
 class PowerCut(Exception):
     """The process ends here."""
 
@@ -424,8 +431,7 @@ async def test_a_node_that_forgets_is_told_again(
     await queue.pump()
     anvil.ask("anvil_dropAllTransactions")
     assert anvil.pending() == []
-    clock.now += 2
-    await queue.pump()
+    await look_twice(queue, clock)
     assert len(anvil.pending()) == 1
     queue.close()
 
@@ -491,8 +497,7 @@ async def test_a_receipt_of_a_block_that_a_reorg_took_back_is_none(
     status = queue.status("pay")
     assert status is not None
     assert (status.state, status.confirmations) == (TxState.SENT, 0)
-    clock.now += 2
-    await queue.pump()
+    await look_twice(queue, clock)
     anvil.mine()
     await queue.pump()
     status = queue.status("pay")
@@ -720,3 +725,40 @@ async def test_a_chain_that_goes_away_is_waited_for(
             await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
             await asked.wait()
         assert (await queue.wait("pay")).has_effect
+
+
+async def test_the_only_endpoint_is_shown_again_what_it_missed_at_two_looks(
+    chain: AtollChain,
+    anvil: Anvil,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[str] = []
+    told = FailoverProvider.tell_all
+
+    async def counted(self: FailoverProvider, method: str, params: Any, read: Any) -> Any:
+        sent.append(method)
+        return await told(self, method, params, read)
+
+    monkeypatch.setattr(FailoverProvider, "tell_all", counted)
+    clock = Clock()
+    queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER, clock=clock)
+    await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
+    anvil.automine(False)
+    await queue.pump()
+    (pending,) = anvil.pending()
+
+    async def look() -> int:
+        clock.now += 2
+        await queue.pump()
+        return len(sent)
+
+    assert [await look(), await look()] == [0, 0]  # it has it
+    anvil.ask("anvil_dropTransaction", pending["hash"])
+    assert [await look(), await look()] == [0, 1]
+    assert [found["hash"] for found in anvil.pending()] == [pending["hash"]]
+    anvil.mine()
+    await queue.pump()
+    assert await chain.token_balance(SOMEONE) == 5
+    queue.close()
