@@ -249,6 +249,23 @@ contract EscrowTest is Network {
         jobs.claimMany(all);
     }
 
+    /// @dev A round's pay waits for every auditSeconds of its AUDIT, of which an auditor with one seat has two.
+    function test_P35_aClaimWaitsForEveryWindowOfTheLastAudit() public allHome {
+        Terms memory t = defaultTerms();
+        t.places = 8;
+        uint256 jobId = start(t, 4, 8);
+        play(jobId);
+        play(jobId);
+        Times memory last = rounds.timesOf(jobId, 1);
+        same(last.auditEnd - last.settledAt, 2 * 700, "eight audits by eight auditors");
+        vm.warp(last.windowEnd - 1);
+        vm.expectPartialRevert(Rounds.WindowOpen.selector);
+        jobs.claim(jobId, Role.PROVIDER, 1, 2);
+        vm.warp(last.windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 2);
+        same(token.balanceOf(provider(0)), 2 * 8 * segmentPay(), "paid");
+    }
+
     function test_P35_oneTransferPaysOfSeveralJobs() public allHome {
         (uint256 first, uint256 second) = (start(), start());
         play(first);
