@@ -19,8 +19,7 @@ struct Part {
 /// @notice A segment: `openSteps`, `pickStep`, `postTape`; a link: `postLink`. Then `pick` and `reveal` down the tape's tree, 64
 /// nodes a row; `pickNode`; `reveal` and `pick` down that node's bytes; `postLeaf`; `prove`. The challenger picks what
 /// differs first, so that it knows all inputs of what it disputes. SPEC-GAME.md is the rule; `law/games` does the same.
-/// @dev A holder's move of another chain's history cannot hurt: what it shows is bound by hashes of this game. A challenger's
-/// pick names no tree: after a reorg deeper than it waits for, which SECURITY.md relies on not to be, it can answer another.
+/// @dev A move of another chain's history cannot hurt: claim, steps, results, rows and picks are bound by hashes of this game.
 contract Game is GameQueue {
     uint256 private constant ROW_LEVELS = 6;
     bytes32 private constant UPDATE = keccak256("atoll.update.v1");

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, permutations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -621,6 +621,27 @@ def test_every_refusal_of_a_move_says_what_is_wrong_with_it() -> None:
     again = replace(picked, phase=Phase.PICK)
     with pytest.raises(IllegalMove, match="not a node of the tape"):
         again.play(move, by_holder, 1002, TOY)
+
+
+def test_what_a_challenger_shows_of_one_tape_is_refused_of_another() -> None:
+    """A reorganisation may let the holder of one claim post other tapes."""
+    games = []
+    for node, place in ((7, 4), (2, 4), (2, 8), (2, 1200), (8, 0)):
+        holder, challenger = wrong_at(node, place)
+        moves = played(holder, challenger, holder.claim)
+        befores = [Game.begin(holder.claim, 1000), *(after for _, _, after in moves)]
+        games.append(
+            [(g, m) for g, (is_its, m, _) in zip(befores, moves, strict=False) if not is_its]
+        )
+    assert len({game[0][0].claim for game in games}) == 1
+    refused = set[type]()
+    for one, other in permutations(games, 2):
+        for (there, _), (here, move) in product(one, other):
+            if there.phase is here.phase and there.tree != here.tree:
+                with pytest.raises(IllegalMove):
+                    there.play(move, False, 1500, TOY)
+                refused.add(type(move))
+    assert refused == {PickNode, Pick, Prove}
 
 
 def test_who_sees_what_it_computed_itself_picks_nothing_at_any_level() -> None:
