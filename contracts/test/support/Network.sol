@@ -154,13 +154,17 @@ abstract contract Network is Check {
     }
 
     function enrol(uint256 jobId, uint256 i, uint16 place) internal returns (uint32 id) {
+        id = enrolUnready(jobId, i, place);
+        vm.prank(verifier(i));
+        members.ready(jobId);
+    }
+
+    function enrolUnready(uint256 jobId, uint256 i, uint16 place) internal returns (uint32) {
         address account = verifier(i);
         _keys[account] = verifierKey(i);
         stakeUp(account, Role.VERIFIER, BOND);
-        vm.startPrank(account);
-        id = members.enrol(jobId, place, uint128(BOND));
-        members.ready(jobId);
-        vm.stopPrank();
+        vm.prank(account);
+        return members.enrol(jobId, place, uint128(BOND));
     }
 
     // --- jobs ---

@@ -625,6 +625,8 @@ contract AuditsTest is Network {
         same(c.closing, trainer.digestOf(jobId, 1, seat, 3), "closing");
         same(c.opening, trainer.digestOf(jobId, 1, seat, 2), "opening");
         same(c.workWord, 0, "no key, no word");
+        same(c.modelParams, e.model.paramsRoot, "the model's parameters");
+        same(c.modelExponents, e.model.exponents, "and exponents");
         e.key = key();
         same(claims.claim(abi.encode(e)).workWord, workWord(jobId, 1, seat, 3), "word");
         same(c.holder, provider(seat), "holder");

@@ -41,6 +41,19 @@ contract EdgesTest is Network {
         hasStatus(jobId, JobStatus.DONE);
     }
 
+    function test_whoHasTheSeatOfACommitteesMemberSignsNothingOfItsRound() public allHome {
+        uint256 jobId = start();
+        vm.prank(verifier(2));
+        members.leavePool(jobId);
+        toWords(jobId);
+        nextBlock();
+        settleBy(jobId, verdictFor(jobId, 15), 3);
+        uint32 heir = enrol(jobId, 7, 2);
+        isNotDue(jobId, heir, 7, said[jobId][0].digest);
+        rounds.sign(jobId, said[jobId][0].facts, 3, alone(2, said[jobId][0].digest));
+        play(jobId);
+    }
+
     /// @dev Where all have signed no digest is kept, but the one before: nobody is left to sign it in the later round.
     function test_behindARoundThatAllSignedNobodySignsAnything() public allHome {
         Terms memory t = defaultTerms();
@@ -233,6 +246,7 @@ contract EdgesTest is Network {
         vm.warp(expiry);
         rounds.settleLate(jobId, places, has);
         hasStatus(jobId, JobStatus.EXPIRED);
+        same(rounds.state(jobId).round, 1, "it is a settled round");
         same(rounds.absentOf(jobId, 0), 2, "the one that said nothing");
         (uint256 pay,, uint256 signed) = rounds.rowsOf(jobId, 0);
         same(pay, 15, "what was had is paid");

@@ -650,6 +650,58 @@ contract PhasesTest is Network {
     }
 
     /// @dev Otherwise a seat taken while a void round ran would count in its second opening, and nothing it said could be shown.
+    function voidsForNobodyCommits() private {
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        inPhase(jobId, Phase.WAITING);
+    }
+
+    function opensWithOthers() private {
+        for (uint16 seat = 4; seat < 7; seat++) {
+            sit(jobId, seat, seat);
+        }
+        nextBlock();
+        rounds.poke(jobId);
+    }
+
+    function test_whoEnrolledForTheRoundAfterAVoidOneAndLeavesIsNotInItsPool() public allHome {
+        Terms memory t = defaultTerms();
+        (t.seats, t.places) = (8, 4);
+        jobId = start(t, 4, 3);
+        enrol(jobId, 3, 3);
+        voidsForNobodyCommits();
+        vm.prank(verifier(3));
+        members.leavePool(jobId);
+        opensWithOthers();
+        play(jobId);
+        same(rounds.state(jobId).ready, 7, "an empty place is not ready");
+        play(jobId);
+    }
+
+    function test_whoSaidReadyInAVoidRoundIsInThePoolOfTheSameThatOpensAgain() public allHome {
+        Terms memory t = defaultTerms();
+        (t.seats, t.places, t.minVerifiers) = (8, 4, 3);
+        jobId = create(t);
+        for (uint256 i = 0; i < 4; i++) {
+            sit(jobId, i, uint16(i));
+        }
+        enrolUnready(jobId, 3, 3);
+        for (uint256 i = 0; i < 3; i++) {
+            enrol(jobId, i, uint16(i));
+        }
+        nextBlock();
+        rounds.poke(jobId);
+        inPhase(jobId, Phase.TRAIN);
+        same(rounds.state(jobId).ready, 7, "not yet");
+        vm.prank(verifier(3));
+        members.ready(jobId);
+        voidsForNobodyCommits();
+        same(rounds.state(jobId).ready, 15, "the round opens again with it");
+        opensWithOthers();
+        play(jobId);
+        play(jobId);
+    }
+
     function test_aVoidRoundOpensAgainWithSeatsThatCameAndItsOwnPool() public allHome {
         Terms memory t = defaultTerms();
         t.seats = 8;
