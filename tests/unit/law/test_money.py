@@ -54,6 +54,21 @@ def test_what_a_round_may_cost_counts_everybody_who_may_be_paid() -> None:
     assert pay.may_earn(terms, alone, is_last=True) == seats + fees + 4 * terms.duty_fee
 
 
+def test_an_auditor_has_a_fee_for_its_signature_and_one_for_each_seat_that_it_found_fine() -> None:
+    script = Script.ready(make_terms(rounds=2))
+    terms, round = script.net.terms, script.honest_round()
+    script.audit(round)
+    past = script.net.view.settled[round]
+    holders = script.net.view.verifiers.values()
+    duties = {holder.id: len(past.duties_of(holder.id)) for holder in holders}
+    assert sum(duties.values()) == past.drawn.bit_count() > 0
+    for holder in holders:
+        fees = terms.sign_fee + duties[holder.id] * terms.duty_fee
+        assert pay.round_pay(terms, past, holder) == fees
+        unsigned = replace(past, signers=Bitmap(0))
+        assert pay.round_pay(terms, unsigned, holder) == duties[holder.id] * terms.duty_fee
+
+
 def test_what_is_refunded_is_what_nobody_can_earn() -> None:
     script = Script.ready(make_terms(rounds=2))
     net = script.net
