@@ -172,8 +172,10 @@ class NativeOps:
         )
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
-        squares = [float(g.double().square().sum()) for g in gradients]
-        return math.sqrt(sum(squares))
+        total = 0.0
+        for gradient in gradients:  # `sum` compensates from Python 3.12 on
+            total += float(gradient.double().square().sum())
+        return math.sqrt(total)
 
     def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
         return m * keep + g * add
