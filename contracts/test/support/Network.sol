@@ -183,9 +183,11 @@ abstract contract Network is Check {
 
     /// @dev What claims read of a program: how many steps a round and a segment have, and how many rounds an epoch.
     function header() internal view returns (bytes memory) {
-        bytes memory rest = new bytes(154);
-        bytes memory plain =
-            abi.encodePacked(uint8(1), uint64(0), uint64(0), uint32(80), uint32(10), microBatches, rest);
+        // Behind 122 bytes that claims do not read, the digest of the model that round 0 opens from.
+        bytes32 initial = modelDigest(initialModel(), 0);
+        bytes memory plain = abi.encodePacked(
+            uint8(1), uint64(0), uint64(0), uint32(80), uint32(10), microBatches, new bytes(122), initial
+        );
         return epoch == 1 ? plain : abi.encodePacked(plain, epoch, uint32(0), uint32(0));
     }
 
@@ -321,6 +323,10 @@ abstract contract Network is Check {
 
     function stateAfter(uint256 jobId, uint32 round) internal pure returns (bytes32) {
         return modelDigest(modelAfter(jobId, round), round + 1);
+    }
+
+    function initialModel() internal pure returns (Model memory) {
+        return Model("params", "outer", "exponents", "moments", "opening");
     }
 
     function modelAfter(uint256 jobId, uint32 round) internal pure returns (Model memory m) {

@@ -211,6 +211,13 @@ contract AuditsTest is Network {
         ballotBody(jobId, 1, auditor, honestBody(jobId, 1, auditor));
         vm.warp(rounds.timesOf(jobId, 1).openEnd);
         Facts memory f = facts();
+        vm.warp(block.timestamp - 1);
+        vm.expectPartialRevert(Audits.NotOpen.selector);
+        audits.absent(jobId, 1, auditor, seat, f, "");
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        vm.expectPartialRevert(Audits.NotOpen.selector);
+        audits.absent(jobId, 1, auditor, seat, f, "");
+        vm.warp(rounds.timesOf(jobId, 1).openEnd);
         audits.absent(jobId, 1, auditor, seat, f, "");
         same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "cut");
         vm.expectPartialRevert(bytes4(keccak256("FaultUsed(bytes32)")));
@@ -640,6 +647,18 @@ contract AuditsTest is Network {
         e.model.openingRoot = "x";
         vm.expectPartialRevert(Claims.WrongModel.selector);
         claims.claim(abi.encode(e));
+    }
+
+    function test_theFirstRoundOpensFromTheProgramsModel() public allHome {
+        vm.warp(rounds.timesOf(jobId, 0).auditEnd);
+        Evidence memory e;
+        (e.shown, e.segment, e.header, e.programLeaves) = (shownFor(jobId, 0, seat), 3, header(), 1);
+        vm.expectPartialRevert(Claims.WrongModel.selector);
+        claims.claim(abi.encode(e));
+        e.model = initialModel();
+        Claim memory c = claims.claim(abi.encode(e));
+        same(c.modelParams, e.model.paramsRoot, "its parameters");
+        same(c.modelExponents, e.model.exponents, "and exponents");
     }
 
     function test_claimsAreTakenFromTheEndOfAuditToTheWindows() public allHome {

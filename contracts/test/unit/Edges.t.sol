@@ -429,6 +429,11 @@ contract EdgesTest is Network {
         t = defaultTerms();
         t.claimSeconds = 9;
         refused(t, "claimSeconds", 9, 10, type(uint32).max);
+        t = defaultTerms();
+        for (uint16 seats = 3; seats < 7; seats++) {
+            (t.seats, t.f) = (seats, 2);
+            refused(t, "f", 2, 0, seats < 4 ? 0 : 1); // fewer than a third are bad
+        }
     }
 
     function window(Terms memory t, uint256 which) private pure returns (uint32) {

@@ -43,6 +43,16 @@ contract PhasesTest is Network {
         check(trainer.commitment(slot, s.seed, 1, provider(1), s.model, r) != right, "contract");
     }
 
+    function test_onlyTheHolderCommitsForItsSeat() public allHome {
+        bytes32 commitment = commitmentFor(jobId, 0, revealFor(jobId, 0, 8));
+        bytes32 seed = rounds.state(jobId).seed;
+        vm.prank(provider(1));
+        vm.expectRevert(abi.encodeWithSelector(RoundsBase.NotYourSeat.selector, 0, provider(0), provider(1)));
+        rounds.commit(jobId, 0, seed, commitment);
+        play(jobId);
+        play(jobId);
+    }
+
     function test_P14_anyOtherContentIsNotTheReveal() public allHome {
         commitAll(jobId, 15);
         Reveal memory right = revealFor(jobId, 1, 8);
@@ -654,6 +664,48 @@ contract PhasesTest is Network {
         vm.warp(rounds.state(jobId).deadline);
         rounds.poke(jobId);
         inPhase(jobId, Phase.WAITING);
+    }
+
+    function test_whoTakesAPlaceThatWasLeftInAVoidRoundCountsFromTheNextOne() public allHome {
+        Terms memory t = defaultTerms();
+        t.seats = 8;
+        jobId = start(t, 4, 3);
+        vm.prank(verifier(0));
+        members.leavePool(jobId);
+        voidsForNobodyCommits();
+        same(members.holderOf(jobId, Role.VERIFIER, enrol(jobId, 3, 0)).from, 1, "not in the one that opens again");
+        opensWithOthers();
+        check(memberAt(jobId, 0) == verifier(0), "in which the other still counts");
+        play(jobId);
+        check(memberAt(jobId, 0) == verifier(3), "and then it");
+        play(jobId);
+    }
+
+    function test_whoSitsDownInMergeCountsFromTheNextRound() public allHome {
+        Terms memory t = defaultTerms();
+        t.seats = 6;
+        jobId = start(t, 4, 3);
+        same(members.holderOf(jobId, Role.PROVIDER, sit(jobId, 4, 4)).from, 0, "the round may open again");
+        toMerge(jobId);
+        same(members.holderOf(jobId, Role.PROVIDER, sit(jobId, 5, 5)).from, 1, "from MERGE on it does not");
+        sayAll(jobId, 15);
+        nextBlock();
+        settle(jobId, verdictFor(jobId, 15));
+        play(jobId);
+    }
+
+    function test_afterTheLastMomentNothingSettles() public allHome {
+        toWords(jobId);
+        nextBlock();
+        Terms memory t = jobs.termsOf(jobId);
+        uint256 last = t.expiry + t.trainSeconds + t.revealSeconds + 2 * t.mergeSeconds;
+        (bytes memory places, uint256[] memory has) = (said[jobId][0].places, said[jobId][0].has);
+        vm.warp(last);
+        vm.expectRevert(abi.encodeWithSelector(RoundsBase.DeadlinePassed.selector, last, last));
+        rounds.settleLate(jobId, places, has);
+        vm.warp(last - 1);
+        rounds.settleLate(jobId, places, has);
+        hasStatus(jobId, JobStatus.EXPIRED);
     }
 
     function opensWithOthers() private {
