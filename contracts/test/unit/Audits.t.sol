@@ -253,6 +253,35 @@ contract AuditsTest is Network {
         audits.dropped(jobId, 1, auditor, seat, uint32(seat) + 1, body);
     }
 
+    /// @dev Its challenge names the last segment, as all challenges of links do.
+    function test_anAccusationOfALinkThatWasPlayedIsNotDropped() public allHome {
+        bytes memory body = abi.encodePacked(uint8(seat), uint16(8), keccak256("mine"));
+        toOpen(body);
+        Evidence memory e = evidenceFor(jobId, 1, seat, 7);
+        vm.prank(account);
+        game.challenge(abi.encode(e)); // of the segment, and not of the link
+        vm.warp(rounds.timesOf(jobId, 1).half);
+        uint256 before = vm.snapshotState();
+        audits.dropped(jobId, 1, auditor, seat, uint32(seat) + 1, body);
+        vm.revertToState(before);
+        vm.warp(rounds.timesOf(jobId, 1).half - 1);
+        e.isLink = true;
+        vm.prank(account);
+        game.challenge(abi.encode(e));
+        vm.warp(rounds.timesOf(jobId, 1).half);
+        vm.expectPartialRevert(Audits.NotDropped.selector);
+        audits.dropped(jobId, 1, auditor, seat, uint32(seat) + 1, body);
+    }
+
+    /// @dev Else who seals the hash of a body, and not a ballot, would have said it without having opened it.
+    function test_nothingIsSaidByABallotThatIsNotOpened() public allHome {
+        bytes memory body = honestBody(jobId, 1, auditor);
+        vm.prank(account);
+        audits.ballot(jobId, 1, keccak256(body));
+        vm.expectPartialRevert(Audits.WrongBody.selector);
+        audits.saidOf(jobId, 1, auditor, seat, body);
+    }
+
     function test_anAccusationEarnsOnceItsSeatHasFallen() public allHome {
         bytes memory body = abi.encodePacked(uint8(seat), uint16(2), keccak256("mine"));
         toOpen(body);
@@ -570,6 +599,42 @@ contract AuditsTest is Network {
         (uint256 pay,,) = rounds.rowsOf(jobId, 0);
         same(pay, 15, "paid");
         play(jobId);
+    }
+
+    function test_theNextCommitteeIsOfTheNextRoundsFacts() public allHome {
+        jobId = start();
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        sayAll(jobId, 14);
+        nextBlock();
+        settle(jobId, verdictFor(jobId, 14));
+        for (uint32 id = 1; id <= 2; id++) {
+            vm.prank(verifier(id - 1));
+            words.lateWord(jobId, 0, id, 1);
+        }
+        play(jobId);
+        Having memory h = havingOf(0);
+        for (uint32 wrong = 0; wrong < 2; wrong++) {
+            if (wrong == 1) h.next = said[jobId][0].facts;
+            vm.expectPartialRevert(Reveals.WrongFacts.selector);
+            words.grant(jobId, 0, 0, h);
+        }
+        h.next = said[jobId][1].facts;
+        words.grant(jobId, 0, 0, h);
+    }
+
+    function test_whoLeftTheRoundBeforeSaysNoLateWord() public allHome {
+        jobId = start();
+        vm.prank(verifier(2));
+        members.leavePool(jobId);
+        play(jobId);
+        play(jobId);
+        same(members.holderOf(jobId, Role.VERIFIER, 3).to, 1, "it was there for round 0");
+        vm.startPrank(verifier(2));
+        vm.expectPartialRevert(Words.NotThen.selector);
+        words.lateWord(jobId, 1, 3, 1);
+        words.lateWord(jobId, 0, 3, 1);
+        vm.stopPrank();
     }
 
     function test_lateWordsAreAddedToThoseThatWereSaidAndToNoOthers() public allHome {

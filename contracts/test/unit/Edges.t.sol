@@ -172,6 +172,51 @@ contract EdgesTest is Network {
         members.fall(jobId, Role.PROVIDER, id, 0, OUTSIDER);
     }
 
+    function test_aGatewayIsOfBytesThatCanBePrinted() public {
+        bytes memory url = "http://a";
+        uint8[4] memory wrong = [0x00, 0x20, 0x7f, 0xff];
+        for (uint256 i = 0; i < 4; i++) {
+            url[7] = bytes1(wrong[i]);
+            vm.expectRevert(abi.encodeWithSelector(Members.UrlByte.selector, 7, bytes1(wrong[i])));
+            members.announceGateway(string(url));
+        }
+        url[7] = 0x21;
+        members.announceGateway(string(url));
+        url[7] = 0x7e;
+        members.announceGateway(string(url));
+        vm.expectPartialRevert(Members.UrlLength.selector);
+        members.announceGateway("");
+        vm.expectPartialRevert(Members.UrlLength.selector);
+        members.announceGateway(string(new bytes(513)));
+    }
+
+    /// @dev Whichever of its rounds it is, with those before it FINAL and those behind it not.
+    function test_aLaterHoldersFallTakesItsFirstRoundThatIsNotFinal() public allHome {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.seats) = (16, 5);
+        uint256 jobId = start(t, 4, 3);
+        play(jobId);
+        play(jobId);
+        uint32 id = sit(jobId, 9, 4);
+        while (rounds.state(jobId).round < 14) {
+            vm.warp(block.timestamp + 500);
+            play(jobId);
+        }
+        uint256 began = vm.snapshotState();
+        for (uint32 open = 4; open < 14; open++) {
+            vm.revertToState(began);
+            uint256 end = rounds.timesOf(jobId, open).windowEnd;
+            if (end <= block.timestamp) continue;
+            vm.warp(end - 1);
+            vm.prank(address(claims));
+            members.fall(jobId, Role.PROVIDER, id, type(uint32).max, OUTSIDER);
+            same(members.lostFrom(jobId, Role.PROVIDER, id), open, "the first that is not FINAL");
+        }
+        vm.revertToState(began);
+        play(jobId);
+        play(jobId);
+    }
+
     function test_aSeatThatIsLeavingAndFallsBeforeItsCommitIsNotWaitedFor() public allHome {
         uint256 jobId = start();
         vm.prank(provider(3));
@@ -434,6 +479,11 @@ contract EdgesTest is Network {
             (t.seats, t.f) = (seats, 2);
             refused(t, "f", 2, 0, seats < 4 ? 0 : 1); // fewer than a third are bad
         }
+        t = defaultTerms();
+        (t.gameSeconds, t.moveSeconds) = (1_000, uint32((LONGEST - 2_000) / 40));
+        create(t);
+        (t.gameSeconds, t.windowSeconds) = (1_001, 2_002);
+        refused(t, "game", LONGEST + 2, 1, LONGEST);
     }
 
     function window(Terms memory t, uint256 which) private pure returns (uint32) {

@@ -266,6 +266,21 @@ contract EscrowTest is Network {
         same(token.balanceOf(provider(0)), 2 * 8 * segmentPay(), "paid");
     }
 
+    /// @dev More rounds than the bits of one word are of.
+    function test_P35_aClaimOfManyRoundsCountsEachOfThem() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 70;
+        uint256 jobId = start(t, 4, 3);
+        for (uint256 i = 0; i < 70; i++) {
+            play(jobId);
+        }
+        vm.warp(rounds.timesOf(jobId, 69).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 70);
+        same(token.balanceOf(provider(0)), 70 * 8 * segmentPay(), "segments");
+        jobs.claim(jobId, Role.VERIFIER, 1, 70);
+        same(token.balanceOf(verifier(0)), 70 * t.signFee, "signatures");
+    }
+
     function test_P35_oneTransferPaysOfSeveralJobs() public allHome {
         (uint256 first, uint256 second) = (start(), start());
         play(first);

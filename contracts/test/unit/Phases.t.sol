@@ -694,6 +694,22 @@ contract PhasesTest is Network {
         play(jobId);
     }
 
+    function test_oneWordOfThreeDecidesNothing() public allHome {
+        toMerge(jobId);
+        sayWord(jobId, 0, 0);
+        nextBlock();
+        noteFacts(jobId, verdictFor(jobId, 0));
+        Certified memory shown =
+            bare(verdictFor(jobId, 0), certificate(jobId, digestFor(jobId, verdictFor(jobId, 0)), 7, 7));
+        (bytes memory places, uint256[] memory has) = (said[jobId][0].places, said[jobId][0].has);
+        vm.expectPartialRevert(RoundsSettlement.StillOpen.selector);
+        rounds.settle(jobId, places, has, shown);
+        sayWord(jobId, 1, 0);
+        nextBlock();
+        settle(jobId, verdictFor(jobId, 0));
+        play(jobId);
+    }
+
     function test_afterTheLastMomentNothingSettles() public allHome {
         toWords(jobId);
         nextBlock();
