@@ -239,6 +239,42 @@ contract AuditsTest is Network {
         audits.absent(jobId, 1, auditor, seat, f, "");
     }
 
+    function test_aDutyIsNamedOnceAndInTheSeatsOrder() public allHome {
+        bytes memory once = fineBody(jobId, 1, Bits.bit(seat), account);
+        bytes memory twice = bytes.concat(once, once);
+        ballotBody(jobId, 1, auditor, twice);
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        Facts memory f = facts();
+        vm.prank(account);
+        vm.expectRevert(abi.encodeWithSelector(Audits.NotADuty.selector, seat, auditor - 1));
+        audits.open(jobId, 1, auditor, f, twice, "salt");
+    }
+
+    /// @dev Seats that are left out are drawn behind all others, in an order of their own.
+    function test_whoIsLeftOutIsAuditedByWhoeverIsNext() public allHome {
+        Terms memory t = defaultTerms();
+        (t.seats, t.places, t.f) = (10, 9, 3);
+        jobId = start(t, 10, 9);
+        toWords(jobId);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, 1023);
+        (v.leftOut, v.merged) = (7, 7);
+        settle(jobId, v);
+        bytes[] memory bodies = honestBodies(jobId, 0);
+        for (uint32 id = 1; id <= 9; id++) {
+            if (bodies[id - 1].length != 0) ballotBody(jobId, 0, id, bodies[id - 1]);
+        }
+        vm.warp(rounds.timesOf(jobId, 0).auditEnd);
+        uint256 audited;
+        for (uint32 id = 1; id <= 9; id++) {
+            if (bodies[id - 1].length == 0) continue;
+            openBody(jobId, 0, id, bodies[id - 1]);
+            audited += bodies[id - 1].length / 35;
+        }
+        same(audited, drawn(jobId, 0).popcount(), "every drawn seat has its auditor");
+        check(drawn(jobId, 0) & 7 == 7, "those that were left out too");
+    }
+
     function test_anAccusationThatWasPlayedIsNotDropped() public allHome {
         bytes memory body = abi.encodePacked(uint8(seat), uint16(2), keccak256("mine"));
         toOpen(body);

@@ -275,10 +275,15 @@ contract EscrowTest is Network {
             play(jobId);
         }
         vm.warp(rounds.timesOf(jobId, 69).windowEnd);
-        jobs.claim(jobId, Role.PROVIDER, 1, 70);
-        same(token.balanceOf(provider(0)), 70 * 8 * segmentPay(), "segments");
-        jobs.claim(jobId, Role.VERIFIER, 1, 70);
-        same(token.balanceOf(verifier(0)), 70 * t.signFee, "signatures");
+        uint32[4] memory ends = [uint32(63), 65, 66, 70];
+        for (uint256 i = 0; i < 4; i++) {
+            jobs.claim(jobId, Role.PROVIDER, 1, ends[i]);
+            same(token.balanceOf(provider(0)), ends[i] * 8 * segmentPay(), "segments");
+            jobs.claim(jobId, Role.VERIFIER, 1, ends[i]);
+            same(token.balanceOf(verifier(0)), ends[i] * t.signFee, "signatures");
+        }
+        jobs.claim(jobId, Role.PROVIDER, 2, 65);
+        same(token.balanceOf(provider(1)), 65 * 8 * segmentPay(), "one word and a bit more");
     }
 
     function test_P35_oneTransferPaysOfSeveralJobs() public allHome {
