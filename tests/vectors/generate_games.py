@@ -26,7 +26,7 @@ from tests.games import (
 )
 
 from atoll.law.games.calls import calldata, evidence_of
-from atoll.law.games.claims import Claim, Move
+from atoll.law.games.claims import Claim, Move, Pick, PickNode, ProgramPart
 from atoll.law.games.machine import Game, IllegalMove
 from atoll.law.games.players import Knowledge
 from atoll.law.hashing import keccak256
@@ -123,10 +123,35 @@ def _at(shape: Shape, node: int, place: int, **more: object) -> tuple[Claim, Par
     return holder.claimed, holder, Party(job, holder.claimed)
 
 
+def _other_nodes(parts: list[ProgramPart]) -> Callable[[Move], list[Move]]:
+    """A node under the templates of others, and a pick of any other row as one of a node.
+
+    Args:
+        parts: the program's templates.
+    """
+
+    def others(move: Move) -> list[Move]:
+        if isinstance(move, PickNode):
+            near = [part for part in parts if abs(part.index - move.template.index) == 1]
+            return [replace(move, template=part) for part in near]
+        if isinstance(move, Pick):
+            return [PickNode(move.child, move.node, move.path, part) for part in parts]
+        return []
+
+    return others
+
+
+def _templates(job: Job) -> list[ProgramPart]:
+    return [job.part(1 + number) for number in range(len(job.templates))]
+
+
 def _wrong_node(node: int) -> Any:
     shape = replace(SMALL, zero_moments=node != 1)
-    claim, *sides = _at(shape, node, -1 if node % 2 else 0)
-    return _game(f"node {node}", claim, (sides[0], sides[1]), refuse=node == 9)
+    claim, holder, challenger = _at(shape, node, -1 if node % 2 else 0)
+    if node != 9:
+        return _game(f"node {node}", claim, (holder, challenger), refuse=False)
+    others = _other_nodes(_templates(holder.job))
+    return _game(f"node {node}", claim, (holder, challenger), refuse=True, others=others)
 
 
 def _link() -> Any:
@@ -165,7 +190,8 @@ def _right_holder() -> Any:
 
 def _large() -> Any:
     large = LargeParty((LARGE_NODES // 2 + 12345, (1 << 18) + 777))
-    return _game("large", large.claim(), (large, LargeParty()), refuse=False)
+    others = _other_nodes([large.template(1)])
+    return _game("large", large.claim(), (large, LargeParty()), refuse=False, others=others)
 
 
 LAST = Job(SMALL).header.step_nodes - 1
