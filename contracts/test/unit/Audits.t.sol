@@ -659,6 +659,23 @@ contract AuditsTest is Network {
         words.grant(jobId, 0, 0, h);
     }
 
+    function test_lateWordsGiveNoPayToWhoHasNotRevealed() public allHome {
+        jobId = start();
+        commitAll(jobId, 15);
+        revealAll(jobId, 7);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        sayAll(jobId, 15); // with a seat that has revealed nothing
+        nextBlock();
+        settle(jobId, verdictFor(jobId, 7));
+        Having memory h = havingOf(0);
+        h.late = new uint32[](0);
+        vm.expectPartialRevert(bytes4(keccak256("NotRevealed(uint16,uint32)")));
+        words.grant(jobId, 0, 3, h);
+        members.cutSeat(jobId, 3);
+        play(jobId);
+    }
+
     function test_whoLeftTheRoundBeforeSaysNoLateWord() public allHome {
         jobId = start();
         vm.prank(verifier(2));
@@ -737,6 +754,10 @@ contract AuditsTest is Network {
         same(c.modelExponents, e.model.exponents, "and exponents");
         e.key = key();
         same(claims.claim(abi.encode(e)).workWord, workWord(jobId, 1, seat, 3), "word");
+        e.key = "another";
+        vm.expectPartialRevert(Reveals.WrongKey.selector); // else its word would be one that nobody can open
+        claims.claim(abi.encode(e));
+        e.key = 0;
         same(c.holder, provider(seat), "holder");
         same(c.set, Hashing.setOf(jobId, Role.PROVIDER, uint32(seat) + 1), "set");
         e.segment = 8;

@@ -6,6 +6,7 @@ import {Jobs} from "../../src/Jobs.sol";
 import {Members} from "../../src/Members.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {Words} from "../../src/Words.sol";
+import {IMembers} from "../../src/interfaces/IMembers.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import {TermsCheck} from "../../src/libraries/TermsCheck.sol";
@@ -51,6 +52,26 @@ contract EdgesTest is Network {
         uint32 heir = enrol(jobId, 7, 2);
         isNotDue(jobId, heir, 7, said[jobId][0].digest);
         rounds.sign(jobId, said[jobId][0].facts, 3, alone(2, said[jobId][0].digest));
+        play(jobId);
+    }
+
+    /// @dev From which on it may do rounds that take the cut's doubling back.
+    function test_aSeatIsCutInTheRoundThatIsOpenThen() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        uint256 jobId = start(t, 4, 3);
+        play(jobId);
+        commitAll(jobId, 7);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        revealAll(jobId, 7);
+        sayAll(jobId, 7);
+        nextBlock();
+        settle(jobId, verdictFor(jobId, 7));
+        vm.expectEmit();
+        emit IMembers.Missed(jobId, provider(3), Role.PROVIDER, 4, 2, Miss.SEAT, 1 ether);
+        members.cutSeat(jobId, 3);
+        play(jobId);
         play(jobId);
     }
 

@@ -404,6 +404,16 @@ contract GamesTest is Table {
         game.challenge(abi.encode(c), BOND);
     }
 
+    function test_P64_nobodyEndsTheGamesOfWhoHasNotFallen() public {
+        Claim memory c = claimOf(HOLDER, 1);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotFallen.selector, c.set));
+        game.endFallen(c.set);
+        uint256 id = challengeBy(CHALLENGER, c, BOND);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotFallen.selector, c.set));
+        game.endFallen(c.set);
+        same(uint256(phaseOf(id)), uint256(Phase.OPEN_STEPS), "it goes on");
+    }
+
     function test_P64_theSameClaimTwiceIsTwoGames() public {
         Claim memory c = claimOf(HOLDER, 1);
         uint256 first = challengeBy(CHALLENGER, c, BOND);

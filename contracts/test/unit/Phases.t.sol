@@ -53,6 +53,20 @@ contract PhasesTest is Network {
         play(jobId);
     }
 
+    function test_onlyTheHolderRevealsForItsSeat() public allHome {
+        commitAll(jobId, 15);
+        bytes32 seed = rounds.state(jobId).seed;
+        Reveal memory r = revealFor(jobId, 0, 8);
+        vm.prank(provider(1));
+        vm.expectRevert(abi.encodeWithSelector(RoundsBase.NotYourSeat.selector, 0, provider(0), provider(1)));
+        rounds.reveal(jobId, 0, seed, r);
+        revealAll(jobId, 15);
+        sayAll(jobId, 15);
+        nextBlock();
+        settle(jobId);
+        play(jobId);
+    }
+
     function test_P14_anyOtherContentIsNotTheReveal() public allHome {
         commitAll(jobId, 15);
         Reveal memory right = revealFor(jobId, 1, 8);
