@@ -578,6 +578,25 @@ contract AuditsTest is Network {
         jobs.claimCredit(jobId, OUTSIDER);
     }
 
+    function test_whatIsKeptForWhoShowedAKeyIsTakenOffTheBurntOnce() public allHome {
+        Shown memory s = shownFor(jobId, 1, seat);
+        bytes32 told = key();
+        vm.prank(OUTSIDER);
+        audits.leak(s, told);
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        sayAll(jobId, 14);
+        nextBlock();
+        settle(jobId, verdictFor(jobId, 14));
+        vm.warp(rounds.timesOf(jobId, 2).windowEnd);
+        jobs.burn(jobId, 2);
+        same(jobs.escrowOf(jobId).burnt, 4 * segmentPay(), "half of it");
+        jobs.burn(jobId, 3);
+        same(jobs.escrowOf(jobId).burnt, (4 + 8) * segmentPay(), "and all of what nobody had");
+        audits.settleContest(jobId, 1, 0, uint32(seat) + 1);
+        jobs.claimCredit(jobId, OUTSIDER);
+    }
+
     /// Else a seat that is about to fall would tell its own second account, and save half of its open pay.
     function test_aSeatThatFallsSavesNothingByItsKey() public allHome {
         Shown memory s = shownFor(jobId, 1, seat);

@@ -366,11 +366,54 @@ contract PhasesTest is Network {
         same(rounds.state(id).held, 14, "and for the second");
     }
 
+    function test_whoTakesASeatIsNotIdleForWhoHadIt() public allHome {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.seats) = (4, 4);
+        uint256 id = create(t);
+        for (uint256 i = 0; i < 4; i++) {
+            sit(id, 20 + i, uint16(i));
+        }
+        for (uint256 i = 0; i < 3; i++) {
+            enrol(id, 20 + i, uint16(i));
+        }
+        nextBlock();
+        rounds.poke(id);
+        vm.prank(provider(20));
+        members.leaveSeat(id);
+        partRound(id, 0);
+        sit(id, 24, 0);
+        play(id); // in which the seat does not count yet
+        partRound(id, 0);
+        same(rounds.state(id).held, 15, "idle for the first time");
+    }
+
+    function test_ofALostRoundAsMuchIsBurntAsWasRevealed() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 3;
+        jobId = start(t, 4, 3);
+        play(jobId);
+        commitSeat(jobId, 0, revealFor(jobId, 0, 5));
+        commitAll(jobId, 14);
+        revealSeat(jobId, 0, revealFor(jobId, 0, 5));
+        revealAll(jobId, 14);
+        sayAll(jobId, 14);
+        nextBlock();
+        settle(jobId, verdictFor(jobId, 14));
+        play(jobId);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        jobs.burn(jobId, 2);
+        same(jobs.escrowOf(jobId).burnt, 5 * segmentPay(), "five segments of eight");
+    }
+
     /// @dev Seat 0 does five segments of eight.
     function shortRound(uint256 id) private {
-        commitSeat(id, 0, revealFor(id, 0, 5));
+        partRound(id, 5);
+    }
+
+    function partRound(uint256 id, uint256 segments) private {
+        commitSeat(id, 0, revealFor(id, 0, segments));
         commitAll(id, 14);
-        revealSeat(id, 0, revealFor(id, 0, 5));
+        revealSeat(id, 0, revealFor(id, 0, segments));
         revealAll(id, 14);
         sayAll(id, 15);
         nextBlock();
