@@ -402,6 +402,17 @@ contract EscrowTest is Network {
         members.release(jobId, Role.PROVIDER, 1);
     }
 
+    function test_aMembersBondIsNoSmallerThanItsTerms() public {
+        uint256 jobId = create(defaultTerms());
+        stakeUp(verifier(7), Role.VERIFIER, BOND);
+        vm.startPrank(verifier(7));
+        vm.expectRevert(abi.encodeWithSelector(Members.BondTooSmall.selector, BOND - 1, BOND));
+        members.enrol(jobId, 0, uint128(BOND - 1));
+        members.enrol(jobId, 0, uint128(BOND));
+        vm.stopPrank();
+        same(lockedOf(verifier(7), Role.VERIFIER), BOND, "locked");
+    }
+
     function test_aFullPoolIsOutbidByATenthAtTheNextOpening() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;

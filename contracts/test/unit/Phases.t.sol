@@ -767,6 +767,20 @@ contract PhasesTest is Network {
         play(jobId);
     }
 
+    /// @dev Nobody asked for the seed while its block could be looked up: another block gives it, and then the lot.
+    function test_noLotIsDrawnByASeedThatNobodyCanWorkOut() public allHome {
+        toMerge(jobId);
+        vm.roll(block.number + 300);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        same(rounds.state(jobId).lot, 0, "not yet");
+        same(uint256(rounds.state(jobId).auditSeed), 0, "its block is too old");
+        nextBlock();
+        rounds.poke(jobId);
+        same(rounds.state(jobId).lot, 1, "by the block of the first call");
+        check(rounds.state(jobId).auditSeed != 0, "which is the seed's");
+    }
+
     function test_afterTheLastMomentNothingSettles() public allHome {
         toWords(jobId);
         nextBlock();
