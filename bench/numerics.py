@@ -186,7 +186,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     drawn = initial_params(param_shapes(model), seed=options.seed)
     params = {name: p.to(options.device) for name, p in drawn.items()}
     if options.mode == "native" and options.optimizer == "muon":
-        step, evaluate = _ours(model, inner, params, NativeOps())
+        step, evaluate = _ours(model, inner, params, NativeOps(torch.device(options.device)))
     elif "native" in options.mode:
         step, evaluate = _native(model, inner, params, options)
     else:

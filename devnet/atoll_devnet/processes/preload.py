@@ -16,6 +16,7 @@ from importlib import import_module
 
 import structlog
 
+from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.chain.abi import registry
 from atoll.errors import AtollError
 from atoll.service.commands import TASKS
@@ -44,10 +45,14 @@ def find_numerics() -> None:
 
     # Nobody has configured logging yet in this process, and its output is the runner's.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    # A GPU that was used before a fork cannot be used behind it.
+    chosen = os.environ.pop(DEVICE_VARIABLE, None)
     pin_torch()
     # A machine that comes to other bits is each member's to refuse, in its own log.
     with suppress(AtollError):
         numerics_spec()
+    if chosen is not None:
+        os.environ[DEVICE_VARIABLE] = chosen
     structlog.reset_defaults()
 
 

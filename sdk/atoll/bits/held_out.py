@@ -15,7 +15,7 @@ from atoll.bits.base import Base
 from atoll.bits.batch import count_targets, gather_batch, inputs_of, targets_of
 from atoll.bits.errors import MalformedDataset
 from atoll.bits.model import forward
-from atoll.bits.ops import operations
+from atoll.bits.ops import Ops, operations
 from atoll.bits.tokens import TokenSource
 from atoll.law.held_out import join
 from atoll.law.manifest import Manifest
@@ -33,7 +33,8 @@ def held_out_loss(
         MalformedDataset: the tokens are fewer than one sequence and its target.
     """
     batches = range(manifest.data.eval_batches)
-    return join([batch_losses(params, manifest, tokens, batch, base) for batch in batches])
+    placed = _placed(params, operations())
+    return join([batch_losses(placed, manifest, tokens, batch, base) for batch in batches])
 
 
 def batch_losses(
@@ -50,7 +51,7 @@ def batch_losses(
         raise MalformedDataset(f"{len(tokens)} evaluation tokens are less than one sequence")
     ops, size = operations(), inner.micro_batch
     count = manifest.data.eval_batches * inner.batch
-    placed = {name: p.to(ops.device) for name, p in params.items()}
+    placed = _placed(params, ops)
     losses, counts = [], []
     with torch.no_grad():
         for at in range(batch * inner.batch, (batch + 1) * inner.batch, size):
@@ -63,6 +64,10 @@ def batch_losses(
             losses.append(ops.cross_entropy(logits_bTV, targets_of(batch_bT1)).item())
             counts.append(count_targets(batch_bT1))
     return losses, counts
+
+
+def _placed(params: Mapping[str, Tensor], ops: Ops) -> Mapping[str, Tensor]:
+    return {name: p.to(ops.device) for name, p in params.items()}
 
 
 def window_starts(last_start: int, count: int, some: range | None = None) -> list[int]:

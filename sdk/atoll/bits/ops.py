@@ -112,7 +112,8 @@ class Ops(Protocol):
 class NativeOps:
     """PyTorch's own fp32 kernels."""
 
-    device = CPU
+    def __init__(self, device: torch.device = CPU) -> None:
+        self.device = device
 
     def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
         return F.embedding(ids_BT, table_VD)

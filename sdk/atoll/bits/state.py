@@ -218,8 +218,8 @@ class SeatState:
     left: Tensors = field(default_factory=dict)
 
     def on(self, device: torch.device) -> SeatState:
-        """The same with every tensor on a device; all of a state lie on one."""
-        if all(p.device == device for p in islice(self.params.values(), 1)):
+        """The same with every tensor on a device of that type; all of a state lie on one."""
+        if all(p.device.type == device.type for p in islice(self.params.values(), 1)):
             return self
         groups = (getattr(self, group) for group in _SEAT_GROUPS)
         params, m, v, feedback, left = (

@@ -65,7 +65,8 @@ class QueueConfig:
         priority_fee: wei a gas for the block's builder.
         replace_seconds: after this long without a block, since this process first sent it, a
             transaction is sent again for more.
-        rebroadcast_seconds: after this long the same transaction is shown to the node again.
+        rebroadcast_seconds: after this long the same transaction is shown to every node again, or
+            the only one is asked whether it has it.
         final_blocks: depth from which a block counts as there to stay.
         poll_seconds: how often `run` looks.
         gas_margin_percent: added to the estimate, since state moves until the block.
@@ -479,7 +480,11 @@ class TxQueue:
         if signed.tx_hash not in self._shown_at or len(self._chain.provider.urls) > 1:
             return False
         question = ("eth_getTransactionByHash", [signed.tx_hash], lambda found: found is not None)
-        if await self._chain.provider.ask(*question):
+        try:
+            is_known = await self._chain.provider.ask(*question)
+        except ChainError:
+            return False  # it does not answer that
+        if is_known:
             self._missed.discard(signed.tx_hash)
             return True
         is_missed_again = signed.tx_hash in self._missed

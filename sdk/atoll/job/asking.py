@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from importlib.util import find_spec
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeAlias
 
+from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.errors import ConfigError
 
 Ask: TypeAlias = Callable[[dict[str, str]], Awaitable[Any]]
@@ -22,8 +24,11 @@ PROGRAM = (sys.executable, "-m", "atoll.train.answers")
 
 
 @asynccontextmanager
-async def asking(ask: Ask | None = None) -> AsyncIterator[Ask]:
+async def asking(ask: Ask | None = None, device: str | None = None) -> AsyncIterator[Ask]:
     """Somebody to ask: whoever is given, or a process that starts with the first question.
+
+    Args:
+        device: what the process computes on; None is what the environment says.
 
     Raises, from the question:
         ConfigError: the train extra is missing, or this machine cannot be probed.
@@ -32,7 +37,7 @@ async def asking(ask: Ask | None = None) -> AsyncIterator[Ask]:
         yield ask
         return
     with TemporaryFile() as complaints:
-        machine = _Machine(complaints)
+        machine = _Machine(complaints, device)
         try:
             yield machine.ask
         finally:
@@ -49,8 +54,8 @@ def missing_extra(what: str) -> ConfigError:
 class _Machine:
     """One process, and one question at a time; what it complains of goes to a file."""
 
-    def __init__(self, complaints: IO[bytes]) -> None:
-        self._complaints = complaints
+    def __init__(self, complaints: IO[bytes], device: str | None) -> None:
+        self._complaints, self._device = complaints, device
         self._process: asyncio.subprocess.Process | None = None
 
     async def ask(self, question: dict[str, str]) -> Any:
@@ -76,8 +81,9 @@ class _Machine:
         if find_spec("torch") is None:
             raise missing_extra("working out what this machine reproduces")
         pipe = asyncio.subprocess.PIPE
+        chosen = {} if self._device is None else {DEVICE_VARIABLE: self._device}
         return await asyncio.create_subprocess_exec(
-            *PROGRAM, stdin=pipe, stdout=pipe, stderr=self._complaints
+            *PROGRAM, stdin=pipe, stdout=pipe, stderr=self._complaints, env=os.environ | chosen
         )
 
     async def _failed(self, process: asyncio.subprocess.Process) -> ConfigError:

@@ -33,7 +33,7 @@ async def try_job(config: ServiceConfig, role: str, job: int) -> Fit:
     deployment = Deployment.load(config.deployment)
     async with Client(config.rpc_urls, deployment, None, home) as client:
         manifest = await client.attach(job).manifest()
-    async with asking() as ask:
+    async with asking(device=config.device) as ask:
         pace = await pace_of(manifest, ask)
     machine = Machine(memory()[1], shutil.disk_usage(config.data_dir).free)
     return fit(role, manifest, pace, machine)

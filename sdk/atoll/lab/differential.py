@@ -185,6 +185,10 @@ def standard_matrix() -> list[tuple[LabRun, Setting]]:
     if torch.cuda.is_available():
         everything.append(Setting(device="cuda"))
     muon = [(LabRun(optimizer="muon"), setting) for setting in _computations()]
+    if torch.cuda.is_available():
+        routes = [Setting(device="cuda", route=route) for route in ("fp32", "fp64")]
+        muon += [(LabRun(optimizer="muon"), Setting(device="cuda"))]
+        muon += [(LabRun(), setting) for setting in routes]
     capped = [(short, setting) for setting in _caps()]
     return [(LabRun(), setting) for setting in everything] + muon + capped
 

@@ -16,12 +16,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any, cast
 
 import structlog
 
+from atoll.bits.kernels.gpu import is_gpu_failure
 from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.errors import AtollError, ConfigError
 from atoll.service.logs import level_here, lines_to, log_from
@@ -184,19 +186,24 @@ def _call(function: str, args: tuple[object, ...]) -> Any:
     try:
         return resolve(function)(*args)
     except RuntimeError as error:
-        if not _is_of_a_device(error):
+        if not is_gpu_failure(error):
             raise
-        # What a GPU refused once it refuses until the process is a new one, and of its full memory
-        # a new one has all.
-        next_step = "give it less beside this (a smaller job, jobs_at_once), or set device = 'cpu'"
-        _log.error("the GPU failed", function=function, cause=str(error), next_step=next_step)
-        os._exit(1)
+        # A process whose GPU failed can rarely use it again; to the CPU the bits are the same.
+        next_step = "give the GPU less (smaller jobs, jobs_at_once) and start the service anew"
+        said = {"function": function, "cause": str(error), "next_step": next_step}
+        _log.error("the GPU failed: this process goes on on the CPU", **said)
+        os.environ[DEVICE_VARIABLE] = "cpu"
+    finally:
+        _give_back_gpu_memory()
+    return resolve(function)(*args)
 
 
-def _is_of_a_device(error: RuntimeError) -> bool:
-    """By names and words: whoever has no GPU need not import torch for this."""
-    known = ("OutOfMemoryError", "AcceleratorError")  # of torch, the second from 2.8 on
-    return type(error).__name__ in known or str(error).startswith("CUDA error")
+def _give_back_gpu_memory() -> None:
+    """What torch keeps for its next tensors, which other workers of the service cannot have."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        with suppress(RuntimeError):  # of a GPU that failed
+            torch.cuda.empty_cache()
 
 
 def _pool(context: BaseContext) -> ProcessPoolExecutor:

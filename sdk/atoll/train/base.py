@@ -30,11 +30,12 @@ def open_base(manifest: Manifest, store: LocalStore) -> Base | None:
     """
     if manifest.lora is None:
         return None
-    return _base(manifest.model, manifest.lora, manifest.init, store.root)
+    ops = operations()
+    return _base(manifest.model, manifest.lora, manifest.init, store.root, str(ops.device))
 
 
 @lru_cache(maxsize=1)
-def _base(model: ModelSpec, lora: LoraSpec, init: InitSpec, folder: Path) -> Base:
+def _base(model: ModelSpec, lora: LoraSpec, init: InitSpec, folder: Path, device: str) -> Base:
     if init.root is None:
         raise ValueError("the manifest names no weights to add adapters to")
     weights = read_weights(init, model, LocalStore(folder))

@@ -27,6 +27,8 @@ from atoll.law.words import ZERO_DIGEST, SeatIndex
 
 MAX_TIMED = 3_000_000
 """Parameters up to which a model is timed itself."""
+MAX_TIMED_GPU, SEQ_TIMED_GPU = 60_000_000, 1024
+"""On a GPU, which small models do not keep busy: what they take would be no measure of others."""
 MIN_SECONDS = 1.0
 """Steps are repeated for this long."""
 
@@ -42,14 +44,18 @@ def operations(model: ModelSpec) -> int:
     return 6 * weights + 12 * model.layers * model.seq * model.heads * model.head_dim
 
 
-def smaller(model: ModelSpec) -> ModelSpec:
-    """A model of the same kind that is timed in seconds; itself where it is small enough."""
+def smaller(model: ModelSpec, most: int = MAX_TIMED, seq: int = 256) -> ModelSpec:
+    """A model of the same kind that is timed in seconds; itself where it is small enough.
+
+    Args:
+        most: parameters; `seq` tokens of a sequence.
+    """
     fields = {"layers": min(model.layers, 2), "vocab": min(model.vocab, 4096)}
-    small = model.model_copy(update=fields | {"seq": min(model.seq, 256)})
-    while param_count(small) > MAX_TIMED and small.heads % 2 == 0 and small.kv_heads % 2 == 0:
+    small = model.model_copy(update=fields | {"seq": min(model.seq, seq)})
+    while param_count(small) > most and small.heads % 2 == 0 and small.kv_heads % 2 == 0:
         halved = {name: getattr(small, name) // 2 for name in ("width", "heads", "kv_heads", "ffn")}
         small = small.model_copy(update=halved)
-    return model if param_count(model) <= MAX_TIMED else small
+    return model if param_count(model) <= most else small
 
 
 def seconds_of(act: Callable[[], object]) -> float:
@@ -65,7 +71,8 @@ def seconds_of(act: Callable[[], object]) -> float:
 def measure(manifest: Manifest) -> dict[str, float | int]:
     """Seconds of a step and of what a segment costs besides; sizes in bytes."""
     model, inner = manifest.model, manifest.inner
-    timed = smaller(model)
+    is_gpu = operations_of().device.type == "cuda"
+    timed = smaller(model, MAX_TIMED_GPU, SEQ_TIMED_GPU) if is_gpu else smaller(model)
     once = inner.model_copy(update={"steps": 1, "segment": 1, "batch": inner.micro_batch})
     codec = manifest.codec.model_copy(update={"overlap": 0})
     changes = {"model": timed, "inner": once, "codec": codec, "lora": _fitting(manifest, timed)}
@@ -110,7 +117,8 @@ def _times(trial: Manifest) -> tuple[float, float]:
     small = trial.data.model_copy(update={"train_tokens": len(tokens)})
     trial = trial.model_copy(update={"data": small})
     course = Course(trial, _recipe(trial), tokens, ZERO_DIGEST, SeatIndex(0), 0, model)
-    opening = SeatState.opening(model, seat_layout(trial))
+    # Where steps leave it: it is brought there once a segment.
+    opening = SeatState.opening(model, seat_layout(trial)).on(course.recipe.ops.device)
     batch = gather_batch(tokens, course.offsets(0), seq)
     step = seconds_of(lambda: inner_step(opening, batch, 0, course.recipe))
     segment = seconds_of(lambda: run_segment(opening, 0, course))

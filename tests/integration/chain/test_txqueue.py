@@ -727,6 +727,41 @@ async def test_a_chain_that_goes_away_is_waited_for(
         assert (await queue.wait("pay")).has_effect
 
 
+async def test_an_endpoint_that_does_not_say_what_it_has_is_shown_it_again_and_holds_nothing_up(
+    chain: AtollChain,
+    anvil: Anvil,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask, told, sent = FailoverProvider.ask, FailoverProvider.tell_all, list[str]()
+
+    async def without(self: FailoverProvider, method: str, params: Any, read: Any) -> Any:
+        if method == "eth_getTransactionByHash":
+            raise RpcUnavailable("method not found")
+        return await ask(self, method, params, read)
+
+    async def counted(self: FailoverProvider, method: str, params: Any, read: Any) -> Any:
+        sent.append(method)
+        return await told(self, method, params, read)
+
+    monkeypatch.setattr(FailoverProvider, "ask", without)
+    monkeypatch.setattr(FailoverProvider, "tell_all", counted)
+    clock = Clock()
+    queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER, clock=clock)
+    await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
+    anvil.automine(False)
+    await queue.pump()
+    await queue.submit("pay more", chain.calls.transfer(SOMEONE, 6))
+    await look_twice(queue, clock)
+    assert sent
+    assert len(anvil.pending()) == 2
+    anvil.mine()
+    await queue.pump()
+    assert await chain.token_balance(SOMEONE) == 11
+    queue.close()
+
+
 async def test_the_only_endpoint_is_shown_again_what_it_missed_at_two_looks(
     chain: AtollChain,
     anvil: Anvil,
@@ -755,8 +790,9 @@ async def test_the_only_endpoint_is_shown_again_what_it_missed_at_two_looks(
         return len(sent)
 
     assert [await look(), await look()] == [0, 0]  # it has it
-    anvil.ask("anvil_dropTransaction", pending["hash"])
-    assert [await look(), await look()] == [0, 1]
+    for times in (1, 2):
+        anvil.ask("anvil_dropTransaction", pending["hash"])
+        assert [await look(), await look()] == [times - 1, times]
     assert [found["hash"] for found in anvil.pending()] == [pending["hash"]]
     anvil.mine()
     await queue.pump()

@@ -42,12 +42,16 @@ def device() -> str | None:
     return os.environ.get(DEVICE_VARIABLE)
 
 
-def run_out_of_gpu_memory() -> None:
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+def run_out_of_gpu_memory() -> str | None:
+    if device() == "cuda":
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    return device()
 
 
-def fail_on_the_gpu() -> None:
-    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+def find_no_driver() -> str | None:
+    if device() == "cuda":
+        raise RuntimeError("Found no NVIDIA driver on your system.")
+    return device()
 
 
 def fail_elsewhere() -> None:

@@ -69,7 +69,8 @@ def make_engine(route: str = "auto", kernels: str = "auto", device: str = "cpu")
     try:
         chosen = choose_route(route, device)
     except ValueError as error:
-        raise ConfigError(str(error), next_step="use route auto") from error
+        instead = "compute on another device" if route == "auto" else "use route auto"
+        raise ConfigError(str(error), next_step=instead) from error
     keep_freed_memory()
     engine = Engine(
         chosen,

@@ -18,6 +18,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from atoll.bits.kernels.gpu import lacks_kernel
 from atoll.law.manifest import INNER_LIMIT
 
 INT8_MAX = 127
@@ -148,7 +149,10 @@ _TRIED = (
 
 
 def is_exact(route: Route, device: torch.device | str = "cpu") -> bool:
-    """Whether a route gives the integers' own product here, on extreme and on random operands."""
+    """Whether a route gives the integers' own product here, on extreme and on random operands.
+
+    Raises RuntimeError where the device fails, which says nothing of the route.
+    """
     generator = torch.Generator().manual_seed(5)
     for rows, inner, columns in _TRIED:
         shapes = ((rows, inner), (inner, columns))
@@ -162,7 +166,9 @@ def is_exact(route: Route, device: torch.device | str = "cpu") -> bool:
             try:
                 if not _gives(route.matmul, (left.to(device), right.to(device)), expected):
                     return False
-            except RuntimeError:  # this build or device lacks the kernel
+            except RuntimeError as error:
+                if not lacks_kernel(error):
+                    raise
                 return False
     return True
 
@@ -196,6 +202,8 @@ def choose_route(name: str = "auto", device: torch.device | str = "cpu") -> Rout
     """
     if name == "auto":
         exact = [route for route in ROUTES.values() if is_exact(route, device)]
+        if not exact:
+            raise ValueError(f"no product of integers is exact on the device {device}")
         return min(exact, key=lambda route: _seconds(route, device))
     if name not in ROUTES:
         raise ValueError(f"unknown route {name!r}; known: {', '.join(ROUTES)}")
