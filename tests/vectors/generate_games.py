@@ -83,6 +83,10 @@ def _refused(game: Game, move: Move, by_holder: bool) -> list[Move]:
     return found[:8]
 
 
+def _another(claim: Claim) -> Claim:
+    return replace(claim, window_end=claim.window_end + 1)
+
+
 def _game(
     name: str,
     claim: Claim,
@@ -98,13 +102,18 @@ def _game(
                 before.play(other, by_holder, before.clock.since + 1, TOY)
                 raise AssertionError(f"{name}: not refused: {other}")
             refused.append(other)
+        data, another = (calldata(1, each, move) for each in (claim, _another(claim)))
+        calls = [calldata(1, claim, each) for each in refused]
         moves.append(
             {
                 "byHolder": by_holder,
-                "data": _hex(calldata(1, claim, move)),
+                "data": _hex(data),
                 "digest": _hex(_digest_of(after)),
                 "name": type(move).__name__,
-                "refused": [_hex(calldata(1, claim, each)) for each in refused],
+                # Who shows the claim again may show no other one.
+                "refused": [
+                    _hex(call) for call in (*calls, *({another} - {data} if refuse else ()))
+                ],
             }
         )
         before = after

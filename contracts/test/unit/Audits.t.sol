@@ -318,6 +318,16 @@ contract AuditsTest is Network {
         audits.saidOf(jobId, 1, auditor, seat, body);
     }
 
+    function test_nothingIsSaidByABodyThatWasNotOpened() public allHome {
+        bytes memory body = honestBody(jobId, 1, auditor);
+        toOpen(body);
+        (uint16 from,) = audits.saidOf(jobId, 1, auditor, seat, body);
+        same(from, type(uint16).max, "fine");
+        body[body.length - 1] ^= 0x01;
+        vm.expectPartialRevert(Audits.WrongBody.selector);
+        audits.saidOf(jobId, 1, auditor, seat, body);
+    }
+
     function test_anAccusationEarnsOnceItsSeatHasFallen() public allHome {
         bytes memory body = abi.encodePacked(uint8(seat), uint16(2), keccak256("mine"));
         toOpen(body);

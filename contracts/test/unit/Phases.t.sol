@@ -767,6 +767,16 @@ contract PhasesTest is Network {
         play(jobId);
     }
 
+    function test_aCancelledJobEndsWithARoundThatIsVoid() public allHome {
+        vm.prank(SUBMITTER);
+        jobs.cancel(jobId);
+        hasStatus(jobId, JobStatus.ACTIVE);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        hasStatus(jobId, JobStatus.CANCELLED);
+        inPhase(jobId, Phase.CLOSED);
+    }
+
     /// @dev Nobody asked for the seed while its block could be looked up: another block gives it, and then the lot.
     function test_noLotIsDrawnByASeedThatNobodyCanWorkOut() public allHome {
         toMerge(jobId);
