@@ -413,6 +413,25 @@ contract EscrowTest is Network {
         same(lockedOf(verifier(7), Role.VERIFIER), BOND, "locked");
     }
 
+    function test_whoWasNotReadyInTimeHasNoPlaceAndItsBondIsHome() public {
+        uint256 jobId = create(defaultTerms());
+        uint32 late = enrolUnready(jobId, 0, 0);
+        stakeUp(verifier(1), Role.VERIFIER, BOND);
+        vm.warp(block.timestamp + 999);
+        vm.prank(verifier(1));
+        vm.expectPartialRevert(bytes4(keccak256("PlaceTaken(uint16)")));
+        members.enrol(jobId, 0, uint128(BOND));
+        vm.warp(block.timestamp + 1);
+        vm.prank(verifier(1));
+        uint32 next = members.enrol(jobId, 0, uint128(BOND));
+        same(members.holderOf(jobId, Role.VERIFIER, late).to, 0, "it never counted");
+        same(lockedOf(verifier(0), Role.VERIFIER), 0, "home");
+        vm.prank(verifier(0));
+        vm.expectPartialRevert(Members.NotMember.selector);
+        members.leavePool(jobId); // which would be of the other's place
+        same(members.holderOf(jobId, Role.VERIFIER, next).index, 0, "whose it is");
+    }
+
     function test_aFullPoolIsOutbidByATenthAtTheNextOpening() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
