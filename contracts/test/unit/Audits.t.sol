@@ -593,11 +593,7 @@ contract AuditsTest is Network {
         bytes32 told = key();
         vm.prank(OUTSIDER);
         audits.leak(s, told);
-        commitAll(jobId, 15);
-        revealAll(jobId, 15);
-        sayAll(jobId, 14);
-        nextBlock();
-        settle(jobId, verdictFor(jobId, 14));
+        playWithoutSeat0();
         vm.warp(rounds.timesOf(jobId, 2).windowEnd);
         jobs.burn(jobId, 2);
         same(jobs.escrowOf(jobId).burnt, 4 * segmentPay(), "half of it");
@@ -625,12 +621,17 @@ contract AuditsTest is Network {
 
     // --- late words ---
 
-    function test_lateWordsOfBothCommitteesPayWhatOneLiedAbout() public allHome {
+    /// @dev All reveal, and nobody has the update of seat 0.
+    function playWithoutSeat0() internal {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
         sayAll(jobId, 14);
         nextBlock();
         settle(jobId, verdictFor(jobId, 14));
+    }
+
+    function test_lateWordsOfBothCommitteesPayWhatOneLiedAbout() public allHome {
+        playWithoutSeat0();
         (uint256 pay,,) = rounds.rowsOf(jobId, 2);
         same(pay, 14, "unpaid");
         Having memory h = havingOf(2);
@@ -651,11 +652,7 @@ contract AuditsTest is Network {
 
     function test_lateWordsOfAMembersFirstRoundCount() public allHome {
         jobId = start();
-        commitAll(jobId, 15);
-        revealAll(jobId, 15);
-        sayAll(jobId, 14);
-        nextBlock();
-        settle(jobId, verdictFor(jobId, 14));
+        playWithoutSeat0();
         for (uint32 id = 1; id <= 2; id++) {
             vm.prank(verifier(id - 1));
             words.lateWord(jobId, 0, id, 1);
@@ -668,11 +665,7 @@ contract AuditsTest is Network {
 
     function test_theNextCommitteeIsOfTheNextRoundsFacts() public allHome {
         jobId = start();
-        commitAll(jobId, 15);
-        revealAll(jobId, 15);
-        sayAll(jobId, 14);
-        nextBlock();
-        settle(jobId, verdictFor(jobId, 14));
+        playWithoutSeat0();
         for (uint32 id = 1; id <= 2; id++) {
             vm.prank(verifier(id - 1));
             words.lateWord(jobId, 0, id, 1);

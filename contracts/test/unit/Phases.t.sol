@@ -305,10 +305,9 @@ contract PhasesTest is Network {
         if (isRight) same(rounds.segmentsOf(jobId, 0, 0), bytes_ / 64, "segments");
     }
 
-    function test_shortTwiceRunningIsAMiss() public allHome {
-        Terms memory t = defaultTerms();
-        t.rounds = 4;
-        uint256 id = create(t); // of providers 20 …, so that nobody is in two
+    /// @dev A job of providers 20 …, so that nobody is in two.
+    function startOthers(Terms memory t) private returns (uint256 id) {
+        id = create(t);
         for (uint256 i = 0; i < 4; i++) {
             sit(id, 20 + i, uint16(i));
         }
@@ -317,6 +316,12 @@ contract PhasesTest is Network {
         }
         nextBlock();
         rounds.poke(id);
+    }
+
+    function test_shortTwiceRunningIsAMiss() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        uint256 id = startOthers(t);
         for (uint256 r = 0; r < 2; r++) {
             commitSeat(id, 0, revealFor(id, 0, 5));
             commitAll(id, 14);
@@ -337,15 +342,7 @@ contract PhasesTest is Network {
     function test_whoTakesASeatIsNotShortForWhoHadIt() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
-        uint256 id = create(t);
-        for (uint256 i = 0; i < 4; i++) {
-            sit(id, 20 + i, uint16(i));
-        }
-        for (uint256 i = 0; i < 3; i++) {
-            enrol(id, 20 + i, uint16(i));
-        }
-        nextBlock();
-        rounds.poke(id);
+        uint256 id = startOthers(t);
         vm.prank(provider(20));
         members.leaveSeat(id);
         shortRound(id);
@@ -368,16 +365,8 @@ contract PhasesTest is Network {
 
     function test_whoTakesASeatIsNotIdleForWhoHadIt() public allHome {
         Terms memory t = defaultTerms();
-        (t.rounds, t.seats) = (4, 4);
-        uint256 id = create(t);
-        for (uint256 i = 0; i < 4; i++) {
-            sit(id, 20 + i, uint16(i));
-        }
-        for (uint256 i = 0; i < 3; i++) {
-            enrol(id, 20 + i, uint16(i));
-        }
-        nextBlock();
-        rounds.poke(id);
+        t.rounds = 4;
+        uint256 id = startOthers(t);
         vm.prank(provider(20));
         members.leaveSeat(id);
         partRound(id, 0);

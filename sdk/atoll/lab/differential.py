@@ -181,14 +181,10 @@ def _batch(tokens: np.ndarray[tuple[int], np.dtype[np.uint8]], what: LabRun, ste
 def standard_matrix() -> list[tuple[LabRun, Setting]]:
     """AdamW under every setting, Muon under every route, kernel implementation and thread count."""
     short = LabRun(optimizer="muon", width=32, layers=1, seq=16, steps=4)
-    everything = _computations() + _caps()
-    if torch.cuda.is_available():
-        everything.append(Setting(device="cuda"))
-    muon = [(LabRun(optimizer="muon"), setting) for setting in _computations()]
-    if torch.cuda.is_available():
-        routes = [Setting(device="cuda", route=route) for route in ("fp32", "fp64")]
-        muon += [(LabRun(optimizer="muon"), Setting(device="cuda"))]
-        muon += [(LabRun(), setting) for setting in routes]
+    is_there, routes = torch.cuda.is_available(), ("auto", "fp32", "fp64")
+    on_gpu = [Setting(device="cuda", route=route) for route in routes] if is_there else []
+    everything = _computations() + _caps() + on_gpu
+    muon = [(LabRun(optimizer="muon"), setting) for setting in (*_computations(), *on_gpu[:1])]
     capped = [(short, setting) for setting in _caps()]
     return [(LabRun(), setting) for setting in everything] + muon + capped
 

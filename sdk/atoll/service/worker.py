@@ -183,19 +183,23 @@ def resolve(function: str) -> Callable[..., Any]:
 
 
 def _call(function: str, args: tuple[object, ...]) -> Any:
+    device = os.environ.get(DEVICE_VARIABLE, "cpu")
     try:
         return resolve(function)(*args)
     except RuntimeError as error:
-        if not is_gpu_failure(error):
+        if device == "cpu" or not is_gpu_failure(error):
             raise
-        # A process whose GPU failed can rarely use it again; to the CPU the bits are the same.
-        next_step = "give the GPU less (smaller jobs, jobs_at_once) and start the service anew"
+        next_step = "give the GPU less (smaller jobs, jobs_at_once); if it stays, start anew"
         said = {"function": function, "cause": str(error), "next_step": next_step}
-        _log.error("the GPU failed: this process goes on on the CPU", **said)
-        os.environ[DEVICE_VARIABLE] = "cpu"
+        _log.error("the GPU failed: this is done on the CPU", **said)
     finally:
         _give_back_gpu_memory()
-    return resolve(function)(*args)
+    # This call alone: else anybody's job that is too large for a GPU would take it from all others.
+    os.environ[DEVICE_VARIABLE] = "cpu"
+    try:
+        return resolve(function)(*args)
+    finally:
+        os.environ[DEVICE_VARIABLE] = device
 
 
 def _give_back_gpu_memory() -> None:

@@ -727,26 +727,36 @@ async def test_a_chain_that_goes_away_is_waited_for(
         assert (await queue.wait("pay")).has_effect
 
 
+@pytest.fixture
+def shown_to_all(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Filled with the method of whatever every endpoint is told."""
+    sent: list[str] = []
+    told = FailoverProvider.tell_all
+
+    async def counted(self: FailoverProvider, method: str, params: Any, read: Any) -> Any:
+        sent.append(method)
+        return await told(self, method, params, read)
+
+    monkeypatch.setattr(FailoverProvider, "tell_all", counted)
+    return sent
+
+
 async def test_an_endpoint_that_does_not_say_what_it_has_is_shown_it_again_and_holds_nothing_up(
     chain: AtollChain,
     anvil: Anvil,
     accounts: list[LocalAccount],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    shown_to_all: list[str],
 ) -> None:
-    ask, told, sent = FailoverProvider.ask, FailoverProvider.tell_all, list[str]()
+    ask = FailoverProvider.ask
 
     async def without(self: FailoverProvider, method: str, params: Any, read: Any) -> Any:
         if method == "eth_getTransactionByHash":
             raise RpcUnavailable("method not found")
         return await ask(self, method, params, read)
 
-    async def counted(self: FailoverProvider, method: str, params: Any, read: Any) -> Any:
-        sent.append(method)
-        return await told(self, method, params, read)
-
     monkeypatch.setattr(FailoverProvider, "ask", without)
-    monkeypatch.setattr(FailoverProvider, "tell_all", counted)
     clock = Clock()
     queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER, clock=clock)
     await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
@@ -754,7 +764,7 @@ async def test_an_endpoint_that_does_not_say_what_it_has_is_shown_it_again_and_h
     await queue.pump()
     await queue.submit("pay more", chain.calls.transfer(SOMEONE, 6))
     await look_twice(queue, clock)
-    assert sent
+    assert shown_to_all
     assert len(anvil.pending()) == 2
     anvil.mine()
     await queue.pump()
@@ -767,16 +777,8 @@ async def test_the_only_endpoint_is_shown_again_what_it_missed_at_two_looks(
     anvil: Anvil,
     accounts: list[LocalAccount],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    shown_to_all: list[str],
 ) -> None:
-    sent: list[str] = []
-    told = FailoverProvider.tell_all
-
-    async def counted(self: FailoverProvider, method: str, params: Any, read: Any) -> Any:
-        sent.append(method)
-        return await told(self, method, params, read)
-
-    monkeypatch.setattr(FailoverProvider, "tell_all", counted)
     clock = Clock()
     queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER, clock=clock)
     await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
@@ -787,7 +789,7 @@ async def test_the_only_endpoint_is_shown_again_what_it_missed_at_two_looks(
     async def look() -> int:
         clock.now += 2
         await queue.pump()
-        return len(sent)
+        return len(shown_to_all)
 
     assert [await look(), await look()] == [0, 0]  # it has it
     for times in (1, 2):

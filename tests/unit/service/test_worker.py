@@ -62,6 +62,7 @@ async def test_what_a_gpu_refused_is_done_on_the_cpu_and_the_log_says_why(
         with pytest.raises(RuntimeError, match="cannot be multiplied"):
             await worker.run(f"{HERE}:fail_elsewhere")
         assert "the GPU failed" not in capfd.readouterr().err
+        assert await worker.run(f"{HERE}:device") == "cuda"  # for whatever else is asked for
         assert (await worker.run(f"{HERE}:describe"))[0] == pid
     finally:
         worker.kill()

@@ -10,7 +10,7 @@ _WORDS: Final = ("CUDA", "cuBLAS", "CUBLAS", "NVIDIA")
 
 
 def is_gpu_failure(error: RuntimeError) -> bool:
-    """Whether it is the GPU that failed, whose process can rarely use it again."""
+    """Whether it is the GPU that failed."""
     return type(error).__name__ in _OF_TORCH or any(word in str(error) for word in _WORDS)
 
 
