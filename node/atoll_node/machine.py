@@ -46,7 +46,7 @@ def decide(state: ProviderState) -> list[Decision]:
     view, setup, seat = state.view, state.setup, seat_of(state)
     if view.terms is None:
         return [Decision("job", "is not known yet")]
-    line = place_in_line(view, Role.PROVIDER, seat)
+    line = place_in_line(view, state.me)
     behaviour, stopped = setup.behaviour, disagreement(state) is not None
     may_join, pick = behaviour.may_join(view), behaviour.pick_place
     out = why_out(state)

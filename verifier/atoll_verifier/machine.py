@@ -46,7 +46,7 @@ def decide(state: VerifierState) -> list[Decision]:
     if behaviour.is_offline(view):
         return [Decision("round", "the behaviour is offline"), *joining]
     owed = owed_by(view, state.me, state.now)
-    line = place_in_line(view, Role.VERIFIER, None if held is None else held.index)
+    line = place_in_line(view, state.me)
     return [
         *decide_committee(state, owed, line),
         decide_disagreement(state),

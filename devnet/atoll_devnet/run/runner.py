@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from atoll.chain.contracts import Escrow
 from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client, ClientConfig
 from atoll.job.handle import JobHandle
@@ -226,8 +227,12 @@ async def finish(running: Running, options: RunOptions) -> Result:
         raise ProtocolError("the job was never seen")
     if running.observer.history.refunded is None:
         await _refund(running, view)
+        view = running.observer.view or view
+    # Members are at work still: what they do from here on is not in the history that was watched.
+    block = hex(running.observer.watched.session.follower.confirmed)
+    escrow = await running.client.chain.escrow(view.job_id, block)
     result_dir, sample = await _export(running, view, options.folder / "result")
-    result = await _result(running, view, result_dir)
+    result = await _result(running, view, escrow, result_dir)
     report = build_report(result)
     for path in {options.folder / "report.json", options.report or options.folder / "report.json"}:
         write_report(report, path)
@@ -261,7 +266,9 @@ async def _export(running: Running, view: JobView, folder: Path) -> tuple[Path |
     return folder, sample
 
 
-async def _result(running: Running, view: JobView, result_dir: Path | None) -> RunResult:
+async def _result(
+    running: Running, view: JobView, escrow: Escrow, result_dir: Path | None
+) -> RunResult:
     chain, observer = running.client.chain, running.observer
     manifest = observer.watched.manifest
     update, parameters = await running.worker.run(f"{_TASKS}:sizes", manifest)
@@ -270,7 +277,7 @@ async def _result(running: Running, view: JobView, result_dir: Path | None) -> R
         manifest=Manifest.from_bytes(manifest),
         view=view,
         history=observer.history,
-        escrow=await chain.escrow(view.job_id),
+        escrow=escrow,
         losses=observer.losses,
         blocks=(await chain.head()).number,
         parameters=parameters,

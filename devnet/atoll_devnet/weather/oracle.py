@@ -93,7 +93,7 @@ class Verdict:
 
 async def judge(chain: AtollChain, follower: Follower, job: JobId) -> Verdict:
     """Holds a job's events against its contract. Raises RpcUnavailable."""
-    view = follower.views[job]
+    view, block = follower.views[job], hex(follower.confirmed)
     history = History(job)
     for item in follower.history():
         history.fold(item, view)
@@ -106,7 +106,7 @@ async def judge(chain: AtollChain, follower: Follower, job: JobId) -> Verdict:
         lost=_lost(view),
         slashed=(*fell, *_accused(view)),
         misses=tuple(f"{loss.account}: {loss.why}, round {loss.round}" for loss in missed),
-        books=tuple(check_books(await chain.escrow(job), books)),
+        books=tuple(check_books(await chain.escrow(job, block), books)),
     )
 
 

@@ -248,8 +248,11 @@ class AtollChain:
     async def terms(self, job: JobId) -> Terms:
         return await self._read_as(lambda out: from_abi(Terms, out[0]), "termsOf", job)
 
-    async def escrow(self, job: JobId) -> Escrow:
-        return await self._read_as(lambda out: from_abi(Escrow, out[0]), "escrowOf", job)
+    async def escrow(self, job: JobId, block: str = LATEST) -> Escrow:
+        """As of the end of that block: what is held against events has to be of their block."""
+        return await self._read_as(
+            lambda out: from_abi(Escrow, out[0]), "escrowOf", job, block=block
+        )
 
     async def budget(self, terms: Terms) -> int:
         """Wei that a job of these terms has to be funded with: every round at its dearest."""
@@ -330,13 +333,14 @@ class AtollChain:
         name: str,
         *args: Any,
         contract: str | None = None,
+        block: str = LATEST,
     ) -> T:
         """One view function; `to` makes its outputs into what is wanted, or raises."""
         function = registry().function(name, contract)
         data = function.selector + abi_encode(function.inputs, [to_abi(value) for value in args])
         address = self.deployment.addresses[function.contract]
         query = {"to": address, "data": f"0x{data.hex()}"}
-        found = await self._eth_call(query, name, LATEST, lambda raw: _outputs(function, raw, to))
+        found = await self._eth_call(query, name, block, lambda raw: _outputs(function, raw, to))
         if found is None:
             raise ChainError(
                 f"{function.contract} at {address} has no code",

@@ -232,8 +232,12 @@ async def audit(
         NotFound: nobody serves the manifest.
         NumericsMismatch: this machine does not come to the job's bits.
     """
-    view = await handle.view()
+    view, follower = await handle.view(), handle.client.session.follower
     _check_extent(view, extent)
+    # Of the block that the events reach to, and now, while its state is still served: members are
+    # at work, and what they do meanwhile is in none of these events.
+    escrow = await handle.client.chain.escrow(handle.id, hex(follower.confirmed))
+    books = keep_books(view, _events(handle, view))
     rounds = [past for past in view.settled if extent.round in {None, past.round}]
     manifest, worker = await handle.manifest(), Worker()
     try:
@@ -251,9 +255,7 @@ async def audit(
         worker.kill()
         with suppress(StorageError):  # what it could not let go of, the next audit does
             await asyncio.to_thread(release_job, handle.client.store, handle.id)
-    books = keep_books(view, _events(handle, view))
-    balance = (await handle.client.chain.escrow(handle.id)).balance
-    return JobCheck(handle.id, tuple(found), books, balance, unsafe_rounds(view))
+    return JobCheck(handle.id, tuple(found), books, escrow.balance, unsafe_rounds(view))
 
 
 def _check_extent(view: JobView, extent: Extent) -> None:

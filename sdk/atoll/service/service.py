@@ -31,7 +31,7 @@ from atoll.service.control import listening
 from atoll.service.duties.game import decide_games
 from atoll.service.duties.material import refusal
 from atoll.service.duties.membership import SendJoin
-from atoll.service.duties.upkeep import decide_pay, is_over
+from atoll.service.duties.upkeep import decide_pay, is_left, is_over
 from atoll.service.effects import Effects
 from atoll.service.health import Health, answering
 from atoll.service.machine import (
@@ -324,14 +324,18 @@ class Service(Generic[S]):
                 self._events.put_nowait((job, HeadAdvanced(self._head)))
 
     def _rests(self, view: JobView) -> bool:
-        """Whether the newest block is nothing to the job: it is over, and nothing of ours in it."""
+        """Whether the newest block is nothing to the job: it is over, and nothing of ours in it, or
+        for us to do.
+        """
         job, head = view.job_id, self._head
         if head is None:
             return False
         known, looked_at = self._over.get(job, (None, 0))
         if known is view and head.number < looked_at + LOOK_BLOCKS:
             return True
-        if not view.is_bound(self.effects.context.me) and is_over(view, head.time):
+        me = self.effects.context.me
+        is_home = is_over(view, head.time) and not view.is_bound(me)
+        if is_home and not is_left(view, me, head.time):
             self._over[job] = (view, head.number)
         return False
 

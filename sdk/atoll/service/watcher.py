@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from atoll.law.upkeep import Call
-from atoll.law.words import Digest, Role
+from atoll.law.words import Digest
 from atoll.service.config import ServiceConfig
 from atoll.service.duties.game import PLAY, decide_games
 from atoll.service.duties.material import decide_material
@@ -55,7 +55,7 @@ def decide(state: PlayerState) -> list[Decision]:
     if player.watches and state.view.terms is not None:
         looks = Looks(player.share, player.keys, player.replay)
         decisions.append(decide_watch(state, looks))
-        line = place_in_line(state.view, Role.VERIFIER, None)
+        line = place_in_line(state.view, state.me)
         decisions.append(decide_upkeep(state, line, state.setup.keeper, EARNS - {Call.LEAK}))
         decisions.append(decide_credit(state))
     return [*decisions, decide_unpin(state)]

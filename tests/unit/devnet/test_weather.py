@@ -100,10 +100,13 @@ async def judged(script: Script, missing: int = 0) -> Verdict:
     items = tuple(Indexed(event, block, at) for at, (event, block) in enumerate(net.log))
     balance = net.funded - net.claimed - net.burnt - net.refunded - missing
 
-    async def escrow(_: Any) -> Escrow:
+    async def escrow(_: Any, block: str) -> Escrow:
+        assert block == hex(view.block.number)
         return Escrow(net.funded, net.claimed, net.refunded, net.burnt, balance)
 
-    follower = SimpleNamespace(views={net.job: view}, history=lambda: items)
+    follower = SimpleNamespace(
+        views={net.job: view}, history=lambda: items, confirmed=view.block.number
+    )
     chain = cast(AtollChain, SimpleNamespace(escrow=escrow))
     return await judge(chain, cast(Follower, follower), net.job)
 

@@ -167,13 +167,15 @@ class TrainedJob:
         log = [Indexed(event, block, i) for i, (event, block) in enumerate(net.log)]
         balance = net.funded - net.claimed - net.burnt - net.refunded
 
-        async def escrow(job: int) -> SimpleNamespace:
+        async def escrow(job: int, block: str) -> SimpleNamespace:
+            assert block == hex(net.number)
             return SimpleNamespace(balance=balance)
 
+        follower = SimpleNamespace(history=lambda: tuple(log), confirmed=net.number)
         client = SimpleNamespace(
             store=self.store,
             deployment=SimpleNamespace(domain=DOMAIN),
-            session=SimpleNamespace(follower=SimpleNamespace(history=lambda: tuple(log))),
+            session=SimpleNamespace(follower=follower),
             chain=SimpleNamespace(escrow=escrow),
             fetcher_of=lambda job: self.gateways,
         )

@@ -78,18 +78,31 @@ def audited(leaves_out: str = "") -> Script:
 
 def test_everyone_has_another_place_in_line_and_outsiders_come_last(script: Script) -> None:
     view = script.net.view
-    places = [place_in_line(view, Role.PROVIDER, seat) for seat in range(4)]
-    places += [place_in_line(view, Role.VERIFIER, place) for place in range(4)]
+    places = [place_in_line(view, each) for each in (*PROVIDERS[:4], *VERIFIERS[:4])]
     assert sorted(places) == list(range(8))
     assert places[0] == 0
-    assert place_in_line(view, Role.PROVIDER, None) == 8
+    assert place_in_line(view, WATCHER) == 8
+
+
+def test_who_has_its_bond_again_keeps_its_turn() -> None:
+    """Else all that are left of a closed job do the same thing in the same moment."""
+    script = Script.ready(make_terms(rounds=1))
+    script.honest_round()
+    script.net.wait_until(script.net.settled[0].ends["window"])
+    everyone = (*PROVIDERS[:4], *VERIFIERS[:4])
+    before = [place_in_line(script.net.view, each) for each in everyone]
+    for role in Role:
+        for holder in script.net.view.holders(role).values():
+            script.net.release(role, holder.id)
+    assert [place_in_line(script.net.view, each) for each in everyone] == before
+    assert sorted(before) == list(range(8))
 
 
 def test_verifiers_go_first_once_a_round_merges(script: Script) -> None:
     script.train()
     view = script.net.view
-    assert place_in_line(view, Role.VERIFIER, 0) == 0
-    assert place_in_line(view, Role.PROVIDER, 0) == 4
+    assert place_in_line(view, VERIFIERS[0]) == 0
+    assert place_in_line(view, PROVIDERS[0]) == 4
 
 
 @pytest.mark.parametrize(("late", "line", "pokes"), [(-1, 0, 0), (0, 0, 1), (3, 1, 0), (4, 1, 1)])

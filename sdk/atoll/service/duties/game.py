@@ -23,7 +23,7 @@ from atoll.law.games.words import explain
 from atoll.law.manifest import Manifest
 from atoll.law.upkeep import Call as Kind
 from atoll.law.views import GameRecord, JobView, parties
-from atoll.law.words import Digest, Role, RoundIndex, SeatIndex
+from atoll.law.words import Digest, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Fact, Transaction
 from atoll.service.config import KeeperConfig
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
@@ -210,7 +210,7 @@ def _end_for_both(state: State[S], game: GameRecord, keeper: KeeperConfig) -> An
     They come first, since a call that comes second is paid for nothing.
     """
     if game.decided:
-        line = place_in_line(state.view, Role.VERIFIER, None)
+        line = place_in_line(state.view, state.me)
         return SendConclude(game.id) if is_turn(state.view, line, state.now, keeper) else None
     is_late = 0 < game.deadline <= state.now - keeper.stagger_s
     return SendTimeOut(game.id, len(game.moves)) if is_late else None

@@ -117,21 +117,22 @@ def _settled(view: JobView, round: RoundIndex) -> SettledRound:
 # --- decisions ---
 
 
-def place_in_line(view: JobView, role: Role, index: int | None) -> int:
+def place_in_line(view: JobView, account: Address) -> int:
     """How many members act before this one; turns rotate with the round.
 
     Providers are first where training is waited for, verifiers elsewhere; who has no place comes
-    last.
+    last. Who has its bond again keeps its turn: of a closed job that is everybody.
     """
     seats, places = (
         sorted(h.index for h in view.holders(r).values() if h.counts_in(view.round)) for r in Role
     )
-    mine, others = (seats, places) if role is Role.PROVIDER else (places, seats)
-    if index not in mine:
+    holder = view.holder_of(account)
+    if holder is None or not holder.counts_in(view.round):
         return len(seats) + len(places)
-    turn = (mine.index(index) - view.round) % len(mine)
+    mine, others = (seats, places) if holder.role is Role.PROVIDER else (places, seats)
+    turn = (mine.index(holder.index) - view.round) % len(mine)
     providers_first = view.phase in {Phase.TRAIN, Phase.REVEAL}
-    return turn if (role is Role.PROVIDER) == providers_first else len(others) + turn
+    return turn if (holder.role is Role.PROVIDER) == providers_first else len(others) + turn
 
 
 def decide_upkeep(
@@ -187,6 +188,12 @@ def _is_own_key(state: State[S], item: Upkeep) -> bool:
 def _is_worth(view: JobView, item: Upkeep) -> bool:
     """What is burnt is burnt once, when the job is closed."""
     return item.call is not Kind.BURN or view.phase is Phase.CLOSED
+
+
+def is_left(view: JobView, me: Address, now: int) -> bool:
+    """Whether a call is due that is ours unless somebody before us in line makes it."""
+    due = (i.call not in OWN and _is_worth(view, i) for i in upkeep(view, now))
+    return view.holder_of(me) is not None and any(due)
 
 
 def _command(view: JobView, item: Upkeep) -> SendUpkeep:
