@@ -171,6 +171,35 @@ contract AuditsTest is Network {
         same(token.balanceOf(OUTSIDER), 0.5 ether, "paid: less than guessing and showing it oneself costs");
     }
 
+    function test_P43_severalWrongWordsOfARoundAreOneMiss() public {
+        Terms memory t = defaultTerms();
+        t.rounds = 1; // the last: eight audits by three auditors
+        jobId = start(t, 4, 3);
+        play(jobId);
+        uint256 duties = dutiesOf(jobId, 0, 0);
+        (uint16 first, uint16 second) = (duties.lowest(), (duties & (duties - 1)).lowest());
+        bytes memory body = abi.encodePacked(
+            uint8(first), type(uint16).max, keccak256("wrong"), uint8(second), type(uint16).max, keccak256("too")
+        );
+        auditor = 1;
+        ballotBody(jobId, 0, auditor, body);
+        vm.warp(rounds.timesOf(jobId, 0).auditEnd);
+        openBody(jobId, 0, auditor, body);
+        vm.warp(rounds.timesOf(jobId, 0).openEnd);
+        Shown memory s = shownFor(jobId, 0, first);
+        Shown memory other = shownFor(jobId, 0, second);
+        vm.startPrank(OUTSIDER);
+        audits.contest(s, auditor, body, keyOf(jobId, 0, first));
+        audits.contest(other, auditor, body, keyOf(jobId, 0, second));
+        vm.stopPrank();
+        vm.warp(rounds.timesOf(jobId, 0).windowEnd);
+        uint256 before = lockedOf(verifier(0), Role.VERIFIER);
+        audits.settleContest(jobId, 0, auditor, uint32(first) + 1);
+        audits.settleContest(jobId, 0, auditor, uint32(second) + 1);
+        same(jobs.creditOf(jobId, OUTSIDER), 0.5 ether, "one reward");
+        same(lockedOf(verifier(0), Role.VERIFIER), before - 1 ether, "one miss");
+    }
+
     /// Whoever said *fine* of other words plays no game for the seat's: that is for a contest.
     function test_P43_aFineOfOtherWordsIsNoFineOfTheSeats() public allHome {
         toOpen(wrongBody());
@@ -661,6 +690,40 @@ contract AuditsTest is Network {
         (uint256 pay,,) = rounds.rowsOf(jobId, 0);
         same(pay, 15, "paid");
         play(jobId);
+    }
+
+    function test_aLateWordOfWhoIsInTheNextCommitteeAloneCounts() public allHome {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.places) = (4, 4);
+        jobId = start(t, 4, 3);
+        enrol(jobId, 3, 3);
+        play(jobId);
+        playWithoutSeat0();
+        same(said[jobId][1].facts.committee, 7, "not in the round's own");
+        same(rounds.state(jobId).committee, 15, "in the next");
+        Having memory h = havingOf(1);
+        for (uint32 id = 1; id <= 2; id++) {
+            vm.prank(verifier(id - 1));
+            words.lateWord(jobId, 1, id, 1);
+        }
+        h.late = ids(1, 2, 4);
+        vm.expectPartialRevert(Words.NotHad.selector);
+        words.grant(jobId, 1, 0, h); // two of four
+        vm.prank(verifier(3));
+        words.lateWord(jobId, 1, 4, 1);
+        h.late = ids(1, 2, 2);
+        vm.expectPartialRevert(Words.NotHad.selector);
+        words.grant(jobId, 1, 0, h); // two of four, one of them twice
+        h.late = ids(1, 2, 4);
+        words.grant(jobId, 1, 0, h);
+        (uint256 pay,,) = rounds.rowsOf(jobId, 1);
+        same(pay, 15, "paid");
+        play(jobId);
+    }
+
+    function ids(uint32 a, uint32 b, uint32 c) private pure returns (uint32[] memory all) {
+        all = new uint32[](3);
+        (all[0], all[1], all[2]) = (a, b, c);
     }
 
     function test_theNextCommitteeIsOfTheNextRoundsFacts() public allHome {

@@ -225,4 +225,23 @@ contract DrawnCommitteesTest is Network {
         plays(jobId, 4);
         same(rounds.state(jobId).committee, uint256(33).firstBits() ^ 16, "whole again");
     }
+
+    /// The first pool, of which a committee is drawn: all leave it in round 0, which it settles yet.
+    function test_whereAllOfAPoolAbove32LeaveTheNextLotIsOfThoseWhoCame() public {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.places, t.minVerifiers) = (3, 40, 2);
+        uint256 jobId = start(t, 4, 33);
+        same(rounds.state(jobId).committee.popcount(), 32, "drawn from 33");
+        for (uint16 place = 33; place < 36; place++) {
+            enrol(jobId, place, place);
+        }
+        for (uint256 i = 0; i < 33; i++) {
+            vm.prank(verifier(i));
+            members.leavePool(jobId);
+        }
+        plays(jobId, 1);
+        same(rounds.state(jobId).committee, 7 << 33, "the three who came");
+        plays(jobId, 2);
+        hasStatus(jobId, JobStatus.DONE);
+    }
 }

@@ -647,6 +647,16 @@ contract PhasesTest is Network {
         same(last.auditEnd - last.settledAt, 4 * 700, "eight audits by three auditors are three each");
     }
 
+    /// Else two auditors of many seats would keep every bond for weeks.
+    function test_theLastAuditHasNoMoreThanSixteenWindows() public {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.seats) = (1, 24);
+        uint256 id = start(t, 24, 2);
+        play(id);
+        Times memory last = rounds.timesOf(id, 0);
+        same(last.auditEnd - last.settledAt, 16 * 700, "48 audits by two auditors would have 25");
+    }
+
     function test_theAbsoluteEndIsAfterTheLongestOfEverything() public view {
         uint256 lastRound = jobs.termsOf(jobId).expiry + 600 + 100 + 2 * 100;
         uint256 itsWindows = 16 * 700 + 100 + 100 + 2_000;

@@ -103,6 +103,19 @@ contract StakesTest is Network {
         same(token.balanceOf(alice), 15 ether, "all of what is left");
     }
 
+    function test_P08_whoLeavesBehindASlashHasNoPartInIt() public {
+        deposit(10 ether);
+        uint256 first = thaw(10 ether);
+        slash(6 ether);
+        deposit(8 ether);
+        uint256 second = thaw(8 ether);
+        vm.warp(block.timestamp + UNBONDING + 1);
+        withdraw(second);
+        same(token.balanceOf(alice), 8 ether, "whole");
+        withdraw(first);
+        same(token.balanceOf(alice), 12 ether, "and what the slash left of the first");
+    }
+
     function test_P08_exitAfterTotalSlashStartsAnew() public {
         deposit(10 ether);
         uint256 lost = thaw(10 ether);
