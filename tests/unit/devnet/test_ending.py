@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,15 @@ from typer.testing import CliRunner
 
 from atoll_devnet.cli import app
 from atoll_devnet.processes.ending import SIGNALS, run_until_told
+
+
+@pytest.fixture(autouse=True)
+def _not_under_nohup() -> Iterator[None]:
+    """Under nohup these tests, too, would ignore SIGHUP, and wait for it for ever."""
+    before = signal.getsignal(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def told(number: signal.Signals, ended: list[str]) -> Callable[..., Awaitable[Any]]:
