@@ -64,6 +64,7 @@ class FaultyRpc:
         rate: share of answers that are faults.
         only: the faults that occur; None for all.
         methods: which questions get them; None for all.
+        lost: questions that do not come to the node where their answer is a fault.
         told: how often each fault was told.
         on_fault: is called for each.
     """
@@ -73,6 +74,7 @@ class FaultyRpc:
     rate: float = 0.0
     only: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
+    lost: tuple[str, ...] = ()
     told: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     url: str = ""
@@ -85,20 +87,27 @@ class FaultyRpc:
         body = await request.read()
         method = json.loads(body)["method"]
         self.asked[method] += 1
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(self.target, data=body, headers={"Content-Type": "application/json"}) as r,
-        ):
-            text = await r.read()
         fault = self._draw(method)
+        if fault is not None and method in self.lost:
+            text = json.dumps({"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": None})
+        else:
+            text = await self._asked(body)
         if fault is None:
-            return web.Response(body=text, content_type="application/json")
+            return web.Response(text=text, content_type="application/json")
         self.told[fault] += 1
         self.on_fault()
         if fault == BUSY:
             return web.Response(status=503)
         changed = FAULTS[fault](json.loads(text))
         return web.Response(body=changed.encode("utf-8", "surrogateescape"))
+
+    async def _asked(self, body: bytes) -> str:
+        """What the node answers."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(self.target, data=body, headers={"Content-Type": "application/json"}) as r,
+        ):
+            return await r.text()
 
     def _draw(self, method: str) -> str | None:
         chosen = self._random.random() < self.rate

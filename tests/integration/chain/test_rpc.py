@@ -19,9 +19,10 @@ from atoll.chain.index import EventIndex, Rewound
 from atoll.chain.indexed import Indexed
 from atoll.chain.logs import LogReader
 from atoll.chain.txqueue import QueueConfig, TxQueue
-from atoll.errors import RpcUnavailable
+from atoll.errors import ChainError, RpcUnavailable
 from atoll.law.events import GatewayAnnounced
 from atoll.law.words import Address, Role
+from atoll_devnet.processes.chain import Endpoint
 from atoll_devnet.processes.faulty_rpc import BUSY, FAULTS, faulty_rpc
 
 QUEUE = QueueConfig(poll_seconds=0.02)
@@ -86,6 +87,20 @@ async def test_a_single_endpoint_s_useless_answers_are_one_error(
         assert (await chain.head()).number == anvil.height()
         assert chain.provider.useless_answers == rpc_module.TRIES
         await chain.close()
+
+
+async def test_a_question_that_is_lost_does_not_come_to_the_node(anvil: Anvil) -> None:
+    faults: dict[str, Any] = {"rate": 1.0, "only": ("nothing",)}
+    lost = ("eth_sendRawTransaction",)
+    async with (
+        faulty_rpc(anvil.url, 0) as node,
+        faulty_rpc(node.url, 0, lost=lost, **faults) as proxy,
+    ):
+        for method in ("eth_blockNumber", *lost):
+            with pytest.raises(ChainError):
+                await Endpoint(proxy.url, 31337).rpc(method)
+    assert node.asked == {"eth_blockNumber": 1}
+    assert proxy.told == {"nothing": 2}
 
 
 async def test_a_null_block_is_believed_of_a_shorter_chain_only(
