@@ -83,7 +83,8 @@ def parts(commit: str) -> tuple[Part, ...]:
     seed = str(int(commit[:8], 16))
     elsewhere = [f"--ignore={folder}" for folder in WAITING]
     networks = (*PYTEST, f"-n{networks_at_once()}", *WAITING)
-    computing = (*PYTEST, f"-n{CORES}", f"--hypothesis-seed={seed}", *elsewhere, "tests")
+    # One more than cores, since some of these wait, too.
+    computing = (*PYTEST, f"-n{CORES + 1}", f"--hypothesis-seed={seed}", *elsewhere, "tests")
     return (
         Part("networks", networks, nice=0),
         Part("contracts", ("contracts/tools/gas", "others")),
