@@ -163,11 +163,10 @@ class Stranger:
         self.deeds[Deed.LOG] += 1
         # Ganache mines twice what it is shown twice at the wrong moment, as a member does whose
         # transaction was taken and whose answer is a fault: there such questions are lost as well.
-        is_ganache = near.chain.backend == "ganache"
-        lost = ("eth_sendRawTransaction",) if is_ganache else ()
+        lost = ("eth_sendRawTransaction",) if near.chain.backend == "ganache" else ()
         async with faulty_rpc(near.chain.rpc_url, SEED, rate=FAULT_RATE, lost=lost) as proxy:
             proxy.on_fault = lambda: self.deeds.update([Deed.FAULT])
-            point_at(near.behind, [proxy.url] if is_ganache else [proxy.url, near.chain.rpc_url])
+            point_at(near.behind, [proxy.url, near.chain.rpc_url])
             yield
 
     @asynccontextmanager
