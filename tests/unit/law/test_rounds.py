@@ -101,6 +101,17 @@ def test_the_silent_of_a_replaced_lot_miss_and_the_next_says_its_own_words() -> 
     assert net.view.settled[0].silent == 0b1100
 
 
+def test_a_lot_has_its_seed_from_the_audits_and_each_later_one_from_the_one_before() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    for _ in range(3):
+        net.advance()
+        running = net.view.open
+        assert running is not None
+        assert (running.lot, running.lot_seed) == (net.lot, net.lot_seed)
+
+
 def test_seats_that_miss_are_nobodys_until_their_miss_is_cut() -> None:
     script = Script.ready()
     net = script.net
