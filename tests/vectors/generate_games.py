@@ -26,9 +26,9 @@ from tests.games import (
 )
 
 from atoll.law.games.calls import calldata, evidence_of
-from atoll.law.games.claims import Claim, Move, Pick, PickNode, ProgramPart
+from atoll.law.games.claims import Claim, Move, Pick, PickNode, PostLink, ProgramPart
 from atoll.law.games.machine import Game, IllegalMove
-from atoll.law.games.players import Knowledge
+from atoll.law.games.players import Knowledge, defend
 from atoll.law.hashing import keccak256
 from atoll.law.leaves import StateRoots
 from atoll.law.words import Digest
@@ -165,7 +165,12 @@ def _wrong_node(node: int) -> Any:
 
 def _link() -> Any:
     claim, holder, challenger = _at(SMALL, 2, 700, is_link=True)
-    return _game("link", claim, (holder, challenger), refuse=True)
+
+    def of_the_right_update(move: Move) -> list[Move]:
+        """The tape that a wrong holder would defend itself with, if it need not be the update's."""
+        return [defend(Game.begin(claim, 1000), challenger)] if isinstance(move, PostLink) else []
+
+    return _game("link", claim, (holder, challenger), refuse=True, others=of_the_right_update)
 
 
 def _early_link() -> Any:

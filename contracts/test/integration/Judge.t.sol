@@ -5,9 +5,9 @@ import {Jobs} from "../../src/Jobs.sol";
 import {Claims, Evidence} from "../../src/judge/Claims.sol";
 import {Game} from "../../src/judge/Game.sol";
 import {GameQueue, Outcome} from "../../src/judge/GameQueue.sol";
-import {Judge} from "../../src/judge/Judge.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import "../../src/types/Types.sol";
+import {deployed} from "../support/Deployed.sol";
 import {ReentrantToken} from "../support/HostileTokens.sol";
 import {Network} from "../support/Network.sol";
 
@@ -18,7 +18,8 @@ contract JudgeTest is Network {
 
     function setUp() public override {
         address token_ = address(new ReentrantToken(address(this), 1_000_000_000 ether)); // plain until it is armed
-        real = new Game(token_, LONGEST, address(new Judge(new address[](8))));
+        address judge = deployed("Judge", abi.encode(new address[](8)));
+        real = Game(deployed("Game", abi.encode(token_, LONGEST, judge)));
         deployWith(token_, address(real));
         real.wire(address(claims));
         Terms memory t = defaultTerms();

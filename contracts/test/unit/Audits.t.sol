@@ -893,6 +893,20 @@ contract AuditsTest is Network {
         claims.claim(abi.encode(e));
     }
 
+    /// Of any other segment the state that a round was closed from would be another.
+    function test_aLinkIsOfTheLastSegmentThatWasRevealed() public allHome {
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        Evidence memory e = evidenceFor(jobId, 1, seat, 7);
+        e.isLink = true;
+        Claim memory c = claims.claim(abi.encode(e));
+        same(c.opening, trainer.digestOf(jobId, 1, seat, 7), "from the last state");
+        for (uint32 other = 6; other <= 8; other += 2) {
+            e.segment = other;
+            vm.expectRevert(abi.encodeWithSelector(Claims.NoSuchSegment.selector, other, 8));
+            claims.claim(abi.encode(e));
+        }
+    }
+
     function test_fineIsAClaimOfItsOwn() public allHome {
         bytes memory body = honestBody(jobId, 1, auditor);
         toOpen(body);

@@ -224,6 +224,23 @@ contract DrawnCommitteesTest is Network {
         members.leavePool(jobId);
         plays(jobId, 4);
         same(rounds.state(jobId).committee, uint256(33).firstBits() ^ 16, "whole again");
+        vm.warp(rounds.timesOf(jobId, 16).windowEnd);
+        for (uint32 from = 0; from < 17; from++) {
+            for (uint32 to = from; to < 17; to++) {
+                countsSignatures(jobId, from, to);
+            }
+        }
+    }
+
+    /// @dev Four rounds lie in one word.
+    function countsSignatures(uint256 jobId, uint32 from, uint32 to) private view {
+        for (uint16 place = 0; place < 34; place++) {
+            uint256 signed;
+            for (uint32 round = from; round < to; round++) {
+                if (said[jobId][round].facts.committee.has(place)) signed++;
+            }
+            same(rounds.signaturesOf(jobId, place, from, to), signed, "signatures");
+        }
     }
 
     /// The first pool, of which a committee is drawn: all leave it in round 0, which it settles yet.

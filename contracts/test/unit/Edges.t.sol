@@ -166,6 +166,27 @@ contract EdgesTest is Network {
         same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
     }
 
+    function test_aMissThatNobodyCutKeepsTheBondWhenTheJobIsOver() public {
+        Terms memory t = defaultTerms();
+        t.rounds = 1;
+        uint256 id = start(t, 4, 3);
+        commitAll(id, 7);
+        vm.warp(rounds.state(id).deadline);
+        rounds.poke(id);
+        revealAll(id, 7);
+        nextBlock();
+        sayAll(id, 7);
+        nextBlock();
+        settle(id, verdictFor(id, 7));
+        hasStatus(id, JobStatus.DONE);
+        vm.warp(rounds.timesOf(id, 0).windowEnd - 1);
+        vm.expectRevert(abi.encodeWithSelector(Members.MissUncut.selector, id, 3));
+        members.release(id, Role.PROVIDER, 4);
+        members.cutSeat(id, 3);
+        vm.warp(rounds.timesOf(id, 0).windowEnd);
+        members.release(id, Role.PROVIDER, 4);
+    }
+
     function test_aMissInARoundThatNeverSettlesIsCutUntilTheAbsoluteEnd() public {
         uint256 jobId = start();
         uint256 end = rounds.absoluteEnd(jobId);

@@ -124,6 +124,28 @@ contract GamesTest is Table {
         }
     }
 
+    /// Of a micro-batch's loss it is the exponent alone that says so.
+    function test_P62_aLossThatIsNotFiniteIsNotOpened() public {
+        bytes4[4] memory infinite = [bytes4(0x7f800000), 0xff800000, 0x7fc00000, 0xffffffff];
+        for (uint256 i = 0; i < infinite.length; i++) {
+            opensLoss(i, infinite[i], true);
+        }
+        opensLoss(10, 0x7f7fffff, false);
+        opensLoss(11, 0xff7fffff, false);
+    }
+
+    function opensLoss(uint256 number, bytes4 loss, bool isRefused) private {
+        Claim memory c = claimOf(HOLDER, number);
+        bytes memory h = shaped(1, 2);
+        bytes memory works = bytes.concat(normOf(false), bytes4(0x40000000), loss);
+        c.program = keccak256(abi.encodePacked(bytes1(0x02), uint64(1), leafNode(h)));
+        c.workWord = keccak256(works);
+        uint256 id = challengeBy(CHALLENGER, c, BOND);
+        vm.prank(HOLDER);
+        if (isRefused) vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, 0));
+        game.openSteps(id, c, Part(h, 0, 1, new bytes32[](0)), list(c.closing), works);
+    }
+
     /// The step behind a state of zero could not be proved wrong: nobody knows roots whose digest is zero.
     function test_P62_aStateOfZeroIsNotOpened() public {
         bytes memory header = headerBytes();
@@ -355,11 +377,7 @@ contract GamesTest is Table {
 
     function opensLarge(uint32 steps, uint32 micro) private {
         check(steps * (40 + 4 * micro) <= 32_768, "within what is played");
-        bytes memory h = bytes.concat(
-            abi.encodePacked(uint8(1), uint64(1), uint64(0), steps, steps, micro),
-            abi.encodePacked(bytes32(0), uint64(0), uint8(4), uint8(0), uint32(1), uint32(1)),
-            abi.encodePacked(bytes32(0), uint64(0), bytes32(0), bytes32(0))
-        );
+        bytes memory h = shaped(steps, micro);
         Claim memory c = claimOf(HOLDER, 1_000 + steps);
         c.program = keccak256(abi.encodePacked(bytes1(0x02), uint64(1), leafNode(h)));
         bytes32[] memory states = new bytes32[](steps);
@@ -379,6 +397,15 @@ contract GamesTest is Table {
         (bool isTaken,) = address(game).call(data);
         check(isTaken, "taken");
         atMost(before - gasleft() + 21_000 + 16 * data.length, 6_000_000, "gas");
+    }
+
+    /// @return header of a program whose one segment has so many steps, and each so many micro-batches
+    function shaped(uint32 steps, uint32 micro) private pure returns (bytes memory) {
+        return bytes.concat(
+            abi.encodePacked(uint8(1), uint64(1), uint64(0), steps, steps, micro),
+            abi.encodePacked(bytes32(0), uint64(0), uint8(4), uint8(0), uint32(1), uint32(1)),
+            abi.encodePacked(bytes32(0), uint64(0), bytes32(0), bytes32(0))
+        );
     }
 
     function test_P64_nobodyTakesAWaitingBondBack() public {
