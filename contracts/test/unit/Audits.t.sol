@@ -6,6 +6,7 @@ import {Jobs} from "../../src/Jobs.sol";
 import {Members} from "../../src/Members.sol";
 import {Words} from "../../src/Words.sol";
 import {Claims, Evidence} from "../../src/judge/Claims.sol";
+import {IAudits} from "../../src/interfaces/IAudits.sol";
 import {Having} from "../../src/interfaces/IWords.sol";
 import {Claim} from "../../src/judge/IClaims.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
@@ -160,6 +161,8 @@ contract AuditsTest is Network {
         vm.expectPartialRevert(Audits.NotOpen.selector);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        vm.expectEmit();
+        emit IAudits.ContestSettled(jobId, auditor, 1, seat, true);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
         same(jobs.creditOf(jobId, OUTSIDER), 0.5 ether, "half of the cut to who showed it");
         same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a miss");
@@ -231,6 +234,8 @@ contract AuditsTest is Network {
         vm.expectPartialRevert(Audits.NotFinal.selector);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
         game.holderFalls(c, OUTSIDER);
+        vm.expectEmit();
+        emit IAudits.ContestSettled(jobId, auditor, 1, seat, false);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
         same(jobs.creditOf(jobId, account), 10 ether, "the fee is back");
         same(lockedOf(account, Role.VERIFIER), BOND, "no miss");
@@ -277,6 +282,21 @@ contract AuditsTest is Network {
         vm.prank(account);
         vm.expectRevert(abi.encodeWithSelector(Audits.NotADuty.selector, seat, auditor - 1));
         audits.open(jobId, 1, auditor, f, twice, "salt");
+    }
+
+    function test_aBodyIsOfWholeDutiesAndOfOneAtLeast() public allHome {
+        bytes memory whole = fineBody(jobId, 1, Bits.bit(seat), account);
+        bytes[3] memory wrong = [bytes(""), bytes.concat(whole, hex"00"), hex"00"];
+        Facts memory f = facts();
+        uint256 now_ = block.timestamp;
+        for (uint256 i = 0; i < wrong.length; i++) {
+            vm.warp(now_);
+            ballotBody(jobId, 1, auditor, wrong[i]);
+            vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+            vm.prank(account);
+            vm.expectRevert(abi.encodeWithSelector(Audits.BodyLength.selector, wrong[i].length));
+            audits.open(jobId, 1, auditor, f, wrong[i], "salt");
+        }
     }
 
     /// @dev Seats that are left out are drawn behind all others, in an order of their own.

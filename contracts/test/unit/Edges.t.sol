@@ -417,6 +417,31 @@ contract EdgesTest is Network {
         members.sit(jobId, 4);
     }
 
+    function test_whoCameToThePoolAndLeftItStaysOut() public allHome {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.places) = (8, 4);
+        uint256 id = start(t, 4, 3);
+        enrol(id, 3, 3);
+        play(id);
+        play(id);
+        same(rounds.state(id).committee, 15, "it came");
+        vm.prank(verifier(3));
+        members.leavePool(id);
+        play(id);
+        play(id);
+        same(rounds.state(id).committee, 7, "it left");
+        enrol(id, 4, 3);
+        play(id);
+        play(id);
+        same(rounds.state(id).committee, 15, "another came");
+        vm.prank(verifier(0));
+        members.leavePool(id);
+        play(id);
+        same(rounds.state(id).committee, 14, "and stays where somebody else leaves");
+        play(id);
+        hasStatus(id, JobStatus.DONE);
+    }
+
     /// @dev Who took the place and left it before it counted was never its holder, and must not hide who is.
     function test_aPlaceThatChangesHandsTwiceInARoundIsStillItsHoldersInTheRound() public allHome {
         uint256 jobId = start();
