@@ -231,13 +231,14 @@ async def audit(
         ConfigError: the job has no such seat, or the round is not settled.
         NotFound: nobody serves the manifest.
         NumericsMismatch: this machine does not come to the job's bits.
+        RpcUnavailable: no endpoint has the last confirmed block's state of the contract.
     """
-    view, follower = await handle.view(), handle.client.session.follower
+    view = await handle.view()
     _check_extent(view, extent)
-    # Of the block that the events reach to, and now, while its state is still served: members are
-    # at work, and what they do meanwhile is in none of these events.
-    escrow = await handle.client.chain.escrow(handle.id, hex(follower.confirmed))
-    books = keep_books(view, _events(handle, view))
+    # Both of one block, and now, while its state is still served: members are at work, and whoever
+    # else follows the chain by this client reads on while this waits.
+    books, block = keep_books(view, _events(handle, view)), handle.client.session.follower.confirmed
+    escrow = await handle.client.chain.escrow(handle.id, hex(block))
     rounds = [past for past in view.settled if extent.round in {None, past.round}]
     manifest, worker = await handle.manifest(), Worker()
     try:

@@ -12,6 +12,7 @@ from tests.unit.law.factories import digest
 from tests.unit.law.script import VERIFIERS
 
 from atoll.bits.layout import max_state_bytes
+from atoll.chain.contracts import Escrow
 from atoll.content.cid import Cid
 from atoll.errors import ChainError, ConfigError
 from atoll.job import archive as archiving
@@ -20,7 +21,7 @@ from atoll.job.archive import Archive, reason, until_claimed
 from atoll.job.audit import EQUAL, GONE, Extent, JobCheck, RoundCheck, audit
 from atoll.law import events as ev
 from atoll.law.ballots import Body
-from atoll.law.words import Address, Role
+from atoll.law.words import Address, JobId, Role
 from atoll.train.checkpoints import release_job
 
 EVERY_SEAT = Extent(sample=None)
@@ -185,6 +186,21 @@ async def test_money_that_does_not_add_up_is_a_fault(honest: TrainedJob) -> None
         net.log.pop()
     (fault,) = found.faults
     assert fault.startswith("money: the contract holds")
+
+
+async def test_what_is_read_while_the_contract_is_asked_is_no_fault(honest: TrainedJob) -> None:
+    """Whoever follows the chain by the same client reads on meanwhile, and finds a refund."""
+    handle, net = honest.handle(), honest.script.net
+    follower, asked = handle.client.session.follower, handle.client.chain.escrow
+    before = follower.history()
+    refund = replace(before[-1], event=ev.Refunded(net.job, VERIFIERS[0], 5))
+
+    async def escrow(job: JobId, block: str) -> Escrow:
+        follower.history = lambda: (*before, refund)  # type: ignore[method-assign]
+        return await asked(job, block)
+
+    handle.client.chain.escrow = escrow  # type: ignore[method-assign]
+    assert (await audit(handle, Extent(sample=0))).faults == []
 
 
 # --- the submitter's archive ---
