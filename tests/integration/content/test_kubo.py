@@ -240,7 +240,7 @@ async def test_a_daemon_that_hung_rests(daemon: tuple[FakeKubo, str], tmp_path: 
     """Its first request alone was waited for; what it would have to look for is no sign of that."""
     fake, url = daemon
     now = [0.0]
-    remote = KuboRemote(url, timeout_s=0.2, clock=lambda: now[0])
+    remote = KuboRemote(url, timeout_s=2.0, clock=lambda: now[0])
     cid = Cid.of(b"block")
     fake.hangs = True
     with pytest.raises(NotFound):

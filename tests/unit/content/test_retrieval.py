@@ -400,7 +400,7 @@ async def test_a_bad_car_costs_little_and_the_blocks_come_otherwise(
     async with (
         hostile(answers) as bad,
         serving(theirs) as good,
-        Fetcher(ours, lambda: [good.url], QUICK) as fetcher,
+        Fetcher(ours, lambda: [good.url], PATIENT) as fetcher,
     ):
         await fetcher.fetch_car(cid, 100, bad)
         assert [source.url for source in fetcher.sources.bad()] == [bad]
@@ -411,7 +411,7 @@ async def test_a_bad_car_costs_little_and_the_blocks_come_otherwise(
 async def test_a_car_brings_a_file_in_one_request(theirs: LocalStore, ours: LocalStore) -> None:
     data = os.urandom(MIB) * 3 + os.urandom(5)
     cid = theirs.add_bytes(data)
-    async with serving(theirs) as gateway, Fetcher(ours, list, QUICK) as fetcher:
+    async with serving(theirs) as gateway, Fetcher(ours, list, PATIENT) as fetcher:
         await fetcher.fetch_car(cid, len(data), gateway.url)
     assert ours.read_bytes(cid, len(data)) == data
 
@@ -451,7 +451,7 @@ async def test_a_stalling_gateway_is_overtaken_and_then_avoided(
     async with (
         hostile(counting) as slow,
         serving(theirs) as good,
-        Fetcher(ours, lambda: [good.url], replace(QUICK, block_timeout_s=60)) as fetcher,
+        Fetcher(ours, lambda: [good.url], PATIENT) as fetcher,
     ):
         for i in range(10):
             await fetcher.get(theirs.add_bytes(bytes([i])), 1, prefer=[slow])
@@ -468,7 +468,7 @@ async def test_gateways_that_drip_hold_up_nobody_elses_blocks(
         asked.release()
         return await stalls(request)
 
-    config = replace(QUICK, block_timeout_s=3600, at_once=2, slow_s=0.01)
+    config = replace(PATIENT, block_timeout_s=3600, at_once=2, slow_s=0.01)
     async with (
         hostile(dripping) as first,
         hostile(dripping) as second,
@@ -621,7 +621,7 @@ async def test_a_gateway_asked_again_meanwhile_is_overtaken_all_the_same(
     async with (
         hostile(slow) as slow_url,
         hostile(good) as good_url,
-        Fetcher(ours, lambda: [good_url], replace(QUICK, block_timeout_s=60)) as fetcher,
+        Fetcher(ours, lambda: [good_url], PATIENT) as fetcher,
     ):
         one = asyncio.create_task(fetcher.fetch_block(first, prefer=[slow_url]))
         await asked[f"good {first}"].wait()
@@ -637,7 +637,7 @@ async def test_a_gateway_asked_again_meanwhile_is_overtaken_all_the_same(
 async def test_the_first_block_of_all_does_not_wait_for_one_gateway_either(
     theirs: LocalStore, ours: LocalStore
 ) -> None:
-    config = replace(QUICK, block_timeout_s=60, hedge_max_s=3600)
+    config = replace(PATIENT, hedge_max_s=3600)
     async with (
         hostile(stalls) as slow,
         serving(theirs) as good,
