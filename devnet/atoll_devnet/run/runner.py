@@ -156,7 +156,8 @@ def _seen(observer: Observer) -> Seen:
     def views() -> Mapping[JobId, JobView]:
         return {} if observer.view is None else {observer.watched.job: observer.view}
 
-    return Seen(views, lambda: observer.now)
+    follower = observer.watched.session.follower
+    return Seen(views, lambda: observer.now, lambda: follower.confirmed)
 
 
 async def _give_up(running: Running) -> None:

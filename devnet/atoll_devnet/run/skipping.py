@@ -8,7 +8,7 @@ where nothing is left of all three is there nothing to wait for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,10 +28,11 @@ from atoll.service.session import SessionConfig, open_session
 from atoll_devnet.cheats.catalogue import never_answers, never_does
 from atoll_devnet.processes.chain import LocalChain
 from atoll_devnet.processes.cluster import Cluster, Member
+from atoll_node.duties.commit import shown_from
 
-LOOK_SECONDS = 0.5
-CALM_BLOCKS = 2
-"""So many after the last event, all have seen it confirmed and have begun what follows from it."""
+POLL_SECONDS = 0.5
+LOOK_SECONDS = 0.25
+"""Between two questions to whoever was at work last: they are cheaper than a look at the chain."""
 OWN = frozenset({Call.CLAIM, Call.RELEASE})
 """What nobody waits for: who is gone never takes it."""
 EVERYTHING = frozenset(Duty)
@@ -46,7 +47,8 @@ class Told:
     """What a member's process says of itself, and what it is known never to do.
 
     Attributes:
-        block: the newest that it has seen.
+        taken: the block up to which it has begun what follows from everything confirmed.
+        sent: the newest block that has a transaction of its own.
         busy: jobs of which it computes, fetches or sends something.
         plays_on: jobs in which it will try a move again that failed.
         never: duties that it does not do, whatever happens.
@@ -54,11 +56,12 @@ class Told:
     """
 
     account: Address
-    block: int
-    busy: frozenset[int]
-    plays_on: frozenset[int]
-    never: frozenset[Duty]
+    taken: int
+    busy: frozenset[int] = NO_JOBS
+    plays_on: frozenset[int] = NO_JOBS
+    never: frozenset[Duty] = frozenset()
     lacks: frozenset[int] = NO_JOBS
+    sent: int = 0
 
 
 def is_free(view: JobView) -> bool:
@@ -78,7 +81,7 @@ def next_moment(view: JobView, now: int) -> int | None:
     for past in view.auditing(now):
         clock = past.clock
         stops += [clock.audit_end, clock.window_end]
-        others += [clock.open_end, clock.keys_end, clock.half]
+        others += [clock.open_end, shown_from(view, past), clock.keys_end, clock.half]
     if view.open is not None:
         stops.append(view.open.deadline)
         is_merge = view.phase is Phase.MERGE
@@ -90,15 +93,23 @@ def next_moment(view: JobView, now: int) -> int | None:
 def _is_something_due(view: JobView, now: int) -> bool:
     """Whether anybody would owe anything then, or anything be due, as things stand."""
     everyone = (*view.providers.values(), *view.verifiers.values())
-    owed = (owed_by(view, account, now) for account in {h.account for h in everyone})
-    return any(owed) or any(_is_for_others(view, item.call) for item in upkeep(view, now))
+    owed = (_owed(view, account, now) for account in {h.account for h in everyone})
+    return any(map(any, owed)) or any(_is_for_others(view, item.call) for item in upkeep(view, now))
+
+
+def _owed(view: JobView, account: Address, now: int) -> Iterator[Owed]:
+    """What somebody owes and does now: a key is owed for a while before it is shown."""
+    for owed in owed_by(view, account, now):
+        past = view.settled_round(owed.round) if owed.duty is Duty.KEY else None
+        if past is None or now >= shown_from(view, past):
+            yield owed
 
 
 def is_waiting(view: JobView, now: int, members: Sequence[Told], since: int) -> bool:
     """Whether everybody only waits: nothing is owed or due, and nobody is at work.
 
     Args:
-        since: the block at which the clock was last moved.
+        since: the block at which the clock was last moved, or that has somebody's transaction.
     """
     mute = {told.account for told in members if Duty.SIGN in told.never}
     if any(is_at_work(view, now, told, since, mute) for told in members):
@@ -107,19 +118,19 @@ def is_waiting(view: JobView, now: int, members: Sequence[Told], since: int) -> 
 
 
 def is_at_work(view: JobView, now: int, told: Told, since: int, mute: Collection[Address]) -> bool:
-    """Whether it computes or sends, has not seen the last event for a while, or owes what it will
-    do. Who computes and sends nothing has no move to make.
+    """Whether it computes or sends, has not taken the last event, or owes what it will do. Who
+    computes and sends nothing has no move to make.
 
     Args:
         mute: accounts that never sign.
     """
-    if view.job_id in told.busy or told.block < max(since, view.block.number) + CALM_BLOCKS:
+    if view.job_id in told.busy or told.taken < max(since, view.block.number):
         return True
     never = told.never if view.job_id in told.plays_on else told.never | {Duty.MOVE}
     # Until half of MERGE is over, a word waits for updates that are not here.
     if view.job_id in told.lacks and view.open is not None and now < view.open.half_merge:
         never |= {Duty.WORD}
-    owes = (owed for owed in owed_by(view, told.account, now) if owed.duty not in never)
+    owes = (owed for owed in _owed(view, told.account, now) if owed.duty not in never)
     return any(not _is_for_nothing(view, owed, mute) for owed in owes)
 
 
@@ -139,10 +150,11 @@ def _is_for_others(view: JobView, call: Call) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What somebody who follows the chain knows: every job, and the newest block's clock."""
+    """What somebody who follows the chain knows: every job, and the newest block and its clock."""
 
     views: Callable[[], Mapping[JobId, JobView]]
     now: Callable[[], int]
+    block: Callable[[], int]
 
     def moment(self) -> int | None:
         """The soonest of all jobs' next moments."""
@@ -167,12 +179,12 @@ async def skipping(cluster: Cluster, tell: Callable[[str], None]) -> AsyncIterat
             while True:
                 news = await session.follower.poll_patiently()
                 now = news.head.timestamp if news.head else now
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
 
         def views() -> dict[JobId, JobView]:
             return {j: view for j, view in session.follower.views.items() if not is_free(view)}
 
-        seen = Seen(views, lambda: now)
+        seen = Seen(views, lambda: now, lambda: session.follower.confirmed)
         async with beside([follow(), skip_windows(cluster, seen, tell)]):
             yield
 
@@ -197,10 +209,12 @@ async def skip_windows(cluster: Cluster, seen: Seen, tell: Callable[[str], None]
         members = list(cluster.members)
         vain = _in_vain(members, views)
         told = await asyncio.gather(*(_ask(member, vain) for member in members))
-        # Both are of the same moment only if no event came while the members were asked.
-        if dict(seen.views()) != views or seen.moment() != moment:
+        # All are of the same moment only if no event came while the members were asked, and what
+        # they sent before has been seen by everybody.
+        since = max(moved_at, *(one.sent for one in told))
+        if dict(seen.views()) != views or seen.moment() != moment or seen.block() < since:
             continue
-        if all(is_waiting(view, seen.now(), told, moved_at) for view in views.values()):
+        if all(is_waiting(view, seen.now(), told, since) for view in views.values()):
             moved_at = await _move(cluster.chain, moment, moment - now)
             tell(f"nobody has anything to do for {moment - now} s: the chain's clock skips them")
             continue
@@ -246,11 +260,11 @@ async def _ask(member: Member, vain: frozenset[str]) -> Told:
     """One that does not answer is at work, unless its process has ended."""
     lacks = _lacks(member)
     if not member.process.is_running:
-        return Told(member.account, FAR, NO_JOBS, NO_JOBS, lacks)
+        return Told(member.account, FAR, never=lacks)
     try:
         status = await ask(member.folder / "data", "status")
     except AtollError:
-        return Told(member.account, 0, NO_JOBS, NO_JOBS, lacks)
+        return Told(member.account, -1, never=lacks)
     return told_by(status, member.account, lacks, vain)
 
 
@@ -267,7 +281,6 @@ def told_by(
     Args:
         vain: what it gets from members who never answer, `in_vain`.
     """
-    head = status["head"] or {"block": 0}
     under_way, failing = set(status["under_way"]), {_key(one) for one in status["failing"]}
     busy = _jobs(under_way - vain)
     # Whoever answered will be asked again.
@@ -275,7 +288,7 @@ def told_by(
     lacks = _jobs(wanted & vain) - _jobs(wanted - vain)
     moves = (one for one in status["failing"] if one["command"].startswith("SendMove:"))
     plays_on = frozenset(int(one["job"]) for one in moves if not _is_hopeless(one["text"]))
-    return Told(account, head["block"], busy, plays_on, never, lacks)
+    return Told(account, status["taken"], busy, plays_on, never, lacks, status["sent"])
 
 
 def _key(failing: Mapping[str, Any]) -> str:

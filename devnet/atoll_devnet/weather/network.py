@@ -53,7 +53,7 @@ async def storm(config: StormConfig, tell: Tell) -> AsyncIterator[Storm]:
             if member not in found.spares:
                 member.process.start()
         stack.callback(_stop_submitters, found)
-        seen = Seen(lambda: found.views, lambda: found.now)
+        seen = Seen(lambda: found.views, lambda: found.now, lambda: session.follower.confirmed)
         work = [found.follow(), skip_windows(cluster, seen, lambda _: None)]
         await stack.enter_async_context(beside(work))
         found.began = time.monotonic()

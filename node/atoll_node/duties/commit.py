@@ -16,7 +16,7 @@ from atoll.errors import StorageError
 from atoll.law.hashing import commitment
 from atoll.law.leaves import Leaves, key_message, key_of
 from atoll.law.owes import Duty, Owed
-from atoll.law.views import JobView
+from atoll.law.views import JobView, SettledRound
 from atoll.law.words import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Transaction
 from atoll.service.commands import key_of as name_of
@@ -164,12 +164,17 @@ def _reveal(state: ProviderState, owed: Owed) -> AnyCommand | None:
     return SendReveal(running.round, seat, running.seed, trained.reveal, training)
 
 
+def shown_from(view: JobView, past: SettledRound) -> int:
+    """Chain time from which a key is shown: earlier is a leak, and a reorg may bring that back."""
+    return past.clock.open_end + view.require_terms().key_seconds // KEY_WAITS
+
+
 def _key(state: ProviderState, owed: Owed) -> AnyCommand | None:
-    """Some blocks behind the last opening: earlier is a leak, and a reorg may bring it back."""
+    """Some blocks behind the last opening."""
     view, (seat,) = state.view, owed.seats
     past = view.settled_round(owed.round)
     if past is None or state.setup.behaviour.skips_key(view):
         return None
-    if state.now < past.clock.open_end + view.require_terms().key_seconds // KEY_WAITS:
+    if state.now < shown_from(view, past):
         return None
     return SendKey(owed.round, seat, past.facts.seed)

@@ -151,6 +151,11 @@ class State(Generic[S]):
         """Chain time, unix seconds."""
         return self.head.time
 
+    @property
+    def sent_in(self) -> int:
+        """The newest block that has a transaction of the machine's; 0 where none has."""
+        return max((hold.until_block for hold in self.holds.values()), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Setup(Generic[B]):

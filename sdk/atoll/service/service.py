@@ -534,7 +534,12 @@ class Service(Generic[S]):
         return found
 
     def status(self) -> dict[str, Any]:
-        """Where it stands, in JSON values: the blocking condition, the head, every job's duties."""
+        """Where it stands, in JSON values: the blocking condition, the head, every job's duties.
+
+        `taken` is the block up to which every machine has been given what is confirmed, and has
+        begun what follows from it, or -1 while something waits for one; `sent` is the newest block
+        that has a transaction of theirs.
+        """
         context, found = self.effects.context, self.condition()
         views = context.follower.views
         owned = context.follower.ownership(context.me)
@@ -561,6 +566,8 @@ class Service(Generic[S]):
                 for (job, key), one in sorted(self._failing.items())
             ],
             "under_way": sorted(f"{job}:{key}" for job, key in self._running),
+            "taken": context.follower.confirmed if self._events.empty() else -1,
+            "sent": max((state.sent_in for state in self._machines.values()), default=0),
         }
 
     def is_alive(self) -> bool:

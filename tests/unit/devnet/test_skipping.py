@@ -14,7 +14,6 @@ from atoll.law.owes import Duty
 from atoll.law.views import bond_set
 from atoll.law.words import Address, Role, SeatIndex
 from atoll_devnet.run.skipping import (
-    CALM_BLOCKS,
     FAR,
     NO_JOBS,
     Told,
@@ -23,6 +22,7 @@ from atoll_devnet.run.skipping import (
     next_moment,
     told_by,
 )
+from atoll_node.duties.commit import shown_from
 
 NOTHING: frozenset[Duty] = frozenset()
 EVERYTHING = frozenset(Duty)
@@ -30,7 +30,7 @@ NO_KEYS: frozenset[str] = frozenset()
 
 
 def told(account: Address, never: frozenset[Duty] = NOTHING) -> Told:
-    return Told(account, FAR, NO_JOBS, NO_JOBS, never)
+    return Told(account, FAR, never=never)
 
 
 def everyone(**changes: frozenset[Duty]) -> list[Told]:
@@ -126,9 +126,12 @@ def test_an_audit_is_waited_out_by_whoever_replays_and_then_skipped_window_by_wi
     for id in job.auditors(0):
         job.open(0, id)
     assert waits(job)
-    assert moment(job) == past.ends["open"]
+    shown = shown_from(job.net.view, job.net.view.settled[0])
+    assert moment(job) == shown > past.ends["open"]  # keys come a while after the last opening
     job.net.wait_until(past.ends["open"])
-    assert not waits(job)  # keys
+    assert waits(job)
+    job.net.wait_until(shown)
+    assert not waits(job)
     job.show_keys(0)
     assert waits(job)
     assert moment(job) == past.ends["window"]  # nothing is due at the ends between
@@ -144,7 +147,7 @@ def test_a_window_is_left_where_somebody_did_not_show_its_key() -> None:
     job.net.wait_until(past.ends["audit"])
     for id in job.auditors(0):
         job.open(0, id)
-    job.net.wait_until(past.ends["open"])
+    job.net.wait_until(shown_from(job.net.view, job.net.view.settled[0]))
     job.show_keys(0, [0, 1, 2])
     assert waits(job, everyone(p3=frozenset({Duty.KEY})))
     assert moment(job) == past.ends["keys"]
@@ -162,25 +165,23 @@ def test_what_is_due_is_not_skipped_whoever_does_it(job: Script) -> None:
 
 
 @pytest.mark.parametrize("change", ["busy", "behind"])
-def test_who_computes_or_has_not_seen_the_last_event_is_waited_for(change: str) -> None:
+def test_who_computes_or_has_not_taken_the_last_event_is_waited_for(change: str) -> None:
     job = audited()
     for id in job.auditors(0):
         job.ballot(0, id)
-    since = job.net.number
-    watcher = told(PROVIDERS[7])
-    calm = replace(watcher, block=since + CALM_BLOCKS)
-    assert waits(job, [*everyone(), calm], since)
-    restless = (
-        replace(calm, busy=frozenset({JOB})) if change == "busy" else replace(calm, block=since + 1)
-    )
-    assert not waits(job, [*everyone(), restless], since)
+    calm = replace(told(PROVIDERS[7]), taken=job.net.view.block.number)
+    assert waits(job, [*everyone(), calm])
+    behind = replace(calm, taken=calm.taken - 1)
+    restless = replace(calm, busy=frozenset({JOB})) if change == "busy" else behind
+    assert not waits(job, [*everyone(), restless])
+    sent = calm.taken + 1  # by somebody, which the job's events do not tell yet
+    assert not waits(job, [*everyone(), calm], sent)
+    assert waits(job, [*everyone(), replace(calm, taken=sent)], sent)
 
 
 def test_a_status_tells_at_which_jobs_it_works_and_in_which_it_tries_a_move_again() -> None:
-    status = {"head": {"block": 7, "time": 1}, "under_way": [], "failing": []}
-    assert told_by(status, PROVIDERS[0], NOTHING, NO_KEYS) == Told(
-        PROVIDERS[0], 7, NO_JOBS, NO_JOBS, NOTHING
-    )
+    status = {"taken": 7, "sent": 5, "under_way": [], "failing": []}
+    assert told_by(status, PROVIDERS[0], NOTHING, NO_KEYS) == Told(PROVIDERS[0], 7, sent=5)
     trains = {**status, "under_way": ["2:DoTrain:0", "11:DoFetchData"]}
     assert told_by(trains, PROVIDERS[0], NOTHING, NO_KEYS).busy == {2, 11}
     move = {"job": 3, "command": "SendMove:3:0", "times": 1, "text": "no endpoint answers"}
@@ -191,7 +192,6 @@ def test_a_status_tells_at_which_jobs_it_works_and_in_which_it_tries_a_move_agai
     assert told_by(hopeless, PROVIDERS[0], NOTHING, NO_KEYS).plays_on == NO_JOBS
     other = {**status, "failing": [{**move, "command": "DoFetchData"}]}
     assert told_by(other, PROVIDERS[0], NOTHING, NO_KEYS).plays_on == NO_JOBS
-    assert told_by({**status, "head": None}, PROVIDERS[0], NOTHING, NO_KEYS).block == 0
 
 
 def test_what_who_never_answers_revealed_is_gotten_in_vain(job: Script) -> None:
@@ -219,7 +219,7 @@ def test_who_gets_only_what_never_comes_neither_works_nor_says_a_word_before_hal
 
     def all_say(under_way: list[str], failing: list[str]) -> list[Told]:
         commands = [{"job": JOB, "command": key.partition(":")[2]} for key in failing]
-        status = {"head": {"block": FAR}, "under_way": under_way, "failing": commands}
+        status = {"taken": FAR, "sent": 0, "under_way": under_way, "failing": commands}
         return [told_by(status, account, NOTHING, vain) for account in VERIFIERS[:4]]
 
     assert waits(job, all_say([never], []))

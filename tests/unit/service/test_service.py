@@ -36,7 +36,7 @@ from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, S
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
-from atoll.service.machine import AnyCommand, Event, Finished, HeadAdvanced, Setup, State
+from atoll.service.machine import AnyCommand, Event, Finished, Head, HeadAdvanced, Setup, State
 from atoll.service.metrics import Measure, read_metrics, write_metrics
 from atoll.service.outside import metrics_of
 from atoll.service.service import LOOK_BLOCKS, Service
@@ -603,6 +603,20 @@ async def test_a_second_service_with_one_key_waits_and_says_why(tmp_path: Path) 
     await running.effects.committed.wait()
     found = running.service.condition()
     assert found is None or found.name != "twin"
+    await running.stop()
+
+
+async def test_a_status_says_up_to_which_block_everything_has_been_begun(tmp_path: Path) -> None:
+    job = training_job()
+    running = start(tmp_path, job)
+    while not (status := running.service.status())["sent"]:
+        assert status["taken"] <= job.number
+        await asyncio.sleep(0.001)
+    assert status["sent"] == 1  # as the scripted chain says of every transaction
+    while running.service.status()["taken"] < job.number:  # noqa: ASYNC110 (what a stranger sees)
+        await asyncio.sleep(0.001)
+    running.service._events.put_nowait((job.job, HeadAdvanced(Head(job.number, job.now))))
+    assert running.service.status()["taken"] == -1  # a machine has yet to be given that
     await running.stop()
 
 
