@@ -1,4 +1,4 @@
-"""What the worker's tests run in a worker."""
+"""What the worker's tests run in a worker: many are started, and few need torch, a second each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import signal
 import threading
 from pathlib import Path
-
-import torch
 
 from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.content.cid import Cid
@@ -43,6 +41,8 @@ def device() -> str | None:
 
 
 def run_out_of_gpu_memory() -> str | None:
+    import torch
+
     if device() == "cuda":
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
     return device()
