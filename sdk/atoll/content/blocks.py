@@ -203,15 +203,19 @@ class BlockFolder:
     @contextmanager
     def holding(self) -> Iterator[None]:
         """Marks work in progress: `held_since` tells every process when the oldest began."""
-        marker = self._tmp / f"{self.unique_name()}.holding"
+        unlocked = self._tmp / self.unique_name()
+        marker = unlocked.with_suffix(".holding")
         with disk_errors(self.root):
-            descriptor = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(unlocked, flags, 0o666)
         try:
             with disk_errors(self.root):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)  # until the work or this process ends
+                unlocked.rename(marker)  # so that a marker without a lock is of work that ended
             yield
         finally:
-            marker.unlink(missing_ok=True)
+            for path in (unlocked, marker):
+                path.unlink(missing_ok=True)
             os.close(descriptor)
 
     def now(self) -> float:
@@ -225,9 +229,13 @@ class BlockFolder:
                 probe.unlink(missing_ok=True)
 
     def held_since(self) -> float:
-        """When the oldest work in progress began; infinity if there is none."""
+        """When the oldest work in progress began; infinity if there is none.
+
+        What a killed process had in progress is not.
+        """
         with disk_errors(self.root):
-            return min((_modified_at(p) for p in self._tmp.glob("*.holding")), default=math.inf)
+            markers = filter(_is_locked, self._tmp.glob("*.holding"))
+            return min(map(_modified_at, markers), default=math.inf)
 
     def quota(self) -> int | None:
         """What `set_quota` was last told by any process.

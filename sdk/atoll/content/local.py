@@ -458,14 +458,21 @@ class LocalStore:
             return shutil.disk_usage(self.root).free
 
     def _drop_spare(self) -> int:
-        """Removes what can be made again, and then ends its pins, which takes room; bytes freed."""
+        """Removes what can be made again, and then ends its pins, which takes room; bytes freed.
+
+        What was used since any work in progress began stays: it may be about to be pinned.
+        """
+        unused_since = min(self._folder.now(), self._folder.held_since())
         spare = [pin for pin in self.pins() if _is_spare(pin)]
-        freed = self._drop([pin.cid for pin in spare], lambda pin: not _is_spare(pin))
+        roots = [pin.cid for pin in spare]
+        freed = self._drop(roots, lambda pin: not _is_spare(pin), unused_since)
         for pin in spare:
             self.unpin(pin.reason, pin.cid)
         return freed
 
-    def _drop(self, roots: Sequence[Cid], keeps: Callable[[Pin], bool]) -> int:
+    def _drop(
+        self, roots: Sequence[Cid], keeps: Callable[[Pin], bool], unused_since: float = math.inf
+    ) -> int:
         """Removes what is below these and reached by no pin that keeps it; bytes freed."""
         blocks = _Marks(self)
         blocks.follow(roots)
@@ -473,7 +480,7 @@ class LocalStore:
             marks = _Marks(self)
             marks.follow(pin.cid for pin in self.pins() if keeps(pin))
             spare = blocks.kept - marks.kept
-            return sum(self._folder.remove(digest, math.inf) for digest in spare)
+            return sum(self._folder.remove(digest, unused_since) for digest in spare)
 
 
 def _is_spare(pin: Pin) -> bool:
