@@ -328,7 +328,7 @@ def orders_text(status: dict[str, Any]) -> str:
 def status_text(status: dict[str, Any]) -> str:
     """A status for a person."""
     apart = {"jobs", "gas", "blocking", "duties", "owes", "misses", "failing", "under_way"}
-    apart |= {"orders", "sits_out", "bonded", "over"}
+    apart |= {"orders", "sits_out", "bonded", "over", "taken", "sent"}
     over = status.get("over", [])
     blocked, orders = status.get("blocking"), orders_text(status)
     rows = {"blocked": blocked["text"], "next": blocked["next_step"]} if blocked else {}
