@@ -59,6 +59,14 @@ contract JudgeTest is Network {
         real.challenge(again, 10 ether);
     }
 
+    function test_aChallengeTakesATenthOfTheBondAtLeast() public allHome {
+        bytes memory claim = abi.encode(evidenceFor(jobId, 2, 1, 0));
+        uint128 lowest = uint128(BOND) / claims.BOND_SHARE();
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.WrongBond.selector, lowest - 1, lowest));
+        real.challenge(claim, lowest - 1);
+        challenge(2, 1, lowest, OUTSIDER);
+    }
+
     /// @dev Whoever moves stake while the token calls back could else end its own game where no slash is taken.
     function test_P12_aLostGameCostsTheBondWhereverItIsEnded() public allHome {
         ReentrantToken coin = ReentrantToken(address(token));

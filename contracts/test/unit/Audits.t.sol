@@ -681,8 +681,9 @@ contract AuditsTest is Network {
 
     function test_lateWordsOfBothCommitteesPayWhatOneLiedAbout() public allHome {
         playWithoutSeat0();
-        (uint256 pay,,) = rounds.rowsOf(jobId, 2);
+        (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 2);
         same(pay, 14, "unpaid");
+        same(lost, 1, "and lost, unless it was had");
         Having memory h = havingOf(2);
         vm.prank(verifier(0));
         words.lateWord(jobId, 2, 1, 1);
@@ -691,8 +692,9 @@ contract AuditsTest is Network {
         vm.prank(verifier(1));
         words.lateWord(jobId, 2, 2, 1);
         words.grant(jobId, 2, 0, h);
-        (pay,,) = rounds.rowsOf(jobId, 2);
+        (pay, lost,) = rounds.rowsOf(jobId, 2);
         same(pay, 15, "paid");
+        same(lost, 0, "and nobody's lost");
         vm.warp(rounds.timesOf(jobId, 2).auditEnd);
         vm.prank(verifier(2));
         vm.expectPartialRevert(Words.TooLate.selector);

@@ -166,6 +166,35 @@ contract EdgesTest is Network {
         same(lockedOf(verifier(2), Role.VERIFIER), BOND - 1 ether, "cut");
     }
 
+    function test_whoLeavesAgainBeforeItsFirstRoundIsInNoCommittee() public allHome {
+        Terms memory t = defaultTerms();
+        (t.rounds, t.minVerifiers) = (4, 2);
+        uint256 id = start(t, 4, 3);
+        vm.prank(verifier(2));
+        members.leavePool(id);
+        vm.warp(rounds.state(id).deadline);
+        rounds.poke(id); // nobody committed
+        enrol(id, 3, 2);
+        vm.prank(verifier(3));
+        members.leavePool(id);
+        for (uint16 seat = 0; seat < 4; seat++) {
+            members.cutSeat(id, seat);
+            sit(id, 24 + seat, seat);
+        }
+        nextBlock();
+        rounds.poke(id);
+        play(id);
+        play(id);
+        same(rounds.state(id).committee, 3, "the two that stayed");
+    }
+
+    function test_aRoundThatIsVoidBehindTheExpiryEndsTheJob() public allHome {
+        uint256 id = start();
+        vm.warp(rounds.state(id).deadline + defaultTerms().expiry);
+        rounds.poke(id);
+        hasStatus(id, JobStatus.EXPIRED);
+    }
+
     function test_aMissThatNobodyCutKeepsTheBondWhenTheJobIsOver() public {
         Terms memory t = defaultTerms();
         t.rounds = 1;

@@ -376,6 +376,19 @@ contract PhasesTest is Network {
         same(rounds.state(id).held, 15, "idle for the first time");
     }
 
+    function test_ofEachRoundAsMuchIsPaidAsWasDoneInIt() public allHome {
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        uint256 id = startOthers(t);
+        partRound(id, 6);
+        partRound(id, 7);
+        same(rounds.state(id).held, 15, "three quarters are not short");
+        play(id);
+        vm.warp(rounds.timesOf(id, 1).windowEnd);
+        jobs.claim(id, Role.PROVIDER, 1, 2);
+        same(token.balanceOf(provider(20)), (6 + 7) * segmentPay(), "of two rounds, and not of the third");
+    }
+
     function test_ofALostRoundAsMuchIsBurntAsWasRevealed() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 3;
