@@ -168,31 +168,15 @@ contract EdgesTest is Network {
 
     function test_whoLeavesAgainBeforeItsFirstRoundIsInNoCommittee() public allHome {
         Terms memory t = defaultTerms();
-        (t.rounds, t.minVerifiers) = (4, 2);
+        (t.rounds, t.places) = (4, 4);
         uint256 id = start(t, 4, 3);
-        vm.prank(verifier(2));
-        members.leavePool(id);
-        vm.warp(rounds.state(id).deadline);
-        rounds.poke(id); // nobody committed
-        enrol(id, 3, 2);
+        enrol(id, 3, 3);
         vm.prank(verifier(3));
         members.leavePool(id);
-        for (uint16 seat = 0; seat < 4; seat++) {
-            members.cutSeat(id, seat);
-            sit(id, 24 + seat, seat);
+        for (uint256 r = 0; r < 3; r++) {
+            play(id);
+            same(rounds.state(id).committee, 7, "the three that stayed");
         }
-        nextBlock();
-        rounds.poke(id);
-        play(id);
-        play(id);
-        same(rounds.state(id).committee, 3, "the two that stayed");
-    }
-
-    function test_aRoundThatIsVoidBehindTheExpiryEndsTheJob() public allHome {
-        uint256 id = start();
-        vm.warp(rounds.state(id).deadline + defaultTerms().expiry);
-        rounds.poke(id);
-        hasStatus(id, JobStatus.EXPIRED);
     }
 
     function test_aMissThatNobodyCutKeepsTheBondWhenTheJobIsOver() public {
