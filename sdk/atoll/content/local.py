@@ -425,7 +425,7 @@ class LocalStore:
         """
         with self._room_lock:
             if not self._fits_after_collection(size):
-                self._drop_spare()
+                self._drop_spare(size - self._free())
             if self.quota_bytes is None:
                 return
             if self._room < size:
@@ -433,7 +433,7 @@ class LocalStore:
                 if held + size > self.quota_bytes:
                     held = self.collect(self.quota_bytes * 7 // 8 - size, QUOTA_GRACE_S).kept_bytes
                 if held + size > self.quota_bytes:
-                    held -= self._drop_spare()
+                    held -= self._drop_spare(held + size - self.quota_bytes)
                 if held + size > self.quota_bytes:
                     raise DiskFull(
                         f"the store's quota of {self.quota_bytes} bytes is full of pinned content",
@@ -457,15 +457,18 @@ class LocalStore:
         with disk_errors(self.root):
             return shutil.disk_usage(self.root).free
 
-    def _drop_spare(self) -> int:
+    def _drop_spare(self, needed: int) -> int:
         """Removes what can be made again, and then ends its pins, which takes room; bytes freed.
 
-        What was used since any work in progress began stays: it may be about to be pinned.
+        What was used since any work in progress began may be about to be pinned, and goes only
+        where the rest is less than `needed`: work that takes long must not keep others from theirs.
         """
         unused_since = min(self._folder.now(), self._folder.held_since())
         spare = [pin for pin in self.pins() if _is_spare(pin)]
         roots = [pin.cid for pin in spare]
         freed = self._drop(roots, lambda pin: not _is_spare(pin), unused_since)
+        if freed < needed:
+            freed += self._drop(roots, lambda pin: not _is_spare(pin))
         for pin in spare:
             self.unpin(pin.reason, pin.cid)
         return freed
