@@ -21,7 +21,7 @@ build: setup ## contracts and tests, compiled, which else the first to need them
 demo: setup ## a local chain, honest and cheating strangers, a trained model, a report
 	@$(BIN)/atoll devnet demo
 
-test: setup .kubo .chromium ## everything: networks, contracts, the rest, mutants (some: make test PARTS="networks")
+test: setup .kubo .chromium .triton ## everything: networks, contracts, the rest, mutants (some: make test PARTS="networks")
 	@$(BIN)/python .ci/tests.py $(PARTS)
 
 # A Kubo node as a library (245 MB), for tests/integration/content; it has wheels for these machines.
@@ -29,6 +29,14 @@ test: setup .kubo .chromium ## everything: networks, contracts, the rest, mutant
 ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
 	@TARGET=.kubo.new .ci/pip .venv kubo
 	@mv .kubo.new .kubo
+endif
+
+# What compiles a GPU's kernels, which comes with torch where that is built for a GPU: its interpreter
+# and its compiler need none, and tests/unit/bits/test_fused.py runs both.
+.triton: | setup
+ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
+	@TARGET=.triton.new .ci/pip .venv triton
+	@mv .triton.new .triton
 endif
 
 # A headless Chromium for tests/integration/window, where the machine has none: Debian's, unpacked.
@@ -76,4 +84,4 @@ lock: ## renews locks/ and contracts/package-lock.json from pyproject.toml and p
 	@.venv-lock/bin/python .ci/lock.py
 
 clean: ## removes what setup and the tools made, not your runs in .atoll
-	rm -rf .venv .venv-brownie .venv-byzfl .venv-lock .venv-slither .kubo .kubo.new .chromium contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .venv-brownie .venv-byzfl .venv-lock .venv-slither .kubo .kubo.new .triton .triton.new .chromium contracts/node_modules contracts/out contracts/cache

@@ -56,6 +56,7 @@ def main() -> int:
             torch = [e for e in entries if TORCH.match(e)]
             _write("torch", torch)
             _write("torch-cpu", [_cpu_build(e) for e in torch if e.startswith("torch==")])
+            _write("triton", [e for e in torch if e.startswith("triton==")])
             entries = [e for e in entries if not TORCH.match(e)]
         _write(name, entries)
     _lock_npm()

@@ -1,6 +1,6 @@
 """Exact mode against native PyTorch: op by op, whole steps, memory, and loss at equal tokens.
 
-    python bench/numerics.py [--width W --layers L --seq T --batch B --steps N] [--json]
+    python bench/numerics.py [--width W --layers L --seq T --batch B --steps N] [--no-loss] [--json]
     python bench/numerics.py --loss 300 [--seeds 3] [--width W --layers L --seq T] [--json]
     python bench/numerics.py --device cuda [...]
 
@@ -61,7 +61,9 @@ def main() -> None:
     if options.loss:
         document = _loss_document(options)
     else:
-        document = _speed_document(options) | {"loss": _loss_document(_small(options))}
+        document = _speed_document(options)
+        if not options.no_loss:
+            document |= {"loss": _loss_document(_small(options))}
     if not options.json:
         print(_table(document))
         return
@@ -73,6 +75,7 @@ def _options() -> argparse.Namespace:
     for name, value in (("width", 128), ("layers", 4), ("seq", 128), ("batch", 8), ("steps", 6)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--loss", type=int, default=0, help="train so many steps, compare losses")
+    parser.add_argument("--no-loss", action="store_true", help="measure speed and memory alone")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3, help="processes a mode; the best counts")
     parser.add_argument("--seed", type=int, default=0)

@@ -131,10 +131,10 @@ def _check_bounded(name: str, tensor: Tensor) -> None:
         raise MalformedState(f"{_PARAMS}: {name} has numbers that are not finite, or too large")
 
 
-def is_bounded(parameter: Tensor) -> bool:
-    """Whether every element is between −2⁶⁴ and 2⁶⁴."""
-    low, high = torch.aminmax(parameter)  # NaN if any element is
-    return bool(low > -PARAMETER_LIMIT) and bool(high < PARAMETER_LIMIT)
+def is_bounded(*parameters: Tensor) -> bool:
+    """Whether every element of all is between −2⁶⁴ and 2⁶⁴."""
+    extremes = [torch.stack(torch.aminmax(p)) for p in parameters]  # NaN if any element is
+    return bool((torch.stack(extremes).abs() < PARAMETER_LIMIT).all())
 
 
 def opening_slots(outer: OuterSpec, params: Tensors) -> dict[str, Tensors]:

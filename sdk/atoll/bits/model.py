@@ -122,7 +122,7 @@ def _norm(x: Tensor, name: str, weights: Weights) -> Tensor:
 def _attention(x_BTD: Tensor, at: str, weights: Weights) -> Tensor:
     B, T, _ = x_BTD.shape
     spec, ops = weights.spec, weights.ops
-    cos_Td, sin_Td = (table[:T].to(x_BTD.device) for table in _rotary(spec))
+    cos_Td, sin_Td = (table[:T] for table in rotary_of(spec, x_BTD.device))
 
     names = [at + LINEARS[name] for name in ("q", "k", "v")]
     projected = weights.linears(x_BTD, names)
@@ -140,9 +140,10 @@ def _attention(x_BTD: Tensor, at: str, weights: Weights) -> Tensor:
 
 
 @lru_cache(maxsize=8)
-def _rotary(spec: ModelSpec) -> tuple[Tensor, Tensor]:
+def rotary_of(spec: ModelSpec, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Cosines and sines by position, [T, d/2] each."""
     tables = rotary_tables(spec.seq, spec.head_dim, spec.rope_base, spec.rope_scaling)
-    cos_Td, sin_Td = (torch.tensor(table) for table in tables)
+    cos_Td, sin_Td = (torch.tensor(table, device=device) for table in tables)
     return cos_Td, sin_Td
 
 

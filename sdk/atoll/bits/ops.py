@@ -8,7 +8,7 @@ model. Jobs compute with the exact one; PyTorch's own is what experiments compar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from atoll.bits.kernels.engine import default_engine, reference_engine
 from atoll.bits.kernels.exact import ExactOps
+from atoll.bits.kernels.graphs import Work
 from atoll.bits.kernels.interface import CPU, AdamFactors, Frozen
 from atoll.bits.kernels.muon import COEFFICIENTS, ITERATIONS, LEAST_NORM
 from atoll.bits.kernels.philox import Mask, kept
@@ -35,6 +36,18 @@ class Ops(Protocol):
     @property
     def device(self) -> torch.device:
         """Where operands lie."""
+
+    def graphed(
+        self, work: Work, inputs: Sequence[Tensor], what: Hashable, held: object
+    ) -> list[Tensor]:
+        """What a function gives of tensors; they last until the next call.
+
+        On a GPU its kernels may be launched as one, so it must not wait for any.
+
+        Args:
+            what: names all that the function depends on beside the inputs.
+            held: has the tensors that it reads beside them.
+        """
 
     def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
         """Rows of the table: [B, T, D]."""
@@ -114,6 +127,11 @@ class NativeOps:
 
     def __init__(self, device: torch.device = CPU) -> None:
         self.device = device
+
+    def graphed(
+        self, work: Work, inputs: Sequence[Tensor], what: Hashable, held: object
+    ) -> list[Tensor]:
+        return work(inputs)
 
     def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
         return F.embedding(ids_BT, table_VD)

@@ -21,7 +21,7 @@ from atoll.bits.init import is_bounded
 from atoll.bits.kernels.memory import give_back_freed_memory
 from atoll.bits.kernels.philox import Mask
 from atoll.bits.layout import optimiser_of
-from atoll.bits.model import forward
+from atoll.bits.model import Dropper, forward, keep_all, rotary_of
 from atoll.bits.schedule import Recipe, adam_factors, clip_scale, decay_of, dropper
 from atoll.bits.state import GlobalState, SeatState, Tensors, rng_digest
 from atoll.law.leaves import StateRoots, StepWork
@@ -71,7 +71,7 @@ def inner_step(
     rate = float(recipe.schedule.rates[global_step])
     give_back_freed_memory()  # of the backward pass, before there is a second state
     after = _optimised(state, gradients, scale, rate, recipe)
-    if not all(is_bounded(p) for p in after.params.values()):
+    if not is_bounded(*after.params.values()):
         return StepResult(state, loss, work, diverged=True)
     return StepResult(after, loss, work, diverged=False)
 
@@ -107,23 +107,42 @@ def _losses_and_gradients(
     mask: Mask,
 ) -> tuple[tuple[float, ...], Tensors]:
     """Each micro-batch's loss, and the gradients of the batch's, summed in their order."""
-    leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
     losses: list[float] = []
     sums: list[Tensor] = []
     for index, (piece_bT1, share) in enumerate(zip(pieces, shares, strict=True)):
         drop = dropper(mask, index * recipe.inner.micro_batch, recipe.ops)
-        inputs_bT = inputs_of(piece_bT1)
-        logits_bTV = forward(leaves, inputs_bT, recipe.model, recipe.ops, drop, base=recipe.base)
+        loss, *gradients = _loss_and_gradients(params, piece_bT1, share, recipe, drop)
+        losses.append(loss.item())
+        # One by one, so that three sets are never there at once.
+        if index == 0 and len(pieces) > 1:
+            sums = [gradients.pop(0).clone() for _ in params]
+        elif index == 0:
+            sums = gradients
+        else:
+            sums = [total + gradients.pop(0) for total in sums]
+    return tuple(losses), dict(zip(params, sums, strict=True))
+
+
+def _loss_and_gradients(
+    params: Tensors, piece_bT1: Tensor, share: float, recipe: Recipe, drop: Dropper
+) -> list[Tensor]:
+    """A micro-batch's loss, and its share of the gradients, until the next micro-batch's."""
+
+    def work(inputs: Sequence[Tensor]) -> list[Tensor]:
+        piece_bT1, share, *values = inputs
+        leaves = {n: p.detach().requires_grad_() for n, p in zip(params, values, strict=True)}
+        ids_bT = inputs_of(piece_bT1)
+        logits_bTV = forward(leaves, ids_bT, recipe.model, recipe.ops, drop, base=recipe.base)
         loss = recipe.ops.cross_entropy(logits_bTV, targets_of(piece_bT1))
         del logits_bTV  # as large as its gradient, which comes
-        gradients = list(torch.autograd.grad(loss * share, list(leaves.values())))
-        losses.append(loss.item())
-        if not sums:
-            sums = gradients
-            continue
-        for i in range(len(sums)):  # one by one, so that three sets are never there at once
-            sums[i] = sums[i] + gradients.pop(0)
-    return tuple(losses), dict(zip(leaves, sums, strict=True))
+        return [loss.detach(), *torch.autograd.grad(loss * share, list(leaves.values()))]
+
+    device = piece_bT1.device
+    inputs = [piece_bT1, torch.tensor(share, device=device), *params.values()]
+    if drop is not keep_all:  # whose mask is another one at each step
+        return work(inputs)
+    what, held = (recipe.model, tuple(params)), (recipe.base, rotary_of(recipe.model, device))
+    return recipe.ops.graphed(work, inputs, what, held)
 
 
 def _optimised(

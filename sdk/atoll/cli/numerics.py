@@ -41,7 +41,7 @@ def verify(
     optimizer: Annotated[str | None, typer.Option(help="adamw or muon")] = None,
     route: Annotated[str | None, typer.Option(help="auto, int8, fp32 or fp64")] = None,
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads")] = None,
-    kernels: Annotated[str | None, typer.Option(help="auto, compiled or eager")] = None,
+    kernels: Annotated[str | None, typer.Option(help="auto, compiled, fused or eager")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda")] = None,
     slices: Annotated[
         int | None, typer.Option(min=1, max=4096, help="of attention, at a time")

@@ -183,6 +183,7 @@ def standard_matrix() -> list[tuple[LabRun, Setting]]:
     short = LabRun(optimizer="muon", width=32, layers=1, seq=16, steps=4)
     is_there, routes = torch.cuda.is_available(), ("auto", "fp32", "fp64")
     on_gpu = [Setting(device="cuda", route=route) for route in routes] if is_there else []
+    on_gpu += [Setting(device="cuda", kernels="eager")] if is_there else []
     everything = _computations() + _caps() + on_gpu
     muon = [(LabRun(optimizer="muon"), setting) for setting in (*_computations(), *on_gpu[:1])]
     capped = [(short, setting) for setting in _caps()]

@@ -157,7 +157,7 @@ def test_a_contracted_quantiser_is_found_in_every_kernel(
     halves = {entry.removesuffix(" on half input") for entry in found if "half" in entry}
     assert halves == {
         "quantise_rows", "quantise_gradient", "rms_norm", "rms_norm_gradient",
-        "embedding_gradient", "row_dot", "square_sum", "quantise_levels", "quantise_mixture",
+        "embedding_gradient", "row_dot", "square_sums", "quantise_levels", "quantise_mixture",
         "attention_gradient", "quintic",
     }  # fmt: skip
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from atoll.bits.kernels.gemm import ROUTES
 from atoll.bits.kernels.grid import INT8_LEVELS, SPLIT_LEVELS, SUM_LEVELS, steps
-from atoll.bits.kernels.interface import AdamFactors, Engine, Grid, Kernels, Scores
+from atoll.bits.kernels.interface import CPU, AdamFactors, Engine, Grid, Kernels, Scores
 from atoll.bits.kernels.muon import orthogonalise
 from atoll.bits.kernels.philox import Mask
 
@@ -73,6 +75,36 @@ def next_to_halves(shape: tuple[int, int], levels: int, generator: torch.Generat
     x = torch.where(aside == 1, torch.nextafter(x, x * 0.5), x).clamp(-peak, peak)
     x[0], x[:, 0] = peak, peak
     return x
+
+
+def moved(kernels: Kernels, device: torch.device) -> Kernels:
+    """Kernels that work on a device for whoever has all tensors on the CPU."""
+    return cast(Kernels, _Moved(kernels, device))
+
+
+class _Moved:
+    def __init__(self, kernels: Kernels, device: torch.device) -> None:
+        self._kernels, self._device = kernels, device
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        method = getattr(self._kernels, name)
+
+        def call(*given: object, **named: object) -> object:
+            return _on(method(*(_on(each, self._device) for each in given), **named), CPU)
+
+        return call
+
+
+def _on(value: object, device: torch.device) -> object:
+    """A tensor on a device, and whatever of those that are handed to kernels holds some."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, (tuple, list)):
+        return type(value)(_on(each, device) for each in value)
+    if isinstance(value, (Grid, Scores)):
+        parts: dict[str, Any] = {f.name: _on(getattr(value, f.name), device) for f in fields(value)}
+        return replace(value, **parts)
+    return value
 
 
 def differences(candidate: Kernels, reference: Kernels, seed: int = 0, rows: int = 37) -> list[str]:
@@ -138,7 +170,7 @@ def _linear_results(k: Kernels, kind: str, seed: int, rows: int) -> Results:
     yield "rescale_split", (k.rescale_split((sums[0], sums[1], sums[2]), step, column),)
     high, middle, middle2 = (part.long() * 31 + 5 for part in sums)
     yield "rescale_split", (k.rescale_split((high, middle, middle2), step, column),)
-    yield "square_sum", k.square_sum(x)
+    yield "square_sums", tuple(n for pair in k.square_sums([x, x[:1]]) for n in pair)
     # One product of the same sums with every implementation: the kernels around it are compared.
     engine = Engine(ROUTES["fp64"], k, torch.matmul)
     yield "gram, quintic or advance", (orthogonalise(engine, x),)
@@ -220,7 +252,7 @@ def _half_results(k: Kernels, seed: int) -> Results:
     yield "rms_norm_gradient", k.rms_norm_gradient(x, ones, one_N1, one_1O[0])
     yield "embedding_gradient", (k.embedding_gradient(x, torch.arange(len(x)), len(x)),)
     yield "row_dot", (k.row_dot(x, ones),)
-    yield "square_sum", k.square_sum(halves(2**16))
+    yield "square_sums", k.square_sums([halves(2**16)])[0]
     x = halves(362)
     yield "quantise_levels", k.quantise_levels(x, 362)
     yield "quantise_mixture", k.quantise_mixture(x[None], torch.ones(1, 4, 1), 0, 362)

@@ -238,9 +238,10 @@ class CompiledKernels:
         self._call("attention_gradient", ctypes.byref(arguments))
         return (mixed, mixed_step), (row, row_step), (column, column_step)
 
-    def square_sum(self, x: Tensor) -> tuple[int, float]:
-        x = _plain(x)
-        step = _slot(1)
+    def square_sums(self, tensors: Sequence[Tensor]) -> list[tuple[int, float]]:
+        return [self._square_sum(_plain(x), _slot(1)) for x in tensors]
+
+    def _square_sum(self, x: Tensor, step: Tensor) -> tuple[int, float]:
         return self._call("square_sum", x, x.numel(), step, result=c_int64), step.item()
 
     def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:

@@ -8,10 +8,11 @@ from functools import cache
 import structlog
 import torch
 
-from atoll.bits.kernels.acceptance import differences
-from atoll.bits.kernels.build import Unusable, accepted, load_library
+from atoll.bits.kernels.acceptance import differences, moved
+from atoll.bits.kernels.build import BuildFailed, Unusable, accepted, load_library
 from atoll.bits.kernels.compiled import CompiledKernels
 from atoll.bits.kernels.gemm import ROUTES, batched_product, choose_route
+from atoll.bits.kernels.gpu import is_gpu_failure
 from atoll.bits.kernels.interface import CPU, Engine, Kernels
 from atoll.bits.kernels.memory import keep_freed_memory
 from atoll.bits.kernels.reference import TorchKernels
@@ -24,7 +25,7 @@ from atoll.bits.kernels.variables import (
 )
 from atoll.errors import ConfigError, NumericsMismatch
 
-CHOICES = ("auto", "compiled", "eager")
+CHOICES = ("auto", "compiled", "fused", "eager")
 _SLICES = {"cpu": 8, "cuda": 256}
 """Of attention: a core's cache holds eight, and a GPU is kept busy by hundreds."""
 _log = structlog.get_logger("atoll.bits.kernels")
@@ -33,7 +34,8 @@ _log = structlog.get_logger("atoll.bits.kernels")
 def default_engine() -> Engine:
     """The fastest exact engine of the device that this process trains on: ATOLL_DEVICE, or the CPU.
 
-    ATOLL_KERNELS (auto, compiled, eager) and ATOLL_ROUTE (auto, int8, fp32, fp64) override it.
+    ATOLL_KERNELS (auto, compiled, fused, eager) and ATOLL_ROUTE (auto, int8, fp32, fp64) override
+    it.
 
     Raises:
         ConfigError, NumericsMismatch: as `make_engine`.
@@ -108,26 +110,56 @@ def _check(engine: Engine) -> None:
 
 
 def choose_kernels(name: str = "auto", device: str = "cpu") -> Kernels:
-    """Compiled kernels where they build and agree with the reference, else the reference.
+    """The device's own kernels where they build and agree with the reference, else the reference.
+
+    Args:
+        name: compiled are a CPU's, fused a GPU's; auto takes the device's.
 
     Raises:
-        ConfigError: the name is unknown, or compiled kernels were asked for and are not usable.
+        ConfigError: the name is unknown, or kernels were asked for that are not usable.
     """
     if name not in CHOICES:
         raise ConfigError(f"unknown kernels {name!r}; known: {', '.join(CHOICES)}")
-    if name == "eager" or (name == "auto" and device != "cpu"):
+    if name == "eager":
         return TorchKernels()
-    if device != "cpu":
-        raise ConfigError("compiled kernels are the CPU's", next_step="use kernels auto")
-    compiled = accepted(
+    own = "compiled" if device == "cpu" else "fused"
+    if name not in {"auto", own}:
+        where = "the CPU's" if name == "compiled" else "a GPU's"
+        raise ConfigError(f"{name} kernels are {where}", next_step="use kernels auto")
+    found = _compiled() if device == "cpu" else _fused(torch.device(device))
+    if not isinstance(found, Unusable):
+        return found
+    if name == own:
+        raise ConfigError(
+            f"{own} kernels cannot be used: {found.reason}", next_step="use kernels auto"
+        )
+    return TorchKernels()
+
+
+def _compiled() -> Kernels | Unusable:
+    return accepted(
         "the step's kernels",
         lambda: CompiledKernels(load_library()),
         lambda found: differences(found, TorchKernels()),
     )
-    if not isinstance(compiled, Unusable):
-        return compiled
-    if name == "compiled":
-        raise ConfigError(
-            f"compiled kernels cannot be used: {compiled.reason}", next_step="use kernels auto"
-        )
-    return TorchKernels()
+
+
+def _fused(device: torch.device) -> Kernels | Unusable:
+    def parted(found: Kernels) -> list[str]:
+        try:
+            return differences(moved(found, device), TorchKernels())
+        except Exception as error:  # Triton's own, or of the compiler and linker that it runs
+            if isinstance(error, RuntimeError) and is_gpu_failure(error):
+                raise
+            raise BuildFailed(str(error)) from error
+
+    return accepted("the GPU's kernels", _load_fused, parted)
+
+
+def _load_fused() -> Kernels:
+    try:
+        # With torch built for a GPU, and not without.
+        from atoll.bits.kernels.fused import FusedKernels  # noqa: PLC0415
+    except ImportError as error:
+        raise BuildFailed(f"Triton is missing: {error}") from error
+    return FusedKernels()

@@ -7,12 +7,13 @@ costs and loses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from atoll.bits.kernels.attention import Attention
+from atoll.bits.kernels.graphs import Graphs, Work
 from atoll.bits.kernels.interface import AdamFactors, Engine, Frozen
 from atoll.bits.kernels.linear import (
     FrozenLinear,
@@ -45,10 +46,18 @@ class ExactOps:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._graphs = Graphs() if engine.device.type == "cuda" else None
 
     @property
     def device(self) -> torch.device:
         return self.engine.device
+
+    def graphed(
+        self, work: Work, inputs: Sequence[Tensor], what: Hashable, held: object
+    ) -> list[Tensor]:
+        if self._graphs is None:
+            return work(inputs)
+        return self._graphs.run(work, inputs, what, held)
 
     def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
         rows = _apply(Embedding, self.engine, ids_BT.flatten(), table_VD)
@@ -110,8 +119,7 @@ class ExactOps:
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         total = 0.0
-        for gradient in gradients:
-            integer, step = self.engine.kernels.square_sum(gradient)
+        for integer, step in self.engine.kernels.square_sums(list(gradients)):
             # Python's float arithmetic: IEEE, separate operations, one order.
             total += float(integer) * (step * step)
         return math.sqrt(total)

@@ -28,6 +28,10 @@ SUM_LEVELS: Final = 2**22
 but at a tie; fp64 holds sums of 2^31 of them."""
 
 
+SQUARE_LEVELS: Final = 2**16
+"""Squares of integers up to this: fp64 holds the sum of a row of 2^20 of them."""
+
+
 def steps(magnitude: Tensor, levels: int) -> tuple[Tensor, Tensor]:
     """(multiplier onto the grid, step off it), both fp32, for tensors of this largest magnitude."""
     wide = magnitude.clamp_min(FLOOR).double()
@@ -82,7 +86,7 @@ def exact_sum(x: Tensor, dim: int) -> Tensor:
     return integers.double().sum(dim, keepdim=True) * step.double()
 
 
-def exact_square_sum(x: Tensor, levels: int = 2**16) -> tuple[Tensor, Tensor]:
+def exact_square_sum(x: Tensor, levels: int = SQUARE_LEVELS) -> tuple[Tensor, Tensor]:
     """(Σ of squared integers as int64 scalar, step) over all of x; Σ x² ≈ integer · step².
 
     Rows are summed in fp64 (exact below 2^53 for rows of at most 2^20 elements), then in int64.

@@ -200,8 +200,8 @@ class Kernels(Protocol):
         """With share P and slope dS = P · (g·v − delta): columns of P · g_step, rows of
         dS · k_step, columns of dS · q_step."""
 
-    def square_sum(self, x: Tensor) -> tuple[int, float]:
-        """(n, step) with Σ x² ≈ n · step² over all of x."""
+    def square_sums(self, tensors: Sequence[Tensor]) -> list[tuple[int, float]]:
+        """(n, step) of each, with Σ x² ≈ n · step² over all of x."""
 
     def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
         """keep · m + add · g; 0 where that is below 2^-100."""

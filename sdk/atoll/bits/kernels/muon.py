@@ -26,7 +26,7 @@ LEAST_NORM: Final = 2.0**-60
 
 def orthogonalise(engine: Engine, matrix_OI: Tensor) -> Tensor:
     """About U·Vᵀ of the matrix's singular value decomposition U·S·Vᵀ, fp32 [O, I]."""
-    integer, step = engine.kernels.square_sum(matrix_OI)
+    ((integer, step),) = engine.kernels.square_sums([matrix_OI])
     norm = math.sqrt(float(integer)) * step
     # Written so that NaN stays: one element that is not finite makes all of the result NaN.
     x_OI = matrix_OI * (1.0 / (LEAST_NORM if norm < LEAST_NORM else norm))

@@ -130,14 +130,13 @@ class CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, engine: Engine, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
         slope_NV, total_N, picked_N = engine.kernels.softmax_loss(logits_NV, targets_N)
-        ctx.save_for_backward(slope_NV)
-        counted = int((targets_N >= 0).sum())
-        share = 1.0 / counted if counted else 0.0
-        ctx.share = share
+        counted = (targets_N >= 0).sum()
+        share = counted.double().reciprocal().masked_fill(counted == 0, 0.0)
+        ctx.save_for_backward(slope_NV, share)
         losses_N = log(total_N.float()) - picked_N
         return (exact_sum(losses_N, 0) * share).float().reshape(())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
-        (slope_NV,) = ctx.saved_tensors
-        return None, slope_NV * (gradients[0].double() * ctx.share).float(), None
+        slope_NV, share = ctx.saved_tensors
+        return None, slope_NV * (gradients[0].double() * share).float(), None

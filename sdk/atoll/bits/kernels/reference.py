@@ -208,9 +208,8 @@ class TorchKernels:
             quantise(slope * tile.q_step, -2, tile.levels),
         )
 
-    def square_sum(self, x: Tensor) -> tuple[int, float]:
-        integer, step = exact_square_sum(x)
-        return int(integer), float(step)
+    def square_sums(self, tensors: Sequence[Tensor]) -> list[tuple[int, float]]:
+        return [(int(n), float(step)) for n, step in map(exact_square_sum, tensors)]
 
     def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
         return flushed(m * keep + g * add)

@@ -1,0 +1,64 @@
+"""The GPU's kernels: the reference's bits, without a GPU. `make .triton` installs Triton."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from atoll.bits.kernels import engine
+from atoll.bits.kernels.engine import choose_kernels
+from atoll.errors import ConfigError
+
+ROOT = Path(__file__).parents[3]
+
+
+def apart(what: str, **environment: str) -> list[str]:
+    """What `fused_apart` finds wrong, in a process that finds Triton."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.unit.bits.fused_apart", what],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / ".triton"), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"run `make .triton` if it is missing: {done.stderr[-2000:]}"
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_programs_give_the_references_bits() -> None:
+    assert apart("bits", TRITON_INTERPRET="1") == []
+
+
+def test_every_operator_of_a_compiled_program_is_one_rounding(tmp_path: Path) -> None:
+    assert apart("code", TRITON_CACHE_DIR=str(tmp_path)) == []
+
+
+def test_each_device_has_kernels_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="fused kernels are a GPU's"):
+        choose_kernels("fused", "cpu")
+    with pytest.raises(ConfigError, match="compiled kernels are the CPU's"):
+        choose_kernels("compiled", "cuda")
+    monkeypatch.setitem(sys.modules, "triton", None)
+    monkeypatch.delitem(sys.modules, "atoll.bits.kernels.fused", raising=False)
+    assert choose_kernels("auto", "cuda").name == "eager"
+    with pytest.raises(ConfigError, match=r"fused kernels cannot be used: Triton is missing"):
+        choose_kernels("fused", "cuda")
+
+
+def test_what_triton_cannot_compile_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        name = "fused"
+
+        def __getattr__(self, name: str) -> object:
+            raise TypeError("no compiler for this GPU")
+
+    monkeypatch.setattr(engine, "_load_fused", Broken)
+    with pytest.raises(ConfigError, match="no compiler for this GPU"):
+        choose_kernels("fused", "cuda")
