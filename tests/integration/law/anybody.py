@@ -30,7 +30,7 @@ def differences(net: Live) -> set[Key]:
     """What one side takes in the next second, and the other does not."""
     now = _next_block(net)
     law = {_key(call) for call in upkeep(net.folded, now) if call.call not in UNASKED}
-    asked = [*_everything(net), *_of_money(net, now)]
+    asked = [*_everything(net, now), *_of_money(net, now)]
     return law ^ _money(net.folded, now) ^ {key for key, *what in asked if _takes(net, *what)}
 
 
@@ -69,12 +69,12 @@ def _key(one: Upkeep) -> Key:
     return (one.call, one.round, one.holder, one.seat)
 
 
-def _everything(net: Live) -> Iterator[Asked]:
+def _everything(net: Live, now: int) -> Iterator[Asked]:
     chain, job, view = net.chain, net.job, net.folded
     words = getattr(net, "words", {})  # there are none before the first round
     yield (Call.POKE,), chain.rounds, "poke", (job,)
     # The contract takes it a block after MERGE opened; the law waits for words that bring it along.
-    if view.open is None or net.chain.now >= view.open.seed_due:
+    if view.open is None or now >= view.open.seed_due:
         yield (Call.SEED_AUDIT,), chain.rounds, "seedAudit", (job,)
     late = (job, bytes(words), list(words.values()))
     yield (Call.SETTLE_LATE,), chain.rounds, "settleLate", late

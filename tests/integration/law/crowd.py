@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.integration.law.live import Chain, Contract, Live, signature
+from tests.integration.law.plays import move_of, word_of, works_of
 from tests.unit.law.factories import cid, digest
 from tests.unit.law.models import MODEL, PROGRAM
-from tests.unit.law.network import reveal_of
+from tests.unit.law.network import hashed
 from tests.unit.law.script import PROVIDERS, VERIFIERS
 
 from atoll.chain.decode import RawLog, decode_log
@@ -25,6 +26,7 @@ from atoll.law.ballots import Body, Duty, ballot_hash
 from atoll.law.certificates import certificate_bytes
 from atoll.law.claims import Said, shown
 from atoll.law.events import Settled
+from atoll.law.games.calls import calldata
 from atoll.law.hashing import certificate_hash, commitment, keccak256
 from atoll.law.owes import committee_accounts
 from atoll.law.rounds import apply, facts_of
@@ -50,6 +52,8 @@ from atoll.law.words import (
 OUTSIDER = PROVIDERS[5]
 EVERYBODY = (*PROVIDERS[:5], *VERIFIERS[:5], OUTSIDER)
 Sent = tuple[Address, Contract, str, tuple[object, ...]]
+MOVE = "a move"
+"""Stands for the name of a call whose one argument is its calldata."""
 GAS = 12_000_000
 FAR = 2**32 - 1
 
@@ -60,6 +64,7 @@ class Crowd:
     Attributes:
         view: as of the last block; while a block is filled also with a settlement that is in it.
         keys: of reveals, with their plain words, by what the key hashes to.
+        works: of segments, by their plain words.
         ballots: bodies and salts by what was sealed.
         taken: names of calls that were not refused.
     """
@@ -73,6 +78,7 @@ class Crowd:
         self.fold = Fold(self.deployment, None)
         self.keys: dict[Digest, tuple[Digest, tuple[Digest, ...]]] = {}
         self.committed: dict[Digest, Reveal] = {}
+        self.works: dict[Digest, bytes] = {}
         self.ballots: dict[Digest, tuple[bytes, Digest]] = {}
         self.taken: set[str] = set()
         self._read = 0
@@ -102,7 +108,9 @@ class Crowd:
         """Mines these calls in one block, `after` seconds later, and follows it."""
         chain, hashes = self.chain, []
         for sender, contract, name, arguments in calls:
-            data = "0x" + contract.calldata(name, *arguments).hex()
+            raw = arguments[0] if name == MOVE else contract.calldata(name, *arguments)
+            assert isinstance(raw, bytes)
+            data = "0x" + raw.hex()
             sent = {"from": sender, "to": contract.address, "data": data, "gas": hex(GAS)}
             hashes.append(chain.anvil.ask("eth_sendTransaction", sent))
         chain.now += after
@@ -126,6 +134,7 @@ class Crowd:
             sent = self.rng.choice(kinds)()
             if sent is not None:
                 calls.append(sent)
+        calls += self._moves()
         self.block(calls, self.rng.choice([0, 0, 1, 1, 2, 3, 5, 10, 15, 40]))
 
     # --- who and what ---
@@ -181,12 +190,26 @@ class Crowd:
         seat = SeatIndex(self.rng.choice(left))
         account = self.view.providers[running.seats[seat]].account
         name = f"{running.seed.hex()} {seat} {self.rng.random()}"
-        reveal, key, words = reveal_of(name, self.rng.choice([8, 8, 8, 6, 5, 0]))
-        self.keys[reveal.key_hash] = key, tuple(words)
+        reveal = self._made_up(name, self.rng.choice([8, 8, 8, 6, 5, 0]))
         said = (reveal, running.model)
         made = commitment(running.slot, running.seed, seat, account, said)
         self.committed[made] = reveal
         return (account, self.chain.rounds, "commit", (self.job, seat, running.seed, made))
+
+    def _made_up(self, name: str, segments: int) -> Reveal:
+        """A reveal whose words are of norms and losses, of a round that nobody trained."""
+        key, leaves = digest(f"key {name}"), b""
+        works = [works_of(f"{name} {segment}") for segment in range(segments)]
+        words = [word_of(each) for each in works]
+        self.works |= dict(zip(words, works, strict=True))
+        for segment, plain in enumerate(words):
+            mask = hashed(key, segment)
+            masked = bytes(a ^ b for a, b in zip(plain, mask, strict=True))
+            leaves += digest(f"state {name} {segment}") + masked
+        root = digest(f"update {name}") if segments else Digest(bytes(32))
+        reveal = Reveal(root, hashed(key), digest(f"salt {name}"), leaves, cid(name))
+        self.keys[reveal.key_hash] = key, tuple(words)
+        return reveal
 
     def _reveal(self, running: OpenRound) -> Sent | None:
         left = list(bits(running.committed & ~running.revealed))
@@ -419,6 +442,23 @@ class Crowd:
         if rng.random() < 0.2:
             return (who, game, "crowdedOut", (evidence,))
         return (who, game, "challenge", (evidence, bond))
+
+    def _moves(self) -> list[Sent]:
+        """What those who play owe, by whoever it is, or now and then by another."""
+        calls: list[Sent] = []
+        for record in self.view.games.values():
+            if not (record.is_open and record.clock) or self.rng.random() < 0.3:
+                continue
+            found = move_of(record, self.works, self.rng)
+            if found is None:
+                continue
+            by_holder, move = found
+            who = record.claim.holder if by_holder else record.challenger
+            if self.rng.random() < 0.1:
+                who = self.someone()
+            data = calldata(record.id, record.claim, move)
+            calls.append((who, self.chain.game, MOVE, (data,)))
+        return calls
 
     # --- money ---
 

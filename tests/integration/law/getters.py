@@ -11,15 +11,16 @@ from eth_utils.address import to_checksum_address
 from tests.integration.law.live import Chain
 
 from atoll.law import pay
+from atoll.law.games.history import rebuilt
 from atoll.law.hashing import facts_hash
 from atoll.law.owners import Ownership, ownership_of
-from atoll.law.views import Holder, JobView, OpenRound, SettledRound
+from atoll.law.views import GameRecord, Holder, JobView, OpenRound, SettledRound
 from atoll.law.words import NO_ROUND, Address, Phase, Role, bits, to_bitmap
 
 Compared = tuple[object, object, object]
 FOREVER = 2**24 - 1
 NOBODY = Address("0x" + "00" * 20)
-DECIDED, OVER = 10, 11
+WAITING, DECIDED, OVER = 1, 10, 11
 KEPT = 26
 """Bytes of a hash that the contracts keep."""
 
@@ -154,7 +155,17 @@ def _games(chain: Chain, view: JobView) -> Iterator[Compared]:
         yield (game.id, "bond"), said[10], game.bond
         yield (game.id, "outcome"), said[7], game.decided or game.outcome
         yield (game.id, "open"), said[6] < OVER, game.is_open
+        yield (game.id, "phase"), said[6], _phase(game)
         yield (game.id, "deadline"), chain.call(chain.game, "deadlineOf", game.id)[0], game.deadline
+
+
+def _phase(game: GameRecord) -> int:
+    """As a player rebuilds it from what was said."""
+    if not game.is_open or game.decided:
+        return DECIDED if game.is_open else OVER
+    if not game.began_at:
+        return WAITING
+    return rebuilt(game.claim, game.began_at, game.moves).phase
 
 
 def _money(chain: Chain, view: JobView) -> Iterator[Compared]:

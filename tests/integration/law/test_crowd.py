@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
 from tests.integration.law.anybody import differences
-from tests.integration.law.crowd import EVERYBODY, Asked, Crowd
+from tests.integration.law.crowd import EVERYBODY, MOVE, Asked, Crowd
 from tests.integration.law.getters import compared, owners_compared
 from tests.integration.law.live import START, SUBMITTER, Chain, Live, live_terms
 from tests.unit.law.models import PROGRAM
@@ -76,4 +76,4 @@ def test_a_view_is_what_the_contracts_answer_whatever_anybody_sends(
         check(crowd)
         if rng.random() < ASKED:
             assert differences(Asked(crowd)) == set()
-    assert {"sit", "enrol", "ready", "commit", "ballot", "key"} <= crowd.taken
+    assert {"sit", "enrol", "ready", "commit", "ballot", "key", MOVE} <= crowd.taken

@@ -29,7 +29,8 @@ HEADER = Header(
     tables_bytes=1024,
     initial=MODEL.digest(0),
 )
-LEAVES = program_leaves(HEADER, [Template(Part.STEP, 1, 4, 4, 0, 9, 1, (), ())])
+TEMPLATE = Template(Part.STEP, 1, 4, 4, 0, 9, 1, (), ())
+LEAVES = program_leaves(HEADER, [TEMPLATE])
 PROGRAM = ProgramHeader(HEADER, len(LEAVES), tuple(merkle_proof(LEAVES, 0)))
 FRAGMENTS = (Fragment(5, 20), Fragment(6, 21))
 

@@ -1,0 +1,135 @@
+"""Moves of games about rounds that nobody trained: both sides' runs are made up.
+
+Rule of this file: a move follows from what the chain said before it, as a player's does; that it is
+legal is for the contract to say.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.unit.law.factories import digest
+from tests.unit.law.models import HEADER, LEAVES, PROGRAM, TEMPLATE
+
+from atoll.law.games.claims import Claim, Move, Opening, ProgramPart
+from atoll.law.games.history import rebuilt
+from atoll.law.games.judge import Need
+from atoll.law.games.machine import Game, Phase, result_of
+from atoll.law.games.players import NothingDiffers, answered, attack, defend
+from atoll.law.games.trees import MemoryTree, piece_tree, top
+from atoll.law.hashing import keccak256
+from atoll.law.leaves import StateRoots
+from atoll.law.merkle import merkle_proof
+from atoll.law.program import Input, Template
+from atoll.law.views import GameRecord
+from atoll.law.words import Digest
+
+_WORK = 8 + 4 * HEADER.micro_batches
+
+
+def works_of(name: str) -> bytes:
+    """A segment's norms and losses, all of them finite."""
+    work = b"\x3f" + digest(f"norm {name}")[:7] + (b"\x3f" + digest(f"loss {name}")[:3])
+    return work * HEADER.segment
+
+
+@dataclass(frozen=True)
+class Run:
+    """A step that one side says it ran: nodes of `TEMPLATE.size` bytes, and the result."""
+
+    name: str
+    result: Digest
+
+    def read(self, node: int, start: int, end: int) -> bytes:
+        return digest(f"{self.name} {node}")[: TEMPLATE.size][start:end]
+
+    def tensor(self, node: int) -> MemoryTree:
+        return piece_tree(self.read(node, 0, TEMPLATE.size))
+
+    @property
+    def tree(self) -> MemoryTree:
+        nodes = [top(self.tensor(node)) for node in range(HEADER.step_nodes - 1)]
+        return MemoryTree([*nodes, self.result])
+
+    @property
+    def roots(self) -> StateRoots:
+        raise NotImplementedError("no claim here is about a link")
+
+    @property
+    def context(self) -> bytes:
+        raise NotImplementedError("nobody here can prove anything")
+
+    def open(self, template: Template, source: Input, need: Need) -> Opening:
+        raise NotImplementedError("nobody here can prove anything")
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one side knows of a claim.
+
+    Attributes:
+        name: what its run is made up from; another's is another run.
+        works: as the holder's word says, where a key shows it.
+    """
+
+    name: str
+    claim: Claim
+    works: bytes
+
+    @property
+    def header(self) -> ProgramPart:
+        return ProgramPart(HEADER.to_bytes(), 0, PROGRAM.leaves, PROGRAM.proof)
+
+    def template(self, node: int) -> ProgramPart:
+        proof = tuple(merkle_proof(LEAVES, 1))
+        return ProgramPart(TEMPLATE.to_bytes(), 1, PROGRAM.leaves, proof)
+
+    @property
+    def states(self) -> list[Digest]:
+        between = [digest(f"{self.name} {step}") for step in range(HEADER.segment - 1)]
+        return [*between, self.claim.closing]
+
+    def tape(self, step: int) -> Run:
+        at = step % HEADER.segment
+        work = self.works[at * _WORK : (at + 1) * _WORK]
+        return Run(f"{self.name} {step}", result_of(self.states[at], work))
+
+
+def move_of(
+    record: GameRecord, works: Mapping[Digest, bytes], rng: random.Random
+) -> tuple[bool, Move] | None:
+    """A move of a game that has begun, and whether it is the holder's; None where there is none.
+
+    Args:
+        works: of segments, by their plain words.
+    """
+    claim = record.claim
+    game: Game = rebuilt(claim, record.began_at, record.moves)
+    if game.phase is Phase.PROVE or record.decided:
+        return None
+    said = works.get(claim.work_word, works_of("another"))
+    by_holder = game.phase.is_holders
+    side = Side("holder" if by_holder else f"challenger {rng.random()}", claim, said)
+    if by_holder:
+        return True, defend(game, side)
+    try:
+        return False, answered(attack(game, side), _Nothing())
+    except NothingDiffers:
+        return None
+
+
+class _Nothing:
+    """No operation is ever asked."""
+
+    def need(self, *_: object) -> Need:
+        raise NotImplementedError
+
+    def run(self, *_: object) -> bytes:
+        raise NotImplementedError
+
+
+def word_of(works: bytes) -> Digest:
+    """The plain work word of a segment."""
+    return keccak256(works)
