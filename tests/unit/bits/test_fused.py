@@ -45,10 +45,25 @@ def test_each_device_has_kernels_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         choose_kernels("fused", "cpu")
     with pytest.raises(ConfigError, match="compiled kernels are the CPU's"):
         choose_kernels("compiled", "cuda")
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
     monkeypatch.setitem(sys.modules, "triton", None)
     monkeypatch.delitem(sys.modules, "atoll.bits.kernels.fused", raising=False)
     assert choose_kernels("auto", "cuda").name == "eager"
     with pytest.raises(ConfigError, match=r"fused kernels cannot be used: Triton is missing"):
+        choose_kernels("fused", "cuda")
+
+
+def test_what_triton_keeps_is_the_users_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", "")  # restored after what follows
+    monkeypatch.delenv("TRITON_CACHE_DIR")
+    folder = tmp_path / "atoll" / "kernels"
+    assert choose_kernels("auto", "cuda").name == "eager"  # without a GPU, whatever Triton does
+    assert os.environ["TRITON_CACHE_DIR"] == str(folder / "triton")
+    folder.chmod(0o777)
+    with pytest.raises(ConfigError, match="can be written by others"):
         choose_kernels("fused", "cuda")
 
 

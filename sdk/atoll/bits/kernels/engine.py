@@ -9,7 +9,7 @@ import structlog
 import torch
 
 from atoll.bits.kernels.acceptance import differences, moved
-from atoll.bits.kernels.build import BuildFailed, Unusable, accepted, load_library
+from atoll.bits.kernels.build import BuildFailed, Unusable, accepted, cache_folder, load_library
 from atoll.bits.kernels.compiled import CompiledKernels
 from atoll.bits.kernels.gemm import ROUTES, batched_product, choose_route
 from atoll.bits.kernels.gpu import is_gpu_failure
@@ -26,6 +26,7 @@ from atoll.bits.kernels.variables import (
 from atoll.errors import ConfigError, NumericsMismatch
 
 CHOICES = ("auto", "compiled", "fused", "eager")
+_TRITON_CACHE = "TRITON_CACHE_DIR"
 _SLICES = {"cpu": 8, "cuda": 256}
 """Of attention: a core's cache holds eight, and a GPU is kept busy by hundreds."""
 _log = structlog.get_logger("atoll.bits.kernels")
@@ -157,6 +158,8 @@ def _fused(device: torch.device) -> Kernels | Unusable:
 
 
 def _load_fused() -> Kernels:
+    # Triton runs what it finds there; its own choice is a folder that nobody looks at.
+    os.environ.setdefault(_TRITON_CACHE, str(cache_folder() / "triton"))
     try:
         # With torch built for a GPU, and not without.
         from atoll.bits.kernels.fused import FusedKernels  # noqa: PLC0415
