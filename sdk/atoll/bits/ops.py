@@ -228,4 +228,4 @@ def operations() -> Ops:
 
 def reference_operations(device: torch.device = CPU) -> Ops:
     """The same bits by what everything faster is held to: slow, and nothing but plain PyTorch."""
-    return ExactOps(reference_engine(device))
+    return ExactOps(reference_engine(device), is_graphed=False)

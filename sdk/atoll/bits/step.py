@@ -119,7 +119,8 @@ def _losses_and_gradients(
         elif index == 0:
             sums = gradients
         else:
-            sums = [total + gradients.pop(0) for total in sums]
+            for i in range(len(sums)):
+                sums[i] = sums[i] + gradients.pop(0)
     return tuple(losses), dict(zip(params, sums, strict=True))
 
 
@@ -141,7 +142,8 @@ def _loss_and_gradients(
     inputs = [piece_bT1, torch.tensor(share, device=device), *params.values()]
     if drop is not keep_all:  # whose mask is another one at each step
         return work(inputs)
-    what, held = (recipe.model, tuple(params)), (recipe.base, rotary_of(recipe.model, device))
+    held = recipe.base, rotary_of(recipe.model, device)
+    what = recipe.model, id(recipe.base), tuple(params)
     return recipe.ops.graphed(work, inputs, what, held)
 
 

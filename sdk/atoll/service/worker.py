@@ -204,7 +204,9 @@ def _call(function: str, args: tuple[object, ...]) -> Any:
 
 def _give_back_gpu_memory() -> None:
     """What torch keeps for its next tensors, which other workers of the service cannot have."""
-    torch = sys.modules.get("torch")
+    torch, graphs = (sys.modules.get(name) for name in ("torch", "atoll.bits.kernels.graphs"))
+    if graphs is not None:
+        graphs.Graphs.let_go()  # of what is kept for another call, as a game's own run is
     if torch is not None and torch.cuda.is_initialized():
         with suppress(RuntimeError):  # of a GPU that failed
             torch.cuda.empty_cache()

@@ -58,12 +58,9 @@ def smaller(model: ModelSpec, most: int = MAX_TIMED, seq: int = 256) -> ModelSpe
     return model if param_count(model) <= most else small
 
 
-def seconds_of(act: Callable[[], object]) -> float:
-    """The mean over as many runs as fill `MIN_SECONDS`, after two that warm up.
-
-    On a GPU the first compiles, and the second captures what is launched from then on.
-    """
-    for _ in range(2):
+def seconds_of(act: Callable[[], object], warm_ups: int = 1) -> float:
+    """The mean over as many runs as fill `MIN_SECONDS`, after those that warm up."""
+    for _ in range(warm_ups):
         act()
     started, runs = time.perf_counter(), 0
     while (spent := time.perf_counter() - started) < MIN_SECONDS:
@@ -124,6 +121,8 @@ def _times(trial: Manifest) -> tuple[float, float]:
     # Where steps leave it: it is brought there once a segment.
     opening = SeatState.opening(model, seat_layout(trial)).on(course.recipe.ops.device)
     batch = gather_batch(tokens, course.offsets(0), seq)
-    step = seconds_of(lambda: inner_step(opening, batch, 0, course.recipe))
+    # On a GPU the first compiles, and the second captures what all others launch.
+    warm_ups = 1 if course.recipe.ops.device.type == "cpu" else 2
+    step = seconds_of(lambda: inner_step(opening, batch, 0, course.recipe), warm_ups)
     segment = seconds_of(lambda: run_segment(opening, 0, course))
     return step, max(0.0, segment - step)

@@ -44,7 +44,30 @@ def wrong_bits() -> list[str]:
             inputs[kind](fused.FusedKernels()), inputs[kind](TorchKernels()), strict=True
         )
         if not acceptance._same(a, b)
+    ] + wrong_beyond_a_program()
+
+
+def wrong_beyond_a_program() -> list[str]:
+    """Sizes that programs are not made for, which are the reference's."""
+    kernels, found = fused.FusedKernels(), []
+    x_BHTd = torch.linspace(-3, 3, 2 * 2 * 2049).view(1, 1, 2, -1)
+    tables = torch.linspace(-1, 1, 2 * 2049).view(2, -1), torch.ones(2, 2049)
+    turned = (each.rotate(x_BHTd, *tables, 1.0) for each in (kernels, TorchKernels()))
+    if not torch.equal(*turned):
+        found.append("heads too wide for a program")
+    g_NO, row_N1, column_1O = (
+        torch.linspace(-3, 3, 12).view(3, 4),
+        torch.ones(3, 1),
+        torch.ones(1, 4),
+    )
+    launch, fused.launch, fused._MOST_INT32 = fused.launch, None, 11  # no program can be launched
+    parts = [
+        each.quantise_gradient([g_NO], row_N1, column_1O) for each in (kernels, TorchKernels())
     ]
+    if not acceptance._same(*(tuple(x for pair in part for x in pair) for part in parts)):
+        found.append("a gradient too large for a program")
+    fused.launch = launch
+    return found
 
 
 def compiled() -> Iterator[tuple[str, str]]:

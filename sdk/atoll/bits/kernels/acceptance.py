@@ -1,6 +1,6 @@
 """Whether two implementations of the kernels give the same bits, on inputs chosen to part them.
 
-Run at start-up before compiled kernels are used, and by the tests with more seeds.
+Run at start-up before compiled or fused kernels are used, and by the tests with more seeds.
 """
 
 from __future__ import annotations
@@ -285,11 +285,17 @@ def _quintic_result(k: Kernels, generator: torch.Generator) -> tuple[object, ...
 
 def _long_results(k: Kernels) -> Results:
     """Rows longer than any block that an implementation sums at a time, all at their peak."""
-    x, step = torch.full((2, 700), -0.3), torch.ones(1, 2, 1)
+    x, step = torch.full((2, 2100), -0.3), torch.ones(1, 2, 1)
     yield "row_dot", (k.row_dot(x, x),)
-    yield "rms_norm", k.rms_norm(x, torch.ones(700), 1e-5)
-    yield "softmax_loss", k.softmax_loss(x, torch.tensor([0, 699]))
+    yield "rms_norm", k.rms_norm(x, torch.ones(2100), 1e-5)
+    yield "softmax_loss", k.softmax_loss(x, torch.tensor([0, 2099]))
     yield (
         "attention_weights",
-        k.attention_weights(x[None].clone(), step, torch.ones(1, 700, 1), 698),
+        k.attention_weights(x[None].clone(), step, torch.ones(1, 2100, 1), 2098),
     )
+    for split in (False, True):
+        yield "quantise_rows", _flat(k.quantise_rows(x, split))
+    # Where a sigmoid is subnormal, which a division that flushes them makes 0.
+    gate, up = torch.linspace(-88.7, -87.4, 64)[None], torch.full((1, 64), 2.0**20)
+    yield "swiglu", (k.swiglu(gate, up),)
+    yield "swiglu_gradient", k.swiglu_gradient(up, gate, up)

@@ -25,6 +25,8 @@ from atoll.bits.kernels.variables import (
 )
 from atoll.errors import ConfigError, NumericsMismatch
 
+_OLDEST_TRITON = (3, 6)
+"""Before, its correctly rounded divisions and roots take subnormals for 0 (PyTorch 2.6 to 2.9)."""
 CHOICES = ("auto", "compiled", "fused", "eager")
 _TRITON_CACHE = "TRITON_CACHE_DIR"
 _SLICES = {"cpu": 8, "cuda": 256}
@@ -150,7 +152,9 @@ def _fused(device: torch.device) -> Kernels | Unusable:
         try:
             return differences(moved(found, device), TorchKernels())
         except Exception as error:  # Triton's own, or of the compiler and linker that it runs
-            if isinstance(error, RuntimeError) and is_gpu_failure(error):
+            # Triton names the driver's errors after CUDA; a GPU that fails shows in the next step.
+            is_tritons = str(error).startswith("Triton Error")
+            if isinstance(error, RuntimeError) and is_gpu_failure(error) and not is_tritons:
                 raise
             raise BuildFailed(str(error)) from error
 
@@ -162,7 +166,11 @@ def _load_fused() -> Kernels:
     os.environ.setdefault(_TRITON_CACHE, str(cache_folder() / "triton"))
     try:
         # With torch built for a GPU, and not without.
+        import triton  # noqa: PLC0415
+
         from atoll.bits.kernels.fused import FusedKernels  # noqa: PLC0415
     except ImportError as error:
         raise BuildFailed(f"Triton is missing: {error}") from error
+    if tuple(map(int, triton.__version__.split(".")[:2])) < _OLDEST_TRITON:
+        raise BuildFailed(f"Triton {triton.__version__} flushes subnormals in divisions")
     return FusedKernels()

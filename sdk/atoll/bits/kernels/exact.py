@@ -44,9 +44,9 @@ def _apply(function: type[torch.autograd.Function], *arguments: object) -> Tenso
 class ExactOps:
     """Shapes as in `atoll.bits.ops.Ops`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, is_graphed: bool = True) -> None:
         self.engine = engine
-        self._graphs = Graphs() if engine.device.type == "cuda" else None
+        self._graphs = Graphs() if is_graphed and engine.device.type == "cuda" else None
 
     @property
     def device(self) -> torch.device:

@@ -23,6 +23,8 @@ _FLAT, _LONGEST = 1024, 2048
 """Elements of one program, and the most of a row that one reads at a time."""
 _WARP = 32
 """Threads that run together."""
+_MOST_INT32 = 2**31 - 1
+"""Products of two sizes are int32 in a program."""
 _ROWS, _COLUMNS = 32, 128
 """Of a matrix whose columns are scaled or added."""
 
@@ -98,6 +100,8 @@ class FusedKernels(TorchKernels):
     def quantise_gradient(
         self, parts: Sequence[Tensor], row_N1: Tensor, column_1O: Tensor
     ) -> tuple[Stacked, Stacked]:
+        if len(row_N1) * column_1O.shape[1] > _MOST_INT32:
+            return super().quantise_gradient(parts, row_N1, column_1O)
         g = parts[0].contiguous() if len(parts) == 1 else torch.cat(list(parts), dim=1)
         row, column = row_N1.contiguous(), column_1O.contiguous()
         rows, width = g.shape
@@ -156,6 +160,8 @@ class FusedKernels(TorchKernels):
         return dx, _column_sums((g, x, inverse), programs.BY_OTHER_AND_ROW).squeeze(0)
 
     def rotate(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor, sign: float) -> Tensor:
+        if x_BHTd.shape[3] // 2 > _LONGEST:  # a program turns a position at once
+            return super().rotate(x_BHTd, cos_Td, sin_Td, sign)
         x = _striding(x_BHTd)
         (batch, heads, positions), half = x.shape[:3], x.shape[3] // 2
         out = x.new_empty(x.shape)

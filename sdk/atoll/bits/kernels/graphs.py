@@ -8,8 +8,10 @@ no bit depends on it. Source: https://docs.pytorch.org/docs/stable/notes/cuda.ht
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import ClassVar, TypeAlias
+from weakref import WeakSet
 
 import structlog
 import torch
@@ -19,9 +21,6 @@ from atoll.bits.kernels.gpu import is_gpu_failure
 
 Work: TypeAlias = Callable[[Sequence[Tensor]], list[Tensor]]
 """A function of tensors on a GPU that never waits for it."""
-_MOST: Final = 4
-"""Graphs kept, each with memory of its own. A step has one, and one of a last, shorter
-micro-batch."""
 _log = structlog.get_logger("atoll.bits.kernels")
 
 
@@ -44,11 +43,25 @@ class _Graph:
 
 
 class Graphs:
-    """Work by name and shapes: run as it is the first time, and captured the second."""
+    """One work at a time, by name and shapes: run as it is first, and captured the second time.
+
+    A job's micro-batches all have one shape.
+    """
+
+    _living: ClassVar[WeakSet[Graphs]] = WeakSet()
+    _is_possible: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, _Graph | None] = {}
-        self._is_possible = True
+        self._key: Hashable = None
+        self._graph: _Graph | None = None
+        self._fits = True
+        Graphs._living.add(self)
+
+    @staticmethod
+    def let_go() -> None:
+        """Gives back the memory of every graph; whoever needs one captures it again."""
+        for graphs in list(Graphs._living):
+            graphs._graph = None
 
     def run(
         self, work: Work, inputs: Sequence[Tensor], what: Hashable, held: object
@@ -60,36 +73,33 @@ class Graphs:
             held: has the tensors that it reads beside them, which a graph reads where they lie.
         """
         key = (what, *((tuple(x.shape), x.dtype) for x in inputs))
-        if not self._is_possible:
-            return work(inputs)
-        if key not in self._known:
+        if key != self._key:
+            self._key, self._graph = None, None
             # It compiles kernels and loads libraries, which nobody may who is captured.
-            self._remember(key, None)
-            return work(inputs)
-        graph = self._known[key] or self._captured(work, inputs, held)
-        if graph is None:
-            return work(inputs)
-        self._remember(key, graph)
-        return graph.run(inputs)
-
-    def _remember(self, key: Hashable, graph: _Graph | None) -> None:
-        self._known[key] = graph
-        if len(self._known) > _MOST:
-            del self._known[next(iter(self._known))]
+            found = work(inputs)
+            self._key = key
+            return found
+        if self._graph is None and self._fits and Graphs._is_possible:
+            self._graph = self._captured(work, inputs, held)
+        return work(inputs) if self._graph is None else self._graph.run(inputs)
 
     def _captured(self, work: Work, inputs: Sequence[Tensor], held: object) -> _Graph | None:
         """None where the GPU lacks the room, or torch captures no such work."""
-        graph = torch.cuda.CUDAGraph()
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:
             own = [x.clone() for x in inputs]
             # Another thread may use the GPU meanwhile.
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 outputs = work(own)
         except RuntimeError as error:
+            with suppress(RuntimeError):  # a capture that fails to end leaves its own
+                torch.cuda.set_stream(stream)
             if not is_gpu_failure(error):
                 raise
-            self._is_possible = False
-            self._known.clear()
+            self._fits = False
+            Graphs._is_possible = isinstance(error, torch.OutOfMemoryError)
             _log.warning("no CUDA graph, and each kernel is launched by itself", cause=str(error))
             return None
-        return _Graph(graph, own, outputs, held)
+        # A graph keeps all that the work needs: the next state has to fit beside it.
+        self._fits = torch.cuda.mem_get_info()[0] >= 4 * sum(x.nbytes for x in inputs)
+        return _Graph(graph, own, outputs, held) if self._fits else None

@@ -1,7 +1,8 @@
-"""The chains of operations between integer products, as an interface with two implementations.
+"""The chains of operations between integer products, as an interface with three implementations.
 
 `reference.TorchKernels` is the definition: plain PyTorch, any device. `compiled.CompiledKernels` is
-kernels.c, several times faster, and used only where it gives the same bits (see `compiled`).
+kernels.c, and `fused.FusedKernels` what a GPU runs: several times faster, and used only where they
+give the same bits.
 
 Shapes: N rows (tokens), I inputs, O outputs, V vocabulary, B batch, H heads, T positions, d head
 width, G attention slices (batch × heads), t queries and s keys of a tile. fp32 unless said;

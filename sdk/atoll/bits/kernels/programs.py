@@ -55,7 +55,7 @@ BY_OTHER_AND_ROW: Final = tl.constexpr(2)
 
 
 def program(function: Callable[..., Any]) -> Program:
-    """One that is compiled alike for all sizes: what was tried with some of them, others run."""
+    """One that knows nothing of its sizes but its blocks: what some were tried with, others run."""
     parameters = inspect.signature(function).parameters.values()
     sizes = [p.name for p in parameters if p.annotation is inspect.Parameter.empty]
     return triton.jit(do_not_specialize=sizes)(function)
