@@ -27,6 +27,8 @@ from atoll_devnet.cli import app as devnet
 
 IMPORTED_ONCE = ("eth_account", "typer.rich_utils", "safetensors.torch")
 """Beside our own modules: what takes longest in a command, and the forks share."""
+FOR_A_GPU = {"atoll.bits.kernels.fused", "atoll.bits.kernels.programs"}
+"""These want Triton, which comes with a torch that is built for a GPU."""
 SECONDS = 120
 UNFORESEEN = 1
 STARTS_A_NETWORK = ("devnet run", "devnet demo", "devnet up")
@@ -65,7 +67,8 @@ def import_all() -> None:
     limit = sys.getrecursionlimit()
     ours = (each.name for each in pkgutil.walk_packages(atoll.__path__, "atoll."))
     for name in (*IMPORTED_ONCE, *ours):
-        importlib.import_module(name)
+        if name not in FOR_A_GPU:
+            importlib.import_module(name)
     sys.setrecursionlimit(limit)  # which eth_account lifts
     gc.freeze()
 
