@@ -31,8 +31,9 @@ ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
 	@mv .kubo.new .kubo
 endif
 
-# What compiles a GPU's kernels, which comes with torch where that is built for a GPU: its interpreter
-# and its compiler need none, and tests/unit/bits/test_fused.py runs both.
+# What compiles a GPU's kernels, which comes with torch where that is built for a GPU (190 MB to fetch,
+# 690 MB unpacked): its interpreter and its compiler need none, and tests/unit/bits/test_fused.py runs
+# both.
 .triton: | setup
 ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
 	@TARGET=.triton.new .ci/pip .venv triton
