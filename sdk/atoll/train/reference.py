@@ -11,8 +11,10 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
+from atoll.bits.kernels.graphs import Graphs
 from atoll.bits.ops import reference_operations
 from atoll.bits.schedule import Recipe
 from atoll.bits.segment import Course, SegmentRun, StepRunner, run_segment
@@ -88,7 +90,11 @@ def _reference_step(
     state: SeatState, batch_BT1: Tensor, global_step: int, recipe: Recipe, key: tuple[int, int]
 ) -> StepResult:
     by_reference = replace(recipe, ops=reference_operations(recipe.ops.device))
-    return inner_step(state, batch_BT1, global_step, by_reference, key)
+    try:
+        return inner_step(state, batch_BT1, global_step, by_reference, key)
+    except torch.OutOfMemoryError:  # of a GPU, which also holds what the fast run captured
+        Graphs.let_go()
+        return inner_step(state, batch_BT1, global_step, by_reference, key)
 
 
 def _checked(lots: set[int] | None, fast: StepRunner) -> StepRunner:

@@ -15,13 +15,15 @@ from torch import Tensor
 from atoll.bits import schedule
 from atoll.bits.kernels.engine import default_engine
 from atoll.bits.kernels.exact import ExactOps
+from atoll.bits.kernels.graphs import Graphs
 from atoll.bits.ops import Ops
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import SeatState
+from atoll.bits.step import StepResult, inner_step
 from atoll.errors import MachineFault
 from atoll.law.leaves import Leaf, Leaves
 from atoll.law.words import Digest
-from atoll.train import replay
+from atoll.train import reference, replay
 from atoll.train.reference import SelfCheck
 from atoll.train.replay import Claimed, Disagreement, replay_seat
 from atoll.train.round import TrainedRound, checkpoints_of, read_global_state, train_round
@@ -81,6 +83,23 @@ def test_a_machine_without_fault_trains_as_it_would(job: SmallJob, trained: Trai
             trained.words,
             trained.update,
         )
+
+
+def test_a_second_run_has_the_room_of_what_the_first_one_captured(
+    job: SmallJob, trained: TrainedRound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go = [0]
+    monkeypatch.setattr(Graphs, "let_go", lambda: let_go.append(1))
+
+    def step(*args: Any) -> StepResult:
+        if sum(let_go) == 0:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return inner_step(*args)
+
+    monkeypatch.setattr(reference, "inner_step", step)
+    check = SelfCheck(4, draw=drawing(0, 5), fast=inner_step)
+    assert train_round(job.task, job.store, run=check).update == trained.update
+    assert sum(let_go) == 1
 
 
 @pytest.mark.parametrize(("lots", "first"), [((0, 5), 0), ((1, 7), 1), ((1, 0), 0)])
