@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -90,11 +91,12 @@ def _reference_step(
     state: SeatState, batch_BT1: Tensor, global_step: int, recipe: Recipe, key: tuple[int, int]
 ) -> StepResult:
     by_reference = replace(recipe, ops=reference_operations(recipe.ops.device))
-    try:
+    # The GPU also holds what the fast run captured. An error that is still being handled would hold
+    # what the first try had made.
+    with suppress(torch.OutOfMemoryError):
         return inner_step(state, batch_BT1, global_step, by_reference, key)
-    except torch.OutOfMemoryError:  # of a GPU, which also holds what the fast run captured
-        Graphs.let_go()
-        return inner_step(state, batch_BT1, global_step, by_reference, key)
+    Graphs.let_go()
+    return inner_step(state, batch_BT1, global_step, by_reference, key)
 
 
 def _checked(lots: set[int] | None, fast: StepRunner) -> StepRunner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -88,18 +89,22 @@ def test_a_machine_without_fault_trains_as_it_would(job: SmallJob, trained: Trai
 def test_a_second_run_has_the_room_of_what_the_first_one_captured(
     job: SmallJob, trained: TrainedRound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    let_go = [0]
-    monkeypatch.setattr(Graphs, "let_go", lambda: let_go.append(1))
+    let_go: list[bool] = []
+    made: list[weakref.ref[Tensor]] = []
+    monkeypatch.setattr(Graphs, "let_go", lambda: let_go.append(True))
 
     def step(*args: Any) -> StepResult:
-        if sum(let_go) == 0:
+        if not let_go:
+            activations = torch.ones(3)
+            made.append(weakref.ref(activations))
             raise torch.OutOfMemoryError("CUDA out of memory")
+        assert made[0]() is None  # there is room for it again
         return inner_step(*args)
 
     monkeypatch.setattr(reference, "inner_step", step)
     check = SelfCheck(4, draw=drawing(0, 5), fast=inner_step)
     assert train_round(job.task, job.store, run=check).update == trained.update
-    assert sum(let_go) == 1
+    assert len(let_go) == 1
 
 
 @pytest.mark.parametrize(("lots", "first"), [((0, 5), 0), ((1, 7), 1), ((1, 0), 0)])
