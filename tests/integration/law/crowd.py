@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.integration.law.live import Chain, Contract, Live, signature
-from tests.integration.law.plays import move_of, word_of, works_of
+from tests.integration.law.plays import move_of, works_of
 from tests.unit.law.factories import cid, digest
 from tests.unit.law.models import MODEL, PROGRAM
-from tests.unit.law.network import hashed
+from tests.unit.law.network import reveal_of
 from tests.unit.law.script import PROVIDERS, VERIFIERS
 
 from atoll.chain.decode import RawLog, decode_log
@@ -198,16 +198,10 @@ class Crowd:
 
     def _made_up(self, name: str, segments: int) -> Reveal:
         """A reveal whose words are of norms and losses, of a round that nobody trained."""
-        key, leaves = digest(f"key {name}"), b""
         works = [works_of(f"{name} {segment}") for segment in range(segments)]
-        words = [word_of(each) for each in works]
+        words = [keccak256(each) for each in works]
         self.works |= dict(zip(words, works, strict=True))
-        for segment, plain in enumerate(words):
-            mask = hashed(key, segment)
-            masked = bytes(a ^ b for a, b in zip(plain, mask, strict=True))
-            leaves += digest(f"state {name} {segment}") + masked
-        root = digest(f"update {name}") if segments else Digest(bytes(32))
-        reveal = Reveal(root, hashed(key), digest(f"salt {name}"), leaves, cid(name))
+        reveal, key, _ = reveal_of(name, segments, words)
         self.keys[reveal.key_hash] = key, tuple(words)
         return reveal
 
@@ -449,7 +443,7 @@ class Crowd:
         for record in self.view.games.values():
             if not (record.is_open and record.clock) or self.rng.random() < 0.3:
                 continue
-            found = move_of(record, self.works, self.rng)
+            found = move_of(record, self.works)
             if found is None:
                 continue
             by_holder, move = found

@@ -6,23 +6,19 @@ legal is for the contract to say.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tests.games import TOY
 from tests.unit.law.factories import digest
 from tests.unit.law.models import HEADER, LEAVES, PROGRAM, TEMPLATE
 
-from atoll.law.games.claims import Claim, Move, Opening, ProgramPart
+from atoll.law.games.claims import Claim, Move, ProgramPart
 from atoll.law.games.history import rebuilt
-from atoll.law.games.judge import Need
 from atoll.law.games.machine import Game, Phase, result_of
 from atoll.law.games.players import NothingDiffers, answered, attack, defend
 from atoll.law.games.trees import MemoryTree, piece_tree, top
-from atoll.law.hashing import keccak256
-from atoll.law.leaves import StateRoots
 from atoll.law.merkle import merkle_proof
-from atoll.law.program import Input, Template
 from atoll.law.views import GameRecord
 from atoll.law.words import Digest
 
@@ -52,17 +48,6 @@ class Run:
     def tree(self) -> MemoryTree:
         nodes = [top(self.tensor(node)) for node in range(HEADER.step_nodes - 1)]
         return MemoryTree([*nodes, self.result])
-
-    @property
-    def roots(self) -> StateRoots:
-        raise NotImplementedError("no claim here is about a link")
-
-    @property
-    def context(self) -> bytes:
-        raise NotImplementedError("nobody here can prove anything")
-
-    def open(self, template: Template, source: Input, need: Need) -> Opening:
-        raise NotImplementedError("nobody here can prove anything")
 
 
 @dataclass(frozen=True)
@@ -97,10 +82,10 @@ class Side:
         return Run(f"{self.name} {step}", result_of(self.states[at], work))
 
 
-def move_of(
-    record: GameRecord, works: Mapping[Digest, bytes], rng: random.Random
-) -> tuple[bool, Move] | None:
+def move_of(record: GameRecord, works: Mapping[Digest, bytes]) -> tuple[bool, Move] | None:
     """A move of a game that has begun, and whether it is the holder's; None where there is none.
+
+    Nobody proves anything: of a run that is made up nothing can be computed.
 
     Args:
         works: of segments, by their plain words.
@@ -111,25 +96,10 @@ def move_of(
         return None
     said = works.get(claim.work_word, works_of("another"))
     by_holder = game.phase.is_holders
-    side = Side("holder" if by_holder else f"challenger {rng.random()}", claim, said)
+    side = Side("holder" if by_holder else "challenger", claim, said)
     if by_holder:
         return True, defend(game, side)
     try:
-        return False, answered(attack(game, side), _Nothing())
+        return False, answered(attack(game, side), TOY)
     except NothingDiffers:
         return None
-
-
-class _Nothing:
-    """No operation is ever asked."""
-
-    def need(self, *_: object) -> Need:
-        raise NotImplementedError
-
-    def run(self, *_: object) -> bytes:
-        raise NotImplementedError
-
-
-def word_of(works: bytes) -> Digest:
-    """The plain work word of a segment."""
-    return keccak256(works)

@@ -6,6 +6,7 @@ it hashes and draws for itself; so a view that is folded from its events can be 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
@@ -1055,20 +1056,22 @@ class Network:
 # --- honest members ---
 
 
-def leaves_of(name: object, segments: int, key: Digest) -> tuple[bytes, list[Digest]]:
-    """Leaves of a round that nobody trained, and their plain words."""
-    words = [digest(f"x {name} {j}") for j in range(segments)]
+def leaves_of(name: object, words: Sequence[Digest], key: Digest) -> bytes:
+    """Leaves of a round that nobody trained, whose plain words are these."""
     whole = b""
     for j, plain in enumerate(words):
         masked = bytes(a ^ b for a, b in zip(plain, hashed(key, j), strict=True))
         whole += digest(f"state {name} {j}") + masked
-    return whole, words
+    return whole
 
 
-def reveal_of(name: object, segments: int) -> tuple[Reveal, Digest, list[Digest]]:
-    """A reveal, its key and its plain words."""
+def reveal_of(
+    name: object, segments: int, words: list[Digest] | None = None
+) -> tuple[Reveal, Digest, list[Digest]]:
+    """A reveal, its key and its plain words, which are made up where none are given."""
     key = digest(f"key {name}")
-    leaves, words = leaves_of(name, segments, key)
+    words = [digest(f"x {name} {j}") for j in range(segments)] if words is None else words
+    leaves = leaves_of(name, words, key)
     root = digest(f"update {name}") if segments else Digest(ZERO)
     return Reveal(root, hashed(key), digest(f"salt {name}"), leaves, cid(name)), key, words
 
