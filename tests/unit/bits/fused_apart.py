@@ -22,7 +22,7 @@ from atoll.bits.kernels.reference import TorchKernels
 
 KINDS = (
     "normal", "mixed scales", "subnormal", "zeros of both signs", "overflowing", "infinite",
-    "not a number", "half", "long",
+    "not a number", "half", "long", "gate",
 )  # fmt: skip
 TYPES = {
     torch.float32: "fp32", torch.float64: "fp64",

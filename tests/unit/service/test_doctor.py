@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll.bits.kernels.engine import reference_engine
 from atoll.chain.keys import create_key
 from atoll.errors import ConfigError
 from atoll.law.words import BlockRef, Digest
@@ -169,6 +170,14 @@ def test_few_open_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.resource, "getrlimit", lambda _: (1024, 524288))
     (found,) = machine.check_open_files()
     assert (found.level, found.next_step) == (Level.WARNING, "ulimit -n 4096")
+
+
+def test_slow_kernels_are_told_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = reference_engine()
+    monkeypatch.setattr("atoll.bits.kernels.engine.make_engine", lambda device: slow)
+    for device, wanted in (("cpu", "C compiler (gcc or clang), then"), ("cuda", "PyTorch 2.10")):
+        (finding,) = machine._check_kernels(device)
+        assert finding.level is Level.WARNING and wanted in (finding.next_step or "")
 
 
 def test_this_machines_kernels_are_accepted() -> None:

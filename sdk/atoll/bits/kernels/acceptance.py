@@ -125,7 +125,8 @@ def _inputs(seed: int, rows: int) -> dict[str, Callable[[Kernels], Results]]:
         return lambda kernels: _results(kernels, kind, seed, rows)
 
     kinds = {kind: of_kind(kind) for kind in KINDS}
-    return kinds | {"half": lambda k: _half_results(k, seed), "long": _long_results}
+    own = {"half": lambda k: _half_results(k, seed), "long": _long_results, "gate": _gate_results}
+    return kinds | own
 
 
 def _same(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
@@ -295,7 +296,10 @@ def _long_results(k: Kernels) -> Results:
     )
     for split in (False, True):
         yield "quantise_rows", _flat(k.quantise_rows(x, split))
-    # Where a sigmoid is subnormal, which a division that flushes them makes 0.
+
+
+def _gate_results(k: Kernels) -> Results:
+    """Where a sigmoid is subnormal, which a division that flushes them makes 0."""
     gate, up = torch.linspace(-88.7, -87.4, 64)[None], torch.full((1, 64), 2.0**20)
     yield "swiglu", (k.swiglu(gate, up),)
     yield "swiglu_gradient", k.swiglu_gradient(up, gate, up)

@@ -55,8 +55,9 @@ def _check_kernels(device: str) -> list[Finding]:
         return [failure("kernels", str(error), error.next_step or "atoll numerics verify")]
     how = f"{engine.route.name} products and {engine.kernels.name} kernels"
     text = f"on the device {device}, {how} give the known bits"
-    if engine.kernels.name == "eager" and device == "cpu":
-        step = "install a C compiler (gcc or clang), then run this again"
+    if engine.kernels.name == "eager":
+        also = "" if device == "cpu" else " and PyTorch 2.10 or newer, built for CUDA"
+        step = f"install a C compiler (gcc or clang){also}, then run this again"
         return [warning("kernels", f"{text}, and are the slow ones", step)]
     return [ok("kernels", text)]
 
