@@ -10,6 +10,7 @@
   let chosen = null; // of the grid: [round's row, seat]
   let moment = null; // of the replay: a line of the log; null is the newest
   const PATIENCE_MS = 8000; // for an answer, before the page says that none comes
+  const QUIET_MINUTES = 2; // without a new block, before the page says so
 
   // --- elements ---
 
@@ -692,6 +693,12 @@
     if (state.textContent !== text) state.textContent = text;
   }
 
+  // Every block makes another document, by its clock. Whose chain stands still is answered all the same.
+  function sinceNews() {
+    const minutes = Math.floor((Date.now() - seenAt) / 60000);
+    return minutes < QUIET_MINUTES ? "live" : `no new block for ${minutes} minutes`;
+  }
+
   async function look() {
     const silent = () => tellLiveness("not live: the dashboard does not answer");
     const late = setTimeout(silent, PATIENCE_MS);
@@ -705,7 +712,7 @@
         [data, seenAt] = [JSON.parse(text), Date.now()];
         draw();
       }
-      tellLiveness(isHeld ? "waits while text is marked" : "live");
+      tellLiveness(isHeld ? "waits while text is marked" : sinceNews());
     } catch {
       silent();
     }

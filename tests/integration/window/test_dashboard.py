@@ -116,6 +116,19 @@ async def test_a_page_says_when_its_dashboard_is_silent(tab: Tab) -> None:
         await tab.until("document.getElementById('liveness').textContent === 'live'")
 
 
+async def test_a_page_says_when_its_chain_stands_still(tab: Tab) -> None:
+    """An endpoint that goes on answering says nothing of a chain that makes no blocks."""
+    script = Script.ready()
+    async with serving(Window(ScriptedClient(script).as_client), 0) as url:
+        await tab.open(url)
+        await tab.run("Date.now = ((now) => () => now() + 125_000)(Date.now)")
+        state = "document.getElementById('liveness')"
+        await tab.until(f"{state}.textContent === 'no new block for 2 minutes'")
+        assert await tab.run(f"{state}.classList.contains('live')") is False
+        script.net.wait(1)
+        await tab.until(f"{state}.textContent === 'live'")
+
+
 async def test_a_network_leads_to_its_jobs(tab: Tab) -> None:
     script = Script.ready()
     async with serving(Window(ScriptedClient(script).as_client), 0) as url:
