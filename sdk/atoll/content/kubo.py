@@ -34,7 +34,13 @@ _Result = TypeVar("_Result")
 
 
 class BlockRemote(Protocol):
-    """Somewhere else that keeps blocks for us."""
+    """Somewhere else that keeps blocks for us.
+
+    Attributes:
+        place: what it is known by, from one start to the next.
+    """
+
+    place: str
 
     async def get_block(self, cid: Cid) -> bytes:
         """Returns a block, checked. Raises NotFound, CorruptBlock, TooLarge or StorageError."""
@@ -73,7 +79,7 @@ class KuboRemote:
         timeout_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._api = api
+        self.place = self._api = api
         self._multiaddr = kubo_multiaddr(api)
         self._timeout_s = timeout_s
         self._library = _load_library()

@@ -20,7 +20,7 @@ from atoll.content.cid import RAW, Cid
 from atoll.content.directory import build_path
 from atoll.content.errors import MalformedDag
 from atoll.content.links import links_of
-from atoll.content.pins import Pin, Pins
+from atoll.content.pins import Copy, Pin, Pins
 from atoll.content.unixfs import (
     MAX_BLOCK_BYTES,
     V1,
@@ -302,6 +302,18 @@ class LocalStore:
     def unpin(self, reason: str, cid: Cid | None = None) -> int:
         """Ends a reason, or one CID's part of it; returns how many pins went."""
         return self._pins.remove(reason, cid)
+
+    def note_copy(self, cid: Cid, place: str) -> None:
+        """As `Pins.note_copy`."""
+        self._pins.note_copy(cid, place)
+
+    def spare_copies(self, place: str) -> tuple[Copy, ...]:
+        """As `Pins.spare_copies`."""
+        return self._pins.spare_copies(place)
+
+    def end_copy(self, copy: Copy) -> bool:
+        """As `Pins.end_copy`."""
+        return self._pins.end_copy(copy)
 
     def drop(self, cid: Cid) -> int:
         """Removes what is below `cid` and reached by no pin, though it was just used; bytes freed.

@@ -2,7 +2,8 @@
 
 A pin is (CID, reason): a reason is a word that the role chooses, such as `job/7/round/3`, and ends
 as a whole when what was owed is over. A pin covers everything reachable from its CID; the blocks
-need not have arrived yet. Pins live in SQLite, so a crash leaves each one made or not made.
+need not have arrived yet. Pins live in SQLite, so a crash leaves each one made or not made. Beside
+them stands what other places were asked to keep, until they have let go of it.
 """
 
 from __future__ import annotations
@@ -18,14 +19,24 @@ from atoll.content.blocks import disk_errors
 from atoll.content.cid import Cid
 from atoll.errors import StorageError
 
-_SCHEMA = """
+_SCHEMA = (
+    """
 CREATE TABLE IF NOT EXISTS pins (
     serial INTEGER PRIMARY KEY AUTOINCREMENT,
     cid BLOB NOT NULL,
     reason TEXT NOT NULL,
     UNIQUE (cid, reason)
 )
-"""
+""",
+    """
+CREATE TABLE IF NOT EXISTS copies (
+    serial INTEGER PRIMARY KEY AUTOINCREMENT,
+    cid BLOB NOT NULL,
+    place TEXT NOT NULL,
+    UNIQUE (cid, place)
+)
+""",
+)
 _BUSY_S = 30.0  # another process writes; each write is a few rows
 
 
@@ -36,6 +47,15 @@ class Pin:
     serial: int
     cid: Cid
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What another place was asked to keep; `serial` grows each time that it is asked."""
+
+    serial: int
+    cid: Cid
+    place: str
 
 
 class Pins:
@@ -52,7 +72,8 @@ class Pins:
         # No log (WAL): processes that turn it on at once lock each other out, and SQLite waits for
         # none of them then. Connections are as short as their one write, so none waits long.
         with self._database() as database:
-            database.execute(_SCHEMA)
+            for table in _SCHEMA:
+                database.execute(table)
 
     def add(self, cid: Cid, reason: str) -> None:
         """Pins; a second pin of the same reason changes nothing."""
@@ -79,6 +100,32 @@ class Pins:
                 "SELECT serial, cid, reason FROM pins WHERE serial > ? ORDER BY serial", (after,)
             ).fetchall()
         return [Pin(serial, Cid.from_bytes(cid), reason) for serial, cid, reason in rows]
+
+    def note_copy(self, cid: Cid, place: str) -> None:
+        """To be said before that place is asked to keep it, so that no copy is forgotten there."""
+        with self._database() as database:
+            database.execute(
+                "INSERT OR REPLACE INTO copies (cid, place) VALUES (?, ?)",
+                (cid.to_v1().to_bytes(), place),
+            )
+
+    def spare_copies(self, place: str) -> tuple[Copy, ...]:
+        """What that place keeps of what has no pin here any more."""
+        with self._database() as database:
+            rows = database.execute(
+                "SELECT serial, cid FROM copies WHERE place = ? AND cid NOT IN"
+                " (SELECT cid FROM pins) ORDER BY serial",
+                (place,),
+            ).fetchall()
+        return tuple(Copy(serial, Cid.from_bytes(cid), place) for serial, cid in rows)
+
+    def end_copy(self, copy: Copy) -> bool:
+        """Once its place has let go of it; returns whether it was noted anew meanwhile."""
+        with self._database() as database:
+            database.execute("DELETE FROM copies WHERE serial = ?", (copy.serial,))
+            query = "SELECT 1 FROM copies WHERE cid = ? AND place = ?"
+            row = (copy.cid.to_v1().to_bytes(), copy.place)
+            return database.execute(query, row).fetchone() is not None
 
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:

@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -155,11 +156,14 @@ class Storage:
         costs the copy and a warning, and nobody waits for it.
         """
 
-        async def mirror() -> None:
-            pinned = await self._pinned()
-            await self.mirror([cid for cid in cids if cid.to_v1() in pinned])
+        async def mirror(remote: BlockRemote) -> None:
+            pinned = {pin.cid for pin in await asyncio.to_thread(self.local.pins)}
+            for cid in (cid for cid in cids if cid.to_v1() in pinned):
+                await asyncio.to_thread(self.local.note_copy, cid, remote.place)
+                await self.mirror([cid])
 
-        self._later(mirror)
+        if self._remote is not None:
+            self._later(partial(mirror, self._remote))
 
     async def get(self, cid: Cid, max_bytes: int, prefer: Sequence[str] = ()) -> bytes:
         """A file's bytes; arguments and errors as `Fetcher.fetch`."""
@@ -179,38 +183,32 @@ class Storage:
         """Keeps `cid` and all below it until `reason` ends, here and in the remote."""
         await asyncio.to_thread(self.local.pin, cid, reason)
         if self._remote is not None:
+            await asyncio.to_thread(self.local.note_copy, cid, self._remote.place)
             await self._remote.pin(cid)
 
     async def unpin(self, reason: str, cid: Cid | None = None) -> int:
-        """Ends a reason, or one CID's part of it; returns how many pins went."""
-        gone, ended = await asyncio.to_thread(self._unpin_here, reason, cid)
-        await self._unpin_there(ended)
+        """Ends a reason, or one CID's part of it; returns how many pins went.
+
+        Raises:
+            StorageError: the remote still keeps it, and lets go with what ends next.
+        """
+        gone = await asyncio.to_thread(self.local.unpin, reason, cid)
+        await self._let_go()
         return gone
 
     async def release(self, reason: str) -> None:
         """Ends a reason here, and in the remote as `mirror_later`, behind what was begun before."""
-        _, ended = await asyncio.to_thread(self._unpin_here, reason, None)
-        self._later(lambda: self._unpin_there(ended))
+        await asyncio.to_thread(self.local.unpin, reason)
+        self._later(self._let_go)
 
-    def _unpin_here(self, reason: str, cid: Cid | None) -> tuple[int, set[Cid]]:
-        """How many pins went, and what they named, for the remote."""
-        if self._remote is None:
-            return self.local.unpin(reason, cid), set()
-        ended = {pin.cid for pin in self.local.pins() if pin.reason == reason}
-        if cid is not None:
-            ended &= {cid.to_v1()}
-        return self.local.unpin(reason, cid), ended
-
-    async def _unpin_there(self, ended: set[Cid]) -> None:
-        """Lets go in the remote of what nobody has pinned here, or pinned anew meanwhile."""
+    async def _let_go(self) -> None:
+        """Ends in the remote what nobody has pinned here, what once failed or was lost included."""
         if self._remote is None:
             return
-        for cid in ended - await self._pinned():
-            await self._remote.unpin(cid)
-
-    async def _pinned(self) -> set[Cid]:
-        """What has a pin here now."""
-        return {pin.cid for pin in await asyncio.to_thread(self.local.pins)}
+        for copy in await asyncio.to_thread(self.local.spare_copies, self._remote.place):
+            await self._remote.unpin(copy.cid)
+            if await asyncio.to_thread(self.local.end_copy, copy):  # another process pinned it
+                await self._remote.pin(copy.cid)
 
     def _later(self, act: Callable[[], Awaitable[None]]) -> None:
         """Does it after what came before, in the remote's own time."""

@@ -195,6 +195,44 @@ async def test_what_is_pinned_anew_before_its_turn_stays_pinned(
         assert fake.pins == set()
 
 
+async def test_what_a_daemon_did_not_let_go_of_goes_with_what_ends_next(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    """It was away, the process ended first, or the store dropped a pin to have room."""
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        for reason in ("away", "killed", "dropped", "kept"):
+            await storage.pin(await storage.add_bytes(reason.encode()), reason)
+        storage.local.unpin("dropped")
+        fake.broken = True
+        with pytest.raises(StorageError):
+            await storage.unpin("away")
+        fake.broken = False
+        await storage.release("killed")  # and ends before its turn comes
+    assert len(fake.pins) == 4
+    async with await opened(tmp_path, url) as storage:
+        await storage.release("job/7")
+        await copied(storage)
+        assert fake.pins == {str(Cid.of(b"kept"))}
+        await storage.unpin("kept")
+        assert fake.pins == set()
+
+
+async def test_another_daemon_is_not_told_of_ones_copies(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        await storage.pin(await storage.add_bytes(b"owed"), "round/1")
+    elsewhere = url.replace("127.0.0.1", "localhost")
+    async with await opened(tmp_path, elsewhere) as storage:
+        await storage.unpin("round/1")
+    assert len(fake.pins) == 1
+    async with await opened(tmp_path, url) as storage:
+        await storage.unpin("round/1")
+    assert fake.pins == set()
+
+
 async def test_what_a_service_fetches_is_copied_once_it_is_whole(
     daemon: tuple[FakeKubo, str], tmp_path: Path
 ) -> None:
