@@ -160,8 +160,8 @@ def test_who_finds_the_queue_full_owes_no_challenge() -> None:
     script, author, seat = accusing(2)
     net, before = script.net, owed(script, author, Duty.CHALLENGE)
     claim = claim_about(net.view, seat, 2, is_link=False)
-    for other in (replace(claim, segment=3), replace(claim, place=bytes(32), set=bytes(32))):
-        net.emit(ev.CrowdedOut(author, other))
+    for other in ({"segment": 3}, {"set": bytes(32)}, {"set": b"\xff" * 32}):  # no job's, no role's
+        net.emit(ev.CrowdedOut(author, replace(claim, **other)))
     net.emit(ev.CrowdedOut(Address(WATCHER), claim))
     assert owed(script, author, Duty.CHALLENGE) == before != []
     net.emit(ev.CrowdedOut(author, claim))

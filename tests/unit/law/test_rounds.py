@@ -149,7 +149,9 @@ def test_a_round_that_is_void_as_the_job_ends_is_missed_by_who_owed_it() -> None
             script.commit(seat)
         if reveals:
             net.advance()  # seat 3 has missed its commitment, and the others their reveals
+        assert not net.view.cancel_requested
         net.cancel()
+        assert net.view.cancel_requested
         net.advance()
         assert (net.view.phase, net.view.status) == (Phase.CLOSED, JobStatus.CANCELLED)
         missed = {h.index: h.missed for h in net.view.providers.values()}

@@ -620,3 +620,9 @@ def test_a_job_with_too_few_waits_until_it_expires() -> None:
     net = script.net
     assert due(script, Call.POKE) == []
     assert [net.view.is_poke_due(net.terms.expiry + d) for d in (-1, 0)] == [False, True]
+
+
+def test_a_job_begins_with_as_many_as_it_needs_and_no_more() -> None:
+    terms = make_terms(min_providers=3, min_verifiers=2, f=0)
+    for seats, places, begins in ((3, 2, True), (2, 2, False), (3, 1, False)):
+        assert bool(due(Script.ready(terms, seats=seats, places=places), Call.POKE)) is begins
