@@ -12,7 +12,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -146,9 +145,12 @@ class Storage:
         """
         if self._remote is None:
             return
+        pinned = await self._pinned()
         for cid in cids:
             if await asyncio.to_thread(self.local.has, cid):
                 await self.publish(cid)
+                if cid.to_v1() in pinned:  # it is let go there when its last reason ends here
+                    await asyncio.to_thread(self.local.note_copy, cid, self._remote.place)
                 await self._remote.pin(cid)
 
     def mirror_later(self, cids: Sequence[Cid]) -> None:
@@ -156,14 +158,11 @@ class Storage:
         costs the copy and a warning, and nobody waits for it.
         """
 
-        async def mirror(remote: BlockRemote) -> None:
-            pinned = {pin.cid for pin in await asyncio.to_thread(self.local.pins)}
-            for cid in (cid for cid in cids if cid.to_v1() in pinned):
-                await asyncio.to_thread(self.local.note_copy, cid, remote.place)
-                await self.mirror([cid])
+        async def mirror() -> None:
+            pinned = await self._pinned()
+            await self.mirror([cid for cid in cids if cid.to_v1() in pinned])
 
-        if self._remote is not None:
-            self._later(partial(mirror, self._remote))
+        self._later(mirror)
 
     async def get(self, cid: Cid, max_bytes: int, prefer: Sequence[str] = ()) -> bytes:
         """A file's bytes; arguments and errors as `Fetcher.fetch`."""
@@ -209,6 +208,10 @@ class Storage:
             await self._remote.unpin(copy.cid)
             if await asyncio.to_thread(self.local.end_copy, copy):  # another process pinned it
                 await self._remote.pin(copy.cid)
+
+    async def _pinned(self) -> set[Cid]:
+        """What has a pin here now."""
+        return {pin.cid for pin in await asyncio.to_thread(self.local.pins)}
 
     def _later(self, act: Callable[[], Awaitable[None]]) -> None:
         """Does it after what came before, in the remote's own time."""

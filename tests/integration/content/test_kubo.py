@@ -140,6 +140,10 @@ async def test_what_is_owed_is_mirrored_with_everything_below_it(
         cid = storage.local.add_bytes(os.urandom(2 * MIB))  # as a worker process does
         await storage.mirror([cid, Cid.of(b"not here")])
         assert (len(fake.blocks), fake.pins) == (3, {str(cid)})
+        storage.local.pin(cid, "job:7")  # as a submitter does, before
+        await storage.mirror([cid])
+        await storage.unpin("job:7")
+        assert fake.pins == set()
 
 
 async def test_a_failing_daemon_costs_a_service_its_copy_only(
