@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 
 from yarl import URL
 
@@ -18,7 +19,7 @@ MAX_URL = 512
 """Bytes; the contract `Members` takes no longer ones."""
 _PLAIN_URL = re.compile(
     r"https?://"
-    r"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)"  # an IPv6 address, or a name or IPv4 address
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|[0-9A-Za-z._-]+)"  # IPv6, or a name or IPv4
     r"(?::[0-9]{1,5})?"
     r"(?:/[0-9A-Za-z._~!$&'()*+,;=:@%/-]*)?"
 )
@@ -140,11 +141,14 @@ def normalise_gateway(text: str) -> str | None:
     """The base URL without a trailing slash, or None where it is not a plain HTTP(S) URL.
 
     What is one is decided by the pattern, before a library that was made for browsers' addresses
-    takes it apart.
+    takes it apart: that one takes `[:]` for a host.
     """
-    if len(text) > MAX_URL or not _PLAIN_URL.fullmatch(text):
+    plain = _PLAIN_URL.fullmatch(text) if len(text) <= MAX_URL else None
+    if plain is None:
         return None
     try:
+        if plain["ipv6"] is not None:
+            IPv6Address(plain["ipv6"])
         url = URL(text)
         usable = url.host and url.port
     except ValueError:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from eth_abi.abi import encode
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.law.factories import DOMAIN, JOB, address
 from tests.unit.law.script import Script
@@ -134,6 +134,7 @@ def test_any_log_decodes_or_is_undecodable_and_folds_or_is_passed_over(fold: Fol
     st.text(max_size=40)
     | st.text(alphabet="htps:/[]@.:%#?\\1af_- \x00é", max_size=30).map(lambda t: f"http://{t}")
 )
+@example("http://[:]")  # which yarl takes apart, and writes as no URL
 def test_any_text_is_a_gateway_or_none(text: str) -> None:
     url = normalise_gateway(text)
     if url is not None:
