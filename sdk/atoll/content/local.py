@@ -303,6 +303,10 @@ class LocalStore:
         """Ends a reason, or one CID's part of it; returns how many pins went."""
         return self._pins.remove(reason, cid)
 
+    def is_pinned(self, cid: Cid) -> bool:
+        """Whether any reason keeps it."""
+        return self._pins.has(cid)
+
     def note_copy(self, cid: Cid, place: str) -> None:
         """As `Pins.note_copy`."""
         self._pins.note_copy(cid, place)

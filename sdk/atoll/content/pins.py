@@ -101,8 +101,17 @@ class Pins:
             ).fetchall()
         return [Pin(serial, Cid.from_bytes(cid), reason) for serial, cid, reason in rows]
 
+    def has(self, cid: Cid) -> bool:
+        """Whether any reason keeps it."""
+        with self._database() as database:
+            row = (cid.to_v1().to_bytes(),)
+            found = database.execute("SELECT 1 FROM pins WHERE cid = ? LIMIT 1", row).fetchone()
+        return found is not None
+
     def note_copy(self, cid: Cid, place: str) -> None:
-        """To be said before that place is asked to keep it, so that no copy is forgotten there."""
+        """To be said before that place is asked to keep it, so that no copy is forgotten there; and
+        where it does not let go, which puts it behind all others.
+        """
         with self._database() as database:
             database.execute(
                 "INSERT OR REPLACE INTO copies (cid, place) VALUES (?, ?)",

@@ -145,11 +145,10 @@ class Storage:
         """
         if self._remote is None:
             return
-        pinned = await self._pinned()
         for cid in cids:
             if await asyncio.to_thread(self.local.has, cid):
                 await self.publish(cid)
-                if cid.to_v1() in pinned:  # it is let go there when its last reason ends here
+                if await self._is_pinned(cid):  # it is let go there when its last reason ends here
                     await asyncio.to_thread(self.local.note_copy, cid, self._remote.place)
                 await self._remote.pin(cid)
 
@@ -159,8 +158,7 @@ class Storage:
         """
 
         async def mirror() -> None:
-            pinned = await self._pinned()
-            await self.mirror([cid for cid in cids if cid.to_v1() in pinned])
+            await self.mirror([cid for cid in cids if await self._is_pinned(cid)])
 
         self._later(mirror)
 
@@ -189,7 +187,7 @@ class Storage:
         """Ends a reason, or one CID's part of it; returns how many pins went.
 
         Raises:
-            StorageError: the remote still keeps it, and lets go with what ends next.
+            StorageError: the remote keeps something still, and lets go with what ends next.
         """
         gone = await asyncio.to_thread(self.local.unpin, reason, cid)
         await self._let_go()
@@ -205,13 +203,16 @@ class Storage:
         if self._remote is None:
             return
         for copy in await asyncio.to_thread(self.local.spare_copies, self._remote.place):
-            await self._remote.unpin(copy.cid)
+            try:
+                await self._remote.unpin(copy.cid)
+            except StorageError:  # it is tried again behind the others, which it must not hold up
+                await asyncio.to_thread(self.local.note_copy, copy.cid, copy.place)
+                raise
             if await asyncio.to_thread(self.local.end_copy, copy):  # another process pinned it
                 await self._remote.pin(copy.cid)
 
-    async def _pinned(self) -> set[Cid]:
-        """What has a pin here now."""
-        return {pin.cid for pin in await asyncio.to_thread(self.local.pins)}
+    async def _is_pinned(self, cid: Cid) -> bool:
+        return await asyncio.to_thread(self.local.is_pinned, cid)
 
     def _later(self, act: Callable[[], Awaitable[None]]) -> None:
         """Does it after what came before, in the remote's own time."""

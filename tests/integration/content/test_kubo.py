@@ -32,6 +32,7 @@ class FakeKubo:
     lies: bool = False
     broken: bool = False
     hangs: bool = False
+    never_lets_go_of: str = ""
     asked: int = 0
     has_hung: asyncio.Event = field(default_factory=asyncio.Event)
     blocks: dict[bytes, bytes] = field(default_factory=dict)
@@ -62,6 +63,8 @@ class FakeKubo:
         if command == "pin/add":
             self.pins.add(str(cid))
             return web.json_response({"Pins": [str(cid)]})
+        if str(cid) == self.never_lets_go_of:
+            return self.refuse("the pin is damaged")
         if str(cid) not in self.pins:
             return self.refuse("not pinned or pinned indirectly")
         self.pins.remove(str(cid))
@@ -219,6 +222,24 @@ async def test_what_a_daemon_did_not_let_go_of_goes_with_what_ends_next(
         await copied(storage)
         assert fake.pins == {str(Cid.of(b"kept"))}
         await storage.unpin("kept")
+        assert fake.pins == set()
+
+
+async def test_one_that_a_daemon_never_lets_go_of_holds_up_no_other(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        cids = [await storage.add_bytes(bytes([i])) for i in range(3)]
+        for i, cid in enumerate(cids):
+            await storage.pin(cid, f"round/{i}")
+        fake.never_lets_go_of = str(cids[0])
+        for i in range(3):
+            with pytest.raises(StorageError, match="damaged"):
+                await storage.unpin(f"round/{i}")
+        assert fake.pins == {str(cids[0])}
+        fake.never_lets_go_of = ""
+        await storage.unpin("round/3")
         assert fake.pins == set()
 
 
