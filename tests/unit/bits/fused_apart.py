@@ -18,6 +18,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from atoll.bits.kernels import acceptance, fused
+from atoll.bits.kernels.fused_attention import FusedAttention
+from atoll.bits.kernels.interface import CPU
 from atoll.bits.kernels.reference import TorchKernels
 
 KINDS = (
@@ -25,7 +27,7 @@ KINDS = (
     "not a number", "half", "long", "gate",
 )  # fmt: skip
 TYPES = {
-    torch.float32: "fp32", torch.float64: "fp64",
+    torch.float16: "fp16", torch.float32: "fp32", torch.float64: "fp64",
     torch.int8: "i8", torch.int32: "i32", torch.int64: "i64",
 }  # fmt: skip
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -37,14 +39,16 @@ NOT_ONE_OPERATION = re.compile(
 
 def wrong_bits() -> list[str]:
     inputs = acceptance._inputs(seed=0, rows=5)
-    return [
+    found = [
         f"{name} on {kind} input"
         for kind in KINDS
         for (name, a), (_, b) in zip(
             inputs[kind](fused.FusedKernels()), inputs[kind](TorchKernels()), strict=True
         )
         if not acceptance._same(a, b)
-    ] + wrong_beyond_a_program()
+    ]
+    found += acceptance.attention_differences(FusedAttention(), CPU, width=40)
+    return found + wrong_beyond_a_program()
 
 
 def wrong_beyond_a_program() -> list[str]:
@@ -88,6 +92,8 @@ def compiled() -> Iterator[tuple[str, str]]:
     for results in acceptance._inputs(seed=0, rows=37).values():
         for _ in results(fused.FusedKernels()):
             pass
+    for width in (64, 128):
+        acceptance.attention_differences(FusedAttention(), CPU, width)
     for name, (program, types, constants, warps) in launched.items():
         yield name, ptx_of(program, types, constants, {"num_warps": warps})
 

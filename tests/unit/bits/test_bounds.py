@@ -7,11 +7,10 @@ import torch
 from tests.engines import engine_of, exact_routes
 from torch import Tensor
 
-from atoll.bits.kernels.attention import _levels
 from atoll.bits.kernels.engine import default_engine, make_engine
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.gemm import FP32_EXACT, INT8_MAX, ROUTES, is_exact, long_product
-from atoll.bits.kernels.interface import TILE, Engine
+from atoll.bits.kernels.interface import TILE, Engine, attention_levels
 from atoll.law.manifest import INNER_LIMIT
 
 HIGH, LOW, BASE = 127, 126, 254
@@ -112,7 +111,8 @@ def test_tokens_at_the_bound_give_a_heads_and_a_linears_gradients() -> None:
 @pytest.mark.parametrize("length", [2, 64, 100, 128, 4096, 1 << 17])
 @pytest.mark.parametrize("width", [2, 16, 64, 128, 130, 1 << 15])
 def test_attentions_products_stay_within_fp32(width: int, length: int) -> None:
-    levels = _levels(torch.empty(0, length, width))
+    levels = attention_levels(length, width)
+    assert levels <= 2048  # fp16 holds every integer up to it
     assert 1 <= levels**2 * max(width, min(TILE, length)) <= FP32_EXACT
 
 

@@ -13,16 +13,28 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from atoll.bits.kernels.gemm import ROUTES
-from atoll.bits.kernels.grid import INT8_LEVELS, SPLIT_LEVELS, SUM_LEVELS, steps
-from atoll.bits.kernels.interface import CPU, AdamFactors, Engine, Grid, Kernels, Scores
+from atoll.bits.kernels.attention import Attention
+from atoll.bits.kernels.gemm import ROUTES, batched_product
+from atoll.bits.kernels.grid import INT8_LEVELS, SPLIT_LEVELS, SUM_LEVELS, one_nan, steps
+from atoll.bits.kernels.interface import (
+    CPU,
+    TILE,
+    AdamFactors,
+    Engine,
+    Grid,
+    Kernels,
+    Scores,
+    WholeAttention,
+)
 from atoll.bits.kernels.muon import orthogonalise
 from atoll.bits.kernels.philox import Mask
+from atoll.bits.kernels.reference import TorchKernels
 
 KINDS = (
     "normal", "huge", "tiny", "subnormal", "constant", "one hot", "mixed scales",
     "zeros of both signs", "overflowing", "infinite", "not a number",
 )  # fmt: skip
+_OF_ATTENTION = ("normal", "tiny", "next to their peak", "mixed scales", "infinite", "not a number")
 _POWERS = {"normal": 0, "huge": 60, "tiny": -90, "subnormal": -130}
 _NANS = (0x7FC00000, 0x7F800001, -0x3FFFFF, -0x7FFFFF)
 """Quiet and signalling ones of both signs, as int32."""
@@ -118,6 +130,44 @@ def differences(candidate: Kernels, reference: Kernels, seed: int = 0, rows: int
         except (ArithmeticError, ValueError) as error:  # such as the root of a negative sum
             found.append(f"{error} on {kind} input")
     return found
+
+
+def attention_differences(
+    candidate: WholeAttention, device: torch.device, width: int, seed: int = 0
+) -> list[str]:
+    """The kinds of input on which it gives other bits than the tiles, forward or backward."""
+    route = ROUTES["fp64"]
+    tiles = Engine(route, TorchKernels(), batched_product(route))
+    whole = replace(tiles, device=device, attention=candidate)
+    generator, found = torch.Generator().manual_seed(seed + 4), []
+    for kind in _OF_ATTENTION:
+        inputs = [_long_heads(kind, width, generator) for _ in range(4)]
+        if not _same(_attended(tiles, inputs), _attended(whole, inputs)):
+            found.append(f"attention on {kind} input")
+    return found
+
+
+def _long_heads(kind: str, width: int, generator: torch.Generator) -> Tensor:
+    """Three tiles of positions. Only later ones are not finite: what comes before sees none."""
+    shape = (1, 2, 2 * TILE + 44, width)
+    x = sample("normal", shape, generator)
+    if kind == "next to their peak":  # sums of products are as large as they can be
+        return 0.95 + 0.025 * x
+    if kind in _POWERS:
+        return sample(kind, shape, generator)
+    return torch.cat((x[:, :, :150], sample(kind, shape, generator)[:, :, 150:]), dim=2)
+
+
+def _attended(engine: Engine, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    """Attention of q, k and v, and their gradients from the output's.
+
+    Whoever reads these takes every NaN for the same: they are made so here.
+    """
+    q, k, v, g = (x.to(engine.device) for x in inputs)
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    with torch.enable_grad():
+        out: Tensor = Attention.apply(engine, *leaves)  # type: ignore[no-untyped-call]
+    return tuple(one_nan(x.detach().cpu()) for x in (out, *torch.autograd.grad(out, leaves, g)))
 
 
 def _inputs(seed: int, rows: int) -> dict[str, Callable[[Kernels], Results]]:

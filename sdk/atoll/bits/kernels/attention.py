@@ -13,41 +13,20 @@ Shapes: G slices (batch × query heads), T positions, d head width, t queries an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from atoll.bits.kernels.grid import operand_levels
-from atoll.bits.kernels.interface import TILE, Engine, Levels, Scores
-
-
-@dataclass(frozen=True, slots=True)
-class _Operands:
-    """Integers and steps [G, T, d] and [G, T, 1]; `q_step` holds the factor d^(−1/2)."""
-
-    q: Tensor
-    q_step: Tensor
-    k: Tensor
-    k_step: Tensor
-    v: Tensor
-    v_step: Tensor
-
-    def parts(self, count: int) -> Iterator[tuple[slice, _Operands]]:
-        for start in range(0, len(self.q), count):
-            part = slice(start, start + count)
-            names = "q", "q_step", "k", "k_step", "v", "v_step"
-            yield part, _Operands(*(getattr(self, name)[part] for name in names))
-
-    @property
-    def levels(self) -> int:
-        return _levels(self.q)
-
-    def tiles(self) -> list[slice]:
-        length = self.q.shape[1]
-        return [slice(at, min(at + TILE, length)) for at in range(0, length, TILE)]
+from atoll.bits.kernels.interface import (
+    Engine,
+    Incoming,
+    Levels,
+    Operands,
+    Scores,
+    WholeAttention,
+    attention_levels,
+)
 
 
 class Attention(torch.autograd.Function):
@@ -57,11 +36,10 @@ class Attention(torch.autograd.Function):
     def forward(ctx: Any, engine: Engine, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         group = q.shape[1] // k.shape[1]
         operands = _quantised(engine, q, k, v, group)
-        output = q.new_zeros(operands.q.shape)
-        peak, inverse = (q.new_empty(operands.q_step.shape) for _ in range(2))
-        for part, some in operands.parts(engine.slices):
-            for rows in some.tiles():
-                _attend(engine, some, rows, (output[part], peak[part], inverse[part]))
+        whole = _whole(engine, q.shape[-1])
+        output, peak, inverse = (
+            _forward(engine, operands) if whole is None else whole.forward(operands)
+        )
         ctx.engine, ctx.group, ctx.shape = engine, group, q.shape
         ctx.save_for_backward(
             operands.q, operands.q_step, operands.k, operands.k_step, operands.v, operands.v_step,
@@ -72,50 +50,72 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor, Tensor]:
         engine: Engine = ctx.engine
-        operands, (output, peak, inverse) = _Operands(*ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
+        operands, (output, peak, inverse) = Operands(*ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
         g = gradients[0].reshape(output.shape)
         delta = engine.kernels.row_dot(g, output)
         gi, g_step = engine.kernels.quantise_levels(g, operands.levels)
-        dq, dk, dv = (torch.zeros_like(output) for _ in range(3))
-        for part, some in operands.parts(engine.slices):
-            saved = tuple(t[part] for t in (peak, inverse, delta, gi, g_step))
-            for rows in some.tiles():
-                for keys in some.tiles():
-                    if keys.start <= rows.start:
-                        _add_gradients(
-                            engine, some, saved, (rows, keys), (dq[part], dk[part], dv[part])
-                        )
+        incoming = Incoming(gi.to(operands.q.dtype), g_step, peak, inverse, delta)
+        whole = _whole(engine, g.shape[-1])
+        dq, dk, dv = (
+            _backward(engine, operands, incoming)
+            if whole is None
+            else whole.backward(operands, incoming)
+        )
         dq = dq * _scale(g.shape[-1])
         shape = ctx.shape
         dk, dv = (_sum_groups(t.view(shape), ctx.group) for t in (dk, dv))
         return None, dq.view(shape), dk, dv
 
 
+def _whole(engine: Engine, width: int) -> WholeAttention | None:
+    found = engine.attention
+    return found if found is not None and found.holds(width) else None
+
+
 def _scale(width: int) -> float:
     return 1.0 / math.sqrt(width)
 
 
-def _levels(x: Tensor) -> int:
-    """Of every operand [..., T, d]."""
-    length, width = x.shape[-2:]
-    return operand_levels(max(width, min(TILE, length)))
-
-
-def _quantised(engine: Engine, q: Tensor, k: Tensor, v: Tensor, group: int) -> _Operands:
-    levels = _levels(q)
+def _quantised(engine: Engine, q: Tensor, k: Tensor, v: Tensor, group: int) -> Operands:
+    length, width = q.shape[-2:]
+    levels = attention_levels(length, width)
+    held_in = torch.float32 if _whole(engine, width) is None else torch.float16
 
     def slices(x: Tensor, repeats: int) -> Levels:
         integers, step = engine.kernels.quantise_levels(x, levels)
+        integers = integers.to(held_in)
         if repeats > 1:
             integers, step = (t.repeat_interleave(repeats, dim=1) for t in (integers, step))
         return integers.flatten(0, 1), step.flatten(0, 1)
 
     qi, q_step = slices(q, 1)
-    return _Operands(qi, q_step * _scale(q.shape[-1]), *slices(k, group), *slices(v, group))
+    return Operands(qi, q_step * _scale(width), *slices(k, group), *slices(v, group))
+
+
+def _forward(engine: Engine, operands: Operands) -> tuple[Tensor, Tensor, Tensor]:
+    output = torch.zeros_like(operands.q)
+    peak, inverse = (torch.empty_like(operands.q_step) for _ in range(2))
+    for part, some in operands.parts(engine.slices):
+        for rows in some.tiles():
+            _attend(engine, some, rows, (output[part], peak[part], inverse[part]))
+    return output, peak, inverse
+
+
+def _backward(
+    engine: Engine, operands: Operands, incoming: Incoming
+) -> tuple[Tensor, Tensor, Tensor]:
+    dq, dk, dv = (torch.zeros_like(operands.q) for _ in range(3))
+    for part, some in operands.parts(engine.slices):
+        for rows in some.tiles():
+            for keys in some.tiles():
+                if keys.start <= rows.start:
+                    outputs = dq[part], dk[part], dv[part]
+                    _add_gradients(engine, some, incoming.of(part), (rows, keys), outputs)
+    return dq, dk, dv
 
 
 def _attend(
-    engine: Engine, of: _Operands, rows: slice, outputs: tuple[Tensor, Tensor, Tensor]
+    engine: Engine, of: Operands, rows: slice, outputs: tuple[Tensor, Tensor, Tensor]
 ) -> None:
     """One tile of queries over all the keys they see."""
     output, peak, inverse = outputs
@@ -137,19 +137,19 @@ def _attend(
 
 def _add_gradients(
     engine: Engine,
-    of: _Operands,
-    saved: tuple[Tensor, ...],
+    of: Operands,
+    incoming: Incoming,
     tile: tuple[slice, slice],
     outputs: tuple[Tensor, Tensor, Tensor],
 ) -> None:
     """What one tile of queries by keys adds to the gradients of q, k and v."""
     (rows, keys), (dq, dk, dv) = tile, outputs
-    peak, inverse, delta, g, g_step = (t[:, rows] for t in saved)
-    q, k, v = of.q[:, rows], of.k[:, keys], of.v[:, keys]
+    q, k, v, g = of.q[:, rows], of.k[:, keys], of.v[:, keys], incoming.g[:, rows]
     scores = Scores(
         engine.batched(q, k.mT), engine.batched(g, v.mT),
-        of.q_step[:, rows], of.k_step[:, keys], g_step, of.v_step[:, keys],
-        peak, inverse, delta, rows.start - keys.start, of.levels,
+        of.q_step[:, rows], of.k_step[:, keys], incoming.g_step[:, rows], of.v_step[:, keys],
+        incoming.peak[:, rows], incoming.inverse[:, rows], incoming.delta[:, rows],
+        rows.start - keys.start, of.levels,
     )  # fmt: skip
     mixed, row, column = engine.kernels.attention_gradient(scores)
     dv[:, keys] += engine.batched(mixed[0].mT, g) * mixed[1].mT

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import cache
 
 import structlog
 import torch
 
-from atoll.bits.kernels.acceptance import differences, moved
+from atoll.bits.kernels.acceptance import attention_differences, differences, moved
 from atoll.bits.kernels.build import BuildFailed, Unusable, accepted, cache_folder, load_library
 from atoll.bits.kernels.compiled import CompiledKernels
 from atoll.bits.kernels.gemm import ROUTES, batched_product, choose_route
 from atoll.bits.kernels.gpu import is_gpu_failure
-from atoll.bits.kernels.interface import CPU, Engine, Kernels
+from atoll.bits.kernels.interface import CPU, Engine, Kernels, WholeAttention
 from atoll.bits.kernels.memory import keep_freed_memory
 from atoll.bits.kernels.reference import TorchKernels
 from atoll.bits.kernels.startup import first_difference
@@ -27,6 +28,8 @@ from atoll.errors import ConfigError, NumericsMismatch
 
 _OLDEST_TRITON = (3, 6)
 """Before, its correctly rounded divisions and roots take subnormals for 0 (PyTorch 2.6 to 2.9)."""
+_WITH_TENSOR_CORES = (8, 0)
+"""GPUs for whose tensor cores Triton compiles; on older ones tiles are faster."""
 CHOICES = ("auto", "compiled", "fused", "eager")
 _TRITON_CACHE = "TRITON_CACHE_DIR"
 _SLICES = {"cpu": 8, "cuda": 256}
@@ -77,12 +80,14 @@ def make_engine(route: str = "auto", kernels: str = "auto", device: str = "cpu")
         instead = "compute on another device" if route == "auto" else "use route auto"
         raise ConfigError(str(error), next_step=instead) from error
     keep_freed_memory()
+    found, on = choose_kernels(kernels, device), torch.device(device)
     engine = Engine(
         chosen,
-        choose_kernels(kernels, device),
+        found,
         batched_product(chosen, device),
-        torch.device(device),
+        on,
         _SLICES[device],
+        _attention_on(on) if found.name == "fused" else None,
     )
     _check(engine)
     _log.info("exact numerics", route=chosen.name, kernels=engine.kernels.name, device=device)
@@ -149,16 +154,21 @@ def _compiled() -> Kernels | Unusable:
 
 def _fused(device: torch.device) -> Kernels | Unusable:
     def parted(found: Kernels) -> list[str]:
-        try:
-            return differences(moved(found, device), TorchKernels())
-        except Exception as error:  # Triton's own, or of the compiler and linker that it runs
-            # Triton names the driver's errors after CUDA; a GPU that fails shows in the next step.
-            is_tritons = str(error).startswith("Triton Error")
-            if isinstance(error, RuntimeError) and is_gpu_failure(error) and not is_tritons:
-                raise
-            raise BuildFailed(str(error)) from error
+        return _of_triton(lambda: differences(moved(found, device), TorchKernels()))
 
     return accepted("the GPU's kernels", _load_fused, parted)
+
+
+def _of_triton(tried: Callable[[], list[str]]) -> list[str]:
+    """What is tried, or BuildFailed where Triton cannot."""
+    try:
+        return tried()
+    except Exception as error:  # Triton's own, or of the compiler and linker that it runs
+        # Triton names the driver's errors after CUDA; a GPU that fails shows in the next step.
+        is_tritons = str(error).startswith("Triton Error")
+        if isinstance(error, RuntimeError) and is_gpu_failure(error) and not is_tritons:
+            raise
+        raise BuildFailed(str(error)) from error
 
 
 def _load_fused() -> Kernels:
@@ -174,3 +184,36 @@ def _load_fused() -> Kernels:
     if tuple(map(int, triton.__version__.split(".")[:2])) < _OLDEST_TRITON:
         raise BuildFailed(f"Triton {triton.__version__} flushes subnormals in divisions")
     return FusedKernels()
+
+
+def _attention_on(device: torch.device) -> WholeAttention | None:
+    if torch.cuda.get_device_capability(device) < _WITH_TENSOR_CORES:
+        return None
+    from atoll.bits.kernels.fused_attention import FusedAttention  # noqa: PLC0415 -- as above
+
+    return _Tried(FusedAttention(), device)
+
+
+class _Tried:
+    """Attention's programs for heads of those widths at which they gave the tiles' bits here.
+
+    Each width has programs of its own, which take a while to compile: it is tried when a model
+    has it.
+    """
+
+    def __init__(self, programs: WholeAttention, device: torch.device) -> None:
+        self._programs, self._device = programs, device
+        self._holds: dict[int, bool] = {}
+        self.forward, self.backward = programs.forward, programs.backward
+
+    def holds(self, width: int) -> bool:
+        if width not in self._holds:
+            self._holds[width] = self._programs.holds(width) and self._are_right(width)
+        return self._holds[width]
+
+    def _are_right(self, width: int) -> bool:
+        def parted(found: WholeAttention) -> list[str]:
+            return _of_triton(lambda: attention_differences(found, self._device, width))
+
+        found = accepted(f"attention's programs at width {width}", lambda: self._programs, parted)
+        return not isinstance(found, Unusable)

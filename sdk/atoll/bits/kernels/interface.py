@@ -11,14 +11,15 @@ integers of a grid that are held in fp32 say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Final, Protocol
 
 import torch
 from torch import Tensor
 
 from atoll.bits.kernels.gemm import Route
+from atoll.bits.kernels.grid import operand_levels
 from atoll.bits.kernels.philox import Mask
 
 CPU: Final = torch.device("cpu")
@@ -84,6 +85,74 @@ class Scores:
     delta: Tensor
     first: int
     levels: int
+
+
+def attention_levels(length: int, width: int) -> int:
+    """Of every operand of attention, so that no sum over d or over a tile leaves 2^24."""
+    return operand_levels(max(width, min(TILE, length)))
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """What attention multiplies: integers [G, T, d] and steps [G, T, 1].
+
+    Attributes:
+        q_step: has the factor d^(−1/2) in it.
+    """
+
+    q: Tensor
+    q_step: Tensor
+    k: Tensor
+    k_step: Tensor
+    v: Tensor
+    v_step: Tensor
+
+    def parts(self, count: int) -> Iterator[tuple[slice, Operands]]:
+        """So many slices at a time."""
+        for start in range(0, len(self.q), count):
+            part = slice(start, start + count)
+            yield part, Operands(*(getattr(self, field.name)[part] for field in fields(self)))
+
+    def tiles(self) -> list[slice]:
+        length = self.q.shape[1]
+        return [slice(at, min(at + TILE, length)) for at in range(0, length, TILE)]
+
+    @property
+    def levels(self) -> int:
+        return attention_levels(*self.q.shape[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """What attention's gradient starts from, beside its operands.
+
+    Attributes:
+        g: the output's gradient, integers [G, T, d].
+        g_step, peak, inverse, delta: [G, T, 1], as in `Scores`.
+    """
+
+    g: Tensor
+    g_step: Tensor
+    peak: Tensor
+    inverse: Tensor
+    delta: Tensor
+
+    def of(self, part: slice) -> Incoming:
+        """Of some slices."""
+        return Incoming(*(getattr(self, field.name)[part] for field in fields(self)))
+
+
+class WholeAttention(Protocol):
+    """Attention's passes, each at once instead of tile by tile, with the tiles' bits."""
+
+    def holds(self, width: int) -> bool:
+        """Whether heads of this width are for it."""
+
+    def forward(self, of: Operands) -> tuple[Tensor, Tensor, Tensor]:
+        """The output [G, T, d], and each query's largest score and inverse total [G, T, 1]."""
+
+    def backward(self, of: Operands, incoming: Incoming) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients [G, T, d]: of q but for the factor d^(−1/2), and of each slice's k and v."""
 
 
 Stacked = tuple[Tensor, Tensor]
@@ -238,6 +307,8 @@ class Engine:
         batched: [G, a, b] · [G, b, c] of integers in fp32 whose sums stay within 2^24.
         device: where its operands lie.
         slices: attention slices worked on at a time; eight fit in a core's cache.
+        attention: goes through all tiles at once, where it holds a head's width. Its operands are
+            fp16, whose integers are exact up to 2048.
     """
 
     route: Route
@@ -245,3 +316,4 @@ class Engine:
     batched: Callable[[Tensor, Tensor], Tensor]
     device: torch.device = CPU
     slices: int = 8
+    attention: WholeAttention | None = None
