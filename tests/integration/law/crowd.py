@@ -7,7 +7,7 @@ the contracts. A call may be refused; what the contracts then answer is compared
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.integration.law.live import Chain, Contract, Live, signature
@@ -15,15 +15,16 @@ from tests.integration.law.plays import move_of, works_of
 from tests.unit.law.factories import cid, digest
 from tests.unit.law.models import MODEL, PROGRAM
 from tests.unit.law.network import reveal_of
-from tests.unit.law.script import PROVIDERS, VERIFIERS
+from tests.unit.law.script import PROVIDERS, SECRETS, VERIFIERS
 
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Fold
 from atoll.chain.indexed import Indexed
 from atoll.errors import ProtocolError
+from atoll.law import bls
 from atoll.law.ballots import Body, Duty, ballot_hash
-from atoll.law.certificates import certificate_bytes
+from atoll.law.certificates import Bls, certificate_bytes
 from atoll.law.claims import Said, shown
 from atoll.law.events import Settled
 from atoll.law.games.calls import calldata
@@ -50,7 +51,9 @@ from atoll.law.words import (
 )
 
 OUTSIDER = PROVIDERS[5]
-EVERYBODY = (*PROVIDERS[:5], *VERIFIERS[:5], OUTSIDER)
+FEW = tuple(VERIFIERS[:5])
+MANY = tuple(SECRETS)
+"""More than a committee has."""
 Sent = tuple[Address, Contract, str, tuple[object, ...]]
 MOVE = "a move"
 """Stands for the name of a call whose one argument is its calldata."""
@@ -58,10 +61,15 @@ GAS = 12_000_000
 FAR = 2**32 - 1
 
 
+def bls_secret(account: Address) -> int:
+    return bls.secret_of(account.encode())
+
+
 class Crowd:
     """One job, whoever calls its contracts, and the fold of what these say.
 
     Attributes:
+        signers: who may be a member.
         view: as of the last block; while a block is filled also with a settlement that is in it.
         keys: of reveals, with their plain words, by what the key hashes to.
         works: of segments, by their plain words.
@@ -69,8 +77,12 @@ class Crowd:
         taken: names of calls that were not refused.
     """
 
-    def __init__(self, chain: Chain, net: Live, rng: random.Random) -> None:
-        self.chain, self.net, self.rng = chain, net, rng
+    def __init__(
+        self, chain: Chain, net: Live, rng: random.Random, signers: tuple[Address, ...] = FEW
+    ) -> None:
+        self.chain, self.net, self.rng, self.signers = chain, net, rng, signers
+        self.everybody = (*PROVIDERS[:5], *signers, OUTSIDER)
+        self.has_bls = any(item["name"] == "keep" for item in chain.policy.abi if "name" in item)
         self.job, self.terms = net.job, net.terms
         names = ("Stakes", "Jobs", "Rounds", "Members", "Audits", "Words", "Claims", "Game")
         addresses = {name: getattr(chain, name.lower()).address for name in names}
@@ -129,6 +141,9 @@ class Crowd:
         running = self.view.open
         if running is not None and running.phase is Phase.MERGE and self.rng.random() < 0.2:
             calls = self._end_of(running)
+        if len(self.signers) > len(FEW):  # whose words are as many more
+            steps = (self._step() for _ in range(self.rng.choice([0, 8, 24])))
+            calls += [sent for sent in steps if sent is not None]
         for _ in range(self.rng.choice([1, 2, 3, 5, 8])):
             kinds = (*[self._step] * 4, *[self._audit] * 4, self._money, self._anything)
             sent = self.rng.choice(kinds)()
@@ -140,7 +155,7 @@ class Crowd:
     # --- who and what ---
 
     def someone(self) -> Address:
-        return self.rng.choice(EVERYBODY)
+        return self.rng.choice(self.everybody)
 
     def some_round(self) -> int:
         newest = len(self.view.settled)
@@ -172,7 +187,7 @@ class Crowd:
         rng, members = self.rng, self.chain.members
         account = self.someone()
         bond = self.terms.verifier_bond * rng.choice([10, 11, 12, 13]) // 10
-        signer = rng.choice(VERIFIERS[:5])
+        signer = rng.choice(self.signers)
         return rng.choice(
             [
                 (account, members, "sit", (self.job, rng.randrange(self.terms.seats))),
@@ -238,11 +253,19 @@ class Crowd:
         accounts = committee_accounts(self.view, running)
         signers = [account for account in accounts if self.rng.random() < 0.9]
         message = running.digest_of(verdict)
-        signed = {account: signature(account, message) for account in signers}
-        shown = (verdict, accounts, certificate_bytes(accounts, signed))
+        shown = (verdict, accounts, self._certificate(accounts, signers, message))
         self._expect(running, verdict, signers)
         words = (bytes(running.words), list(running.words.values()))
         return (self.someone(), self.chain.rounds, "settle", (self.job, *words, shown))
+
+    def _certificate(
+        self, accounts: Sequence[Address], signers: Sequence[Address], message: Digest
+    ) -> bytes:
+        """Of these signers, in the way of this job."""
+        if not self.has_bls:
+            return certificate_bytes(accounts, {a: signature(a, message) for a in signers})
+        signed = {a: bls.sign(bls_secret(a), message) for a in signers}
+        return Bls({}).certificate(accounts, signed)
 
     def _end_of(self, running: OpenRound) -> list[Sent]:
         """A settlement with what its seats and auditors say before and behind it."""
@@ -381,7 +404,7 @@ class Crowd:
             return None
         id = past.places[self.rng.choice(unsigned)]
         account = self.view.verifiers[id].account
-        certificate = certificate_bytes([account], {account: signature(account, past.digest)})
+        certificate = self._certificate([account], [account], past.digest)
         return (account, self.chain.rounds, "sign", (self.job, past.facts, id, certificate))
 
     def _late(self, past: SettledRound) -> Sent | None:
@@ -410,7 +433,7 @@ class Crowd:
         for name in self.rng.choice([("one", "two"), ("one", "one")]):
             verdict = Verdict(NO_BITS, 0, digest(name), b"", bytes(8))
             message = certificate_hash(past.slot, past.facts.seed, past.facts.words, verdict)
-            signed = certificate_bytes([account], {account: signature(account, message)})
+            signed = self._certificate([account], [account], message)
             both.append((verdict, [account], signed))
         what = (self.job, past.round, id, past.facts.seed, past.facts.words, both)
         return (self.someone(), self.chain.words, "equivocated", what)
@@ -498,6 +521,8 @@ class Crowd:
             (chain.audits, "ballot", (job, rng.choice([self.some_round(), FAR]), seed)),
             (chain.audits, "key", (job, rng.choice([self.some_round(), FAR]), seed)),
         ]
+        if self.has_bls and running is not None and rng.random() < 0.2:
+            return (account, chain.policy, "keep", (committee_accounts(self.view, running),))
         if rng.random() < 0.005:
             return (self.net.view.submitter, chain.jobs, "cancel", (job,))
         if rng.random() < 0.15:

@@ -74,7 +74,7 @@ class Contract:
 class Chain:
     """All contracts of the fourth design on a node whose accounts need no keys."""
 
-    def __init__(self, anvil: Anvil) -> None:
+    def __init__(self, anvil: Anvil, policy: str = "EcdsaPolicy") -> None:
         newest = anvil.ask("eth_getBlockByNumber", "latest", False)
         self.anvil, self.now = anvil, int(newest["timestamp"], 16) + 1
         self.events: dict[bytes, dict[str, Any]] = {}
@@ -82,10 +82,9 @@ class Chain:
         owner = SUBMITTER
         self.rich(owner)
         token = self.deploy("AtollToken", owner, 10**9 * TOKEN)
-        policy = self.deploy("EcdsaPolicy")
-        delays = (7 * 86_400, 2 * 86_400, LONGEST_GAME)
-        config = self.deploy("Config", token.address, owner, PARAMS, *delays, [policy.address])
-        self.token, self.policy = token, policy
+        self.token, self.policy = token, self.deploy(policy)
+        delays, policies = (7 * 86_400, 2 * 86_400, LONGEST_GAME), [self.policy.address]
+        config = self.deploy("Config", token.address, owner, PARAMS, *delays, policies)
         self.stakes = self.deploy("Stakes", config.address)
         game = self.deploy("Game", token.address, LONGEST_GAME, address("judge"))
         self.game = game

@@ -8,14 +8,17 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
 from tests.integration.law.anybody import differences
-from tests.integration.law.crowd import EVERYBODY, MOVE, Asked, Crowd
+from tests.integration.law.crowd import FEW, MANY, MOVE, OUTSIDER, Asked, Crowd, bls_secret
 from tests.integration.law.getters import compared, owners_compared
 from tests.integration.law.live import START, SUBMITTER, Chain, Live, live_terms
 from tests.unit.law.models import PROGRAM
+from tests.unit.law.script import PROVIDERS, VERIFIERS
 
-from atoll.law.words import TOKEN
+from atoll.law import bls
+from atoll.law.words import TOKEN, Address
 
 BLOCKS = 80
+COMMITTEE = 32
 ASKED = 0.2
 """How often the contracts are asked what they would take of anybody, too."""
 
@@ -31,40 +34,43 @@ def anvil() -> Iterator[Anvil]:
 
 
 @pytest.fixture
-def chain(anvil: Anvil) -> Iterator[Chain]:
-    chain = Chain(anvil)
+def chain(anvil: Anvil, policy: str) -> Iterator[Chain]:
+    chain = Chain(anvil, policy)
     yield chain
     anvil.automine(True)
 
 
-def crowd_of(chain: Chain, rng: random.Random) -> Crowd:
+def crowd_of(chain: Chain, rng: random.Random, signers: tuple[Address, ...] = FEW) -> Crowd:
     terms = live_terms(
         rounds=rng.choice([3, 5, 8]),
         expiry=chain.now + rng.choice([1_000, 100_000, 100_000]),
         f=rng.choice([0, 1]),
         min_providers=1,
         min_verifiers=1,
-        places=rng.choice([2, 4]),
+        places=rng.choice([2, 4]) if signers is FEW else len(signers) - 2,
         program=PROGRAM.root,
     )
     net = Live(chain, terms)
-    for account in EVERYBODY:
+    for account in signers[len(VERIFIERS) :]:
+        net._stake(account)
+    for account in (*PROVIDERS[:5], *signers, OUTSIDER):
         chain.send(SUBMITTER, chain.token, "transfer", account, 10_000 * TOKEN)
         for contract in (chain.game, chain.jobs, chain.stakes):
             chain.send(account, chain.token, "approve", contract.address, 10**30)
     chain.anvil.automine(False)
-    return Crowd(chain, net, rng)
+    return Crowd(chain, net, rng, signers)
 
 
 def check(crowd: Crowd) -> None:
     crowd.view = crowd.fold.views[crowd.job]
     every = [*compared(crowd.chain, crowd.view)]
-    every += owners_compared(crowd.chain, crowd.fold.owners, EVERYBODY)
+    every += owners_compared(crowd.chain, crowd.fold.owners, crowd.everybody)
     assert crowd.fold.rejected == 0
     wrong = [one for one in every if one[1] != one[2]]
     assert wrong == [], wrong
 
 
+@pytest.mark.parametrize("policy", ["EcdsaPolicy"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_view_is_what_the_contracts_answer_whatever_anybody_sends(
     chain: Chain, seed: int
@@ -77,3 +83,42 @@ def test_a_view_is_what_the_contracts_answer_whatever_anybody_sends(
         if rng.random() < ASKED:
             assert differences(Asked(crowd)) == set()
     assert {"sit", "enrol", "ready", "commit", "ballot", "key", MOVE} <= crowd.taken
+
+
+def register(crowd: Crowd) -> None:
+    """The members' BLS keys, of all but one."""
+    policy, calls = crowd.chain.policy, []
+    for account in crowd.signers[:-1]:
+        secret = bls_secret(account)
+        key = bls.key_of(secret)
+        chain_id = crowd.net.domain.chain_id
+        message = bls.proof_message(chain_id, policy.address, account, key)
+        proof = bls.added([bls.sign(secret, message, bls.PROVE)])
+        calls.append((account, policy, "register", (key, proof)))
+    crowd.block(calls, 1)
+    assert "register" in crowd.taken
+
+
+def enter(crowd: Crowd) -> None:
+    """Members in most places, some of them with one bond and some with another, and seats."""
+    members, job = crowd.chain.members, crowd.job
+    bond = crowd.terms.verifier_bond
+    for at in range(0, len(MANY) - 4, 11):
+        some = list(enumerate(MANY))[at : at + 11]
+        sat = [(a, members, "enrol", (job, i, bond * (10 + i % 3) // 10)) for i, a in some]
+        crowd.block([*sat, *((a, members, "ready", (job,)) for _, a in some)], 1)
+    crowd.block([(a, members, "sit", (job, i)) for i, a in enumerate(PROVIDERS[:4])], 1)
+
+
+@pytest.mark.parametrize("policy", ["BlsPolicy"])
+def test_it_is_in_a_job_of_bls_certificates_and_more_members_than_a_committee_has(
+    chain: Chain,
+) -> None:
+    rng = random.Random(1)
+    crowd = crowd_of(chain, rng, MANY)
+    register(crowd)
+    enter(crowd)
+    for _ in range(BLOCKS // 3):
+        crowd.some_block()
+        check(crowd)
+    assert {past.facts.committee.bit_count() for past in crowd.view.settled} == {COMMITTEE}

@@ -17,9 +17,9 @@ from atoll.law.words import Address, Digest, Phase, Reveal, Role, SeatIndex, Ter
 PROVIDERS = accounts("provider", 8)
 SECRETS = {
     Address(to_checksum_address(keccak(key.public_key.format(compressed=False)[1:])[-20:])): key
-    for key in (PrivateKey(digest(f"verifier {i}")) for i in range(8))
+    for key in (PrivateKey(digest(f"verifier {i}")) for i in range(48))
 }
-VERIFIERS = list(SECRETS)
+VERIFIERS = list(SECRETS)[:8]
 WATCHER = accounts("watcher", 1)[0]
 
 
