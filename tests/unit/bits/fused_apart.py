@@ -10,16 +10,20 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.runtime.interpreter import InterpreterBuilder
 
 from atoll.bits.kernels import acceptance, fused
 from atoll.bits.kernels.fused_attention import FusedAttention
-from atoll.bits.kernels.interface import CPU
+from atoll.bits.kernels.gemm import ROUTES, batched_product
+from atoll.bits.kernels.interface import CPU, Engine
 from atoll.bits.kernels.reference import TorchKernels
 
 KINDS = (
@@ -30,14 +34,19 @@ TYPES = {
     torch.float16: "fp16", torch.float32: "fp32", torch.float64: "fp64",
     torch.int8: "i8", torch.int32: "i32", torch.int64: "i64",
 }  # fmt: skip
-HOPPER = GPUTarget("cuda", 90, 32)
+HOPPER, AMPERE = (GPUTarget("cuda", version, 32) for version in (90, 80))
 NOT_ONE_OPERATION = re.compile(
     r"\b(?:fma|mad)\.(?:rn|rz|approx)\S*f(?:32|64)|\S*\.ftz\S*|\S*\.approx\S*|\bdiv\.full\S*"
 )
 """In PTX: two operations rounded once, subnormals taken for 0, and results that are about right."""
+PRODUCT = re.compile(r"\b(?:wgmma|mma)\S+\.(?:m\d+n\d+k\d+)\S*")
+EXACT_PRODUCT = re.compile(r"f32\.f16\.f16(?:\.f32)?$")
+"""Of integers in fp16, which a tensor core adds up in fp32."""
 
 
 def wrong_bits() -> list[str]:
+    # As a GPU does: the greater of NaN and a number is the number.
+    InterpreterBuilder.create_maxnumf = lambda self, a, b: self.binary_op(a, b, np.fmax)
     inputs = acceptance._inputs(seed=0, rows=5)
     found = [
         f"{name} on {kind} input"
@@ -48,7 +57,20 @@ def wrong_bits() -> list[str]:
         if not acceptance._same(a, b)
     ]
     found += acceptance.attention_differences(FusedAttention(), CPU, width=40)
-    return found + wrong_beyond_a_program()
+    return found + wrong_attention() + wrong_beyond_a_program()
+
+
+def wrong_attention() -> list[str]:
+    """Sizes around a tile and a program's blocks, and key heads that several queries share."""
+    tiles = Engine(ROUTES["fp64"], TorchKernels(), batched_product(ROUTES["fp64"]))
+    whole = replace(tiles, attention=FusedAttention())
+    generator, found = torch.Generator().manual_seed(1), []
+    for length, width in ((1, 1), (33, 16), (65, 128), (129, 20)):
+        shapes = [(2, heads, length, width) for heads in (4, 2, 2, 4)]
+        inputs = [torch.randn(shape, generator=generator) for shape in shapes]
+        if not acceptance._same(*(acceptance.attended(each, inputs) for each in (tiles, whole))):
+            found.append(f"attention of {length} positions, {width} wide")
+    return found
 
 
 def wrong_beyond_a_program() -> list[str]:
@@ -75,7 +97,7 @@ def wrong_beyond_a_program() -> list[str]:
 
 
 def compiled() -> Iterator[tuple[str, str]]:
-    """Every program as the acceptance test would launch it: its name, and its PTX."""
+    """Every program as the acceptance tests would launch it: its name, and its PTX."""
     launched: dict[str, tuple[Any, dict[str, str], dict[str, Any], int]] = {}
 
     def launch(program: Any, _: object, *arguments: Any, warps: int = 4) -> None:
@@ -95,7 +117,10 @@ def compiled() -> Iterator[tuple[str, str]]:
     for width in (64, 128):
         acceptance.attention_differences(FusedAttention(), CPU, width)
     for name, (program, types, constants, warps) in launched.items():
-        yield name, ptx_of(program, types, constants, {"num_warps": warps})
+        options = {"num_warps": warps}
+        yield name, ptx_of(program, types, constants, options)
+        if constants.get("D") == 64:
+            yield f"{name} on an A100", ptx_of(program, types, constants, options, AMPERE)
 
 
 def type_of(value: Any) -> str:
@@ -107,20 +132,26 @@ def type_of(value: Any) -> str:
 
 
 def ptx_of(
-    program: Any, types: dict[str, str], constants: dict[str, Any], options: dict[str, Any]
+    program: Any,
+    types: dict[str, str],
+    constants: dict[str, Any],
+    options: dict[str, Any],
+    target: GPUTarget = HOPPER,
 ) -> str:
     source = ASTSource(program, types, constants)
     asked = {"enable_fp_fusion": False} | options
-    return str(triton.compile(source, target=HOPPER, options=asked).asm["ptx"])
+    return str(triton.compile(source, target=target, options=asked).asm["ptx"])
 
 
 def wrong_code() -> list[str]:
-    found = [
-        f"{name}: {line.strip()}"
-        for name, ptx in compiled()
-        for line in ptx.splitlines()
-        if NOT_ONE_OPERATION.search(line)
-    ]
+    found = []
+    for name, ptx in compiled():
+        lines = ptx.splitlines()
+        found += [f"{name}: {line.strip()}" for line in lines if NOT_ONE_OPERATION.search(line)]
+        products = {each for line in lines for each in PRODUCT.findall(line)}
+        found += [f"{name}: {each}" for each in products if not EXACT_PRODUCT.search(each)]
+        if "attend" in name or "y_gradient" in name:
+            found += [] if products else [f"{name}: no product of a tensor core"]
     names = ("p", "m", "v", "g", "p_out", "m_out", "v_out")
     scalars = ("scale", "beta1", "rest1", "beta2", "rest2", "correct1", "correct2", "eps", "decay")
     types = dict.fromkeys(names, "*fp32") | dict.fromkeys((*scalars, "rate"), "fp32")

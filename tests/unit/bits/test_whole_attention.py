@@ -59,10 +59,18 @@ def attended(engine: Engine, width: int) -> list[Tensor]:
     return [value.detach(), *torch.autograd.grad(value, leaves, g)]
 
 
-@pytest.mark.parametrize(("wrong", "found"), [("", 0), ("output", 4), ("gradient", 4)])
-def test_the_last_bit_of_one_number_is_told_apart(wrong: str, found: int) -> None:
-    """On each of four kinds of input: on the other two the number is NaN."""
-    assert len(attention_differences(Whole(wrong), CPU, 16)) == found
+@pytest.mark.parametrize("wrong", ["output", "gradient"])
+def test_the_last_bit_of_one_number_is_told_apart(wrong: str) -> None:
+    found = attention_differences(Whole(wrong), CPU, 16)
+    hidden = ("infinite", "not a number")  # where that number may be NaN
+    assert len([each for each in found if not any(kind in each for kind in hidden)]) == 6
+    assert attention_differences(Whole(), CPU, 16) == []
+
+
+def test_the_first_use_may_be_one_that_keeps_no_gradients() -> None:
+    tried = engines._Tried(Whole(), CPU)
+    with torch.inference_mode():
+        assert tried.holds(16)
 
 
 @pytest.mark.parametrize("wrong", ["", "output", "gradient", "compiler"])

@@ -6,7 +6,7 @@ Run at start-up before compiled or fused kernels are used, and by the tests with
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
 
@@ -34,8 +34,12 @@ KINDS = (
     "normal", "huge", "tiny", "subnormal", "constant", "one hot", "mixed scales",
     "zeros of both signs", "overflowing", "infinite", "not a number",
 )  # fmt: skip
-_OF_ATTENTION = ("normal", "tiny", "next to their peak", "mixed scales", "infinite", "not a number")
-_POWERS = {"normal": 0, "huge": 60, "tiny": -90, "subnormal": -130}
+_CROSSED = "below 1", "above 1", "below 1", "far below 1"
+"""Of q, k, v and g: subnormal products that a large step makes normal again."""
+_POWERS = {
+    "normal": 0, "huge": 60, "tiny": -90, "subnormal": -130,
+    "below 1": -61, "above 1": 60, "far below 1": -70,
+}  # fmt: skip
 _NANS = (0x7FC00000, 0x7F800001, -0x3FFFFF, -0x7FFFFF)
 """Quiet and signalling ones of both signs, as int32."""
 _RANGES = {"mixed scales": (-30, 30), "overflowing": (90, 127)}
@@ -140,33 +144,47 @@ def attention_differences(
     tiles = Engine(route, TorchKernels(), batched_product(route))
     whole = replace(tiles, device=device, attention=candidate)
     generator, found = torch.Generator().manual_seed(seed + 4), []
-    for kind in _OF_ATTENTION:
-        inputs = [_long_heads(kind, width, generator) for _ in range(4)]
-        if not _same(_attended(tiles, inputs), _attended(whole, inputs)):
-            found.append(f"attention on {kind} input")
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        for kinds in _heads():
+            inputs = [_long_heads(kind, width, generator) for kind in kinds]
+            if not _same(attended(tiles, inputs), attended(whole, inputs)):
+                found.append(f"attention on {', '.join(kinds)} input")
     return found
 
 
+def _heads() -> Iterator[tuple[str, str, str, str]]:
+    """Kinds of q, k, v and the output's gradient.
+
+    What is not finite stands in one of them alone, too: a NaN hides the others' differences.
+    """
+    for kind in ("normal", "tiny", "constant", "next to their peak", "mixed scales"):
+        yield kind, kind, kind, kind
+    yield _CROSSED
+    for kind in ("infinite", "not a number"):
+        for at in range(4):
+            yield tuple(kind if i == at else "normal" for i in range(4))  # type: ignore[misc]
+    yield "not a number", "not a number", "not a number", "not a number"
+
+
 def _long_heads(kind: str, width: int, generator: torch.Generator) -> Tensor:
-    """Three tiles of positions. Only later ones are not finite: what comes before sees none."""
-    shape = (1, 2, 2 * TILE + 44, width)
+    """Two tiles of positions. Only later ones are not finite: what comes before sees none."""
+    shape = (1, 2, TILE + 72, width)
     x = sample("normal", shape, generator)
     if kind == "next to their peak":  # sums of products are as large as they can be
         return 0.95 + 0.025 * x
-    if kind in _POWERS:
-        return sample(kind, shape, generator)
-    return torch.cat((x[:, :, :150], sample(kind, shape, generator)[:, :, 150:]), dim=2)
+    if kind in _SHARES:
+        return torch.cat((x[:, :, :150], sample(kind, shape, generator)[:, :, 150:]), dim=2)
+    return sample(kind, shape, generator)
 
 
-def _attended(engine: Engine, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+def attended(engine: Engine, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Attention of q, k and v, and their gradients from the output's.
 
     Whoever reads these takes every NaN for the same: they are made so here.
     """
     q, k, v, g = (x.to(engine.device) for x in inputs)
-    leaves = [x.requires_grad_() for x in (q, k, v)]
-    with torch.enable_grad():
-        out: Tensor = Attention.apply(engine, *leaves)  # type: ignore[no-untyped-call]
+    leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+    out: Tensor = Attention.apply(engine, *leaves)  # type: ignore[no-untyped-call]
     return tuple(one_nan(x.detach().cpu()) for x in (out, *torch.autograd.grad(out, leaves, g)))
 
 

@@ -35,12 +35,13 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, engine: Engine, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         group = q.shape[1] // k.shape[1]
-        operands = _quantised(engine, q, k, v, group)
         whole = _whole(engine, q.shape[-1])
+        held_in = torch.float32 if whole is None else torch.float16
+        operands = _quantised(engine, (q, k, v), group, held_in)
         output, peak, inverse = (
             _forward(engine, operands) if whole is None else whole.forward(operands)
         )
-        ctx.engine, ctx.group, ctx.shape = engine, group, q.shape
+        ctx.engine, ctx.whole, ctx.group, ctx.shape = engine, whole, group, q.shape
         ctx.save_for_backward(
             operands.q, operands.q_step, operands.k, operands.k_step, operands.v, operands.v_step,
             output, peak, inverse,
@@ -50,12 +51,12 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor, Tensor]:
         engine: Engine = ctx.engine
+        whole: WholeAttention | None = ctx.whole
         operands, (output, peak, inverse) = Operands(*ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
         g = gradients[0].reshape(output.shape)
         delta = engine.kernels.row_dot(g, output)
         gi, g_step = engine.kernels.quantise_levels(g, operands.levels)
         incoming = Incoming(gi.to(operands.q.dtype), g_step, peak, inverse, delta)
-        whole = _whole(engine, g.shape[-1])
         dq, dk, dv = (
             _backward(engine, operands, incoming)
             if whole is None
@@ -76,10 +77,11 @@ def _scale(width: int) -> float:
     return 1.0 / math.sqrt(width)
 
 
-def _quantised(engine: Engine, q: Tensor, k: Tensor, v: Tensor, group: int) -> Operands:
-    length, width = q.shape[-2:]
-    levels = attention_levels(length, width)
-    held_in = torch.float32 if _whole(engine, width) is None else torch.float16
+def _quantised(
+    engine: Engine, of: tuple[Tensor, Tensor, Tensor], group: int, held_in: torch.dtype
+) -> Operands:
+    q, k, v = of
+    levels = attention_levels(*q.shape[-2:])
 
     def slices(x: Tensor, repeats: int) -> Levels:
         integers, step = engine.kernels.quantise_levels(x, levels)
@@ -89,7 +91,7 @@ def _quantised(engine: Engine, q: Tensor, k: Tensor, v: Tensor, group: int) -> O
         return integers.flatten(0, 1), step.flatten(0, 1)
 
     qi, q_step = slices(q, 1)
-    return Operands(qi, q_step * _scale(width), *slices(k, group), *slices(v, group))
+    return Operands(qi, q_step * _scale(q.shape[-1]), *slices(k, group), *slices(v, group))
 
 
 def _forward(engine: Engine, operands: Operands) -> tuple[Tensor, Tensor, Tensor]:

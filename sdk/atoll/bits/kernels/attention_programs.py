@@ -2,8 +2,8 @@
 
 A program has some queries (`attend`, `query_gradient`) or some keys (`key_gradient`) of one slice
 and goes through the tiles of the other, in the order of `attention.Attention`: each has whole rows
-or whole columns of every tile, and so their grids. Integers of a grid are fp16, which holds them up
-to 2048, and a tensor core's products of them fp32, whose sums stay within 2^24.
+or whole columns of every tile, and so their grids. Integers of a grid, at most 511, are fp16, and a
+tensor core adds their products up in fp32, where every sum is at most 2^24.
 
 Shapes: q, k, v and their gradients [G, length, width], steps, peak, inverse and delta [G, length].
 """
@@ -57,21 +57,21 @@ def _of(x, i, length):
 
 @triton.jit
 def _product(a, b):
-    """a · bᵀ of integers. A sum of them may be a zero of either sign, and +0 makes it +0."""
-    return tl.dot(a, tl.trans(b)) + 0.0
+    """a · bᵀ of integers, where a zero may have either sign: no result depends on it."""
+    return tl.dot(a, tl.trans(b))
 
 
 @triton.jit
-def _on_grid(x, LEVELS: tl.constexpr):
+def _on_grid(x, levels):
     """Rows on their grids, fp16, and their steps: `grid.quantise`."""
     peak = _float(tl.max(_magnitude(x), axis=1))
-    return _whole(x * _multiplier(peak, LEVELS)[:, None]).to(tl.float16), _step(peak, LEVELS)
+    return _whole(x * _multiplier(peak, levels)[:, None]).to(tl.float16), _step(peak, levels)
 
 
 @program
 def attend(
-    q, q_step, k, k_step, v, v_step, out, peak, inverse, length, width,
-    LEVELS: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    q, q_step, k, k_step, v, v_step, out, peak, inverse, length, width, levels,
+    D: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Queries over all the keys that they see: twice, as weights need the largest score."""
     group, at, blocks = _place(length, ROWS)
@@ -97,7 +97,7 @@ def attend(
         weight = tl.where(start + j[None, :] <= i[:, None], weight, 0.0)
         # At most 2^23 each.
         total += tl.sum(_whole_weight(weight), axis=1).to(tl.int64)
-        integers, step = _on_grid(weight * _of(v_step, start + j, length)[None, :], LEVELS)
+        integers, step = _on_grid(weight * _of(v_step, start + j, length)[None, :], levels)
         mixed += tl.dot(integers, _rows(v, start + j, length, width, D)) * step[:, None]
     by = _inverse(total.to(tl.float64) * (2.0**-23))
     tl.store(peak + i, top, mask=i < length)
@@ -121,8 +121,8 @@ def _share_and_slope(scores, shares, qs, ks, gs, vs, top, by, delta, seen):
 
 @program
 def query_gradient(
-    q, q_step, k, k_step, v, v_step, g, g_step, peak, inverse, delta, dq, length, width,
-    LEVELS: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    q, q_step, k, k_step, v, v_step, g, g_step, peak, inverse, delta, dq, length, width, levels,
+    D: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Queries' gradients but for the scale, from the keys that they see."""
     group, at, blocks = _place(length, ROWS)
@@ -138,18 +138,18 @@ def query_gradient(
     for start in range(0, first + ROWS, TILE):
         keys, ks = _rows(k, start + j, length, width, D), _of(k_step, start + j, length)[None, :]
         values, vs = _rows(v, start + j, length, width, D), _of(v_step, start + j, length)[None, :]
-        seen = (start + j[None, :] <= i[:, None]) & (i[:, None] < length)
+        seen = start + j[None, :] <= i[:, None]
         scores, shares = _product(queries, keys), _product(gradient, values)
         _, slope = _share_and_slope(scores, shares, qs, ks, gs, vs, top, by, off, seen)
-        integers, step = _on_grid(slope * ks, LEVELS)
+        integers, step = _on_grid(slope * ks, levels)
         found += tl.dot(integers, keys) * step[:, None]
     _store_rows(dq + group * width, i, found, length, width, D)
 
 
 @program
 def key_gradient(
-    q, q_step, k, k_step, v, v_step, g, g_step, peak, inverse, delta, dk, dv, length, width,
-    LEVELS: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    q, q_step, k, k_step, v, v_step, g, g_step, peak, inverse, delta, dk, dv, length, width, levels,
+    D: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Keys' and values' gradients, from the queries that see them: a row here is a key."""
     group, at, _ = _place(length, ROWS)
@@ -170,9 +170,9 @@ def key_gradient(
         scores, shares = _product(keys, queries), _product(values, gradient)
         off = _of(delta, t, length)[None, :]
         share, slope = _share_and_slope(scores, shares, qs, ks, gs, vs, top, by, off, seen)
-        integers, step = _on_grid(share * gs, LEVELS)
+        integers, step = _on_grid(share * gs, levels)
         value += tl.dot(integers, gradient) * step[:, None]
-        integers, step = _on_grid(slope * qs, LEVELS)
+        integers, step = _on_grid(slope * qs, levels)
         key += tl.dot(integers, queries) * step[:, None]
     _store_rows(dk + group * width, i, key, length, width, D)
     _store_rows(dv + group * width, i, value, length, width, D)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import torch
 import triton
 from torch import Tensor
 
@@ -29,7 +28,7 @@ class FusedAttention:
 
     def forward(self, of: Operands) -> tuple[Tensor, Tensor, Tensor]:
         out = of.q_step.new_empty(of.q.shape)
-        peak, inverse = torch.empty_like(of.q_step), torch.empty_like(of.q_step)
+        peak, inverse = (of.q_step.new_empty(of.q_step.shape) for _ in range(2))
         _launch(programs.attend, of, (), (out, peak, inverse), _QUERIES)
         return out, peak, inverse
 

@@ -308,7 +308,7 @@ class Engine:
         device: where its operands lie.
         slices: attention slices worked on at a time; eight fit in a core's cache.
         attention: goes through all tiles at once, where it holds a head's width. Its operands are
-            fp16, whose integers are exact up to 2048.
+            fp16, which has every integer up to 2048, and so those of any grid of attention.
     """
 
     route: Route

@@ -99,16 +99,16 @@ def _wide(peak):
 
 
 @triton.jit
-def _multiplier(peak, LEVELS: tl.constexpr):
+def _multiplier(peak, levels):
     """Onto the grid of so many levels; `_step` is off it: `grid.steps`."""
     one = tl.full([], 1.0, tl.float64)
-    return ((one / _wide(peak)) * LEVELS).to(tl.float32)
+    return ((one / _wide(peak)) * levels).to(tl.float32)
 
 
 @triton.jit
-def _step(peak, LEVELS: tl.constexpr):
+def _step(peak, levels):
     one = tl.full([], 1.0, tl.float64)
-    return _one_nan((_wide(peak) * (one / LEVELS)).to(tl.float32))
+    return _one_nan((_wide(peak) * (one / levels)).to(tl.float32))
 
 
 @triton.jit
