@@ -167,8 +167,11 @@ def _heads() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _long_heads(kind: str, width: int, generator: torch.Generator) -> Tensor:
-    """Two tiles of positions. Only later ones are not finite: what comes before sees none."""
-    shape = (1, 2, TILE + 72, width)
+    """Two tiles of positions. Only later ones are not finite: what comes before sees none.
+
+    Of equal ones there are so many that a query's total weight is no int32.
+    """
+    shape = (1, 2, 2 * TILE + 8 if kind == "constant" else TILE + 72, width)
     x = sample("normal", shape, generator)
     if kind == "next to their peak":  # sums of products are as large as they can be
         return 0.95 + 0.025 * x
