@@ -118,7 +118,10 @@ def test_it_is_in_a_job_of_bls_certificates_and_more_members_than_a_committee_ha
     crowd = crowd_of(chain, rng, MANY)
     register(crowd)
     enter(crowd)
-    for _ in range(BLOCKS // 3):
+    for block in range(2 * BLOCKS):
         crowd.some_block()
         check(crowd)
-    assert {past.facts.committee.bit_count() for past in crowd.view.settled} == {COMMITTEE}
+        if crowd.view.settled and block >= BLOCKS // 4:
+            break
+    # Later ones may be smaller, as members leave.
+    assert crowd.view.settled[0].facts.committee.bit_count() == COMMITTEE
