@@ -152,18 +152,18 @@ def attention_differences(
     return found
 
 
-def _heads() -> Iterator[tuple[str, str, str, str]]:
-    """Kinds of q, k, v and the output's gradient.
+def _heads() -> Iterator[Sequence[str]]:
+    """Four kinds each: of q, k, v and the output's gradient.
 
     What is not finite stands in one of them alone, too: a NaN hides the others' differences.
     """
     for kind in ("normal", "tiny", "constant", "next to their peak", "mixed scales"):
-        yield kind, kind, kind, kind
+        yield [kind] * 4
     yield _CROSSED
     for kind in ("infinite", "not a number"):
         for at in range(4):
-            yield tuple(kind if i == at else "normal" for i in range(4))  # type: ignore[misc]
-    yield "not a number", "not a number", "not a number", "not a number"
+            yield [kind if i == at else "normal" for i in range(4)]
+    yield ["not a number"] * 4
 
 
 def _long_heads(kind: str, width: int, generator: torch.Generator) -> Tensor:

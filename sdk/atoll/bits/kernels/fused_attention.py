@@ -1,4 +1,4 @@
-"""Attention on a GPU: each of its passes in a program or two, instead of tile by tile."""
+"""Attention on a GPU: forward in one program and backward in two, instead of tile by tile."""
 
 from __future__ import annotations
 
