@@ -46,7 +46,8 @@ from typing import Any, TypeVar
 
 from atoll.cli.jobfile import chosen_job
 from atoll.errors import ChainError
-from atoll.job.client import Client, ClientConfig
+from atoll.job.client import Client
+from atoll.job.connection import ClientConfig
 from atoll.job.handle import JobHandle
 from atoll.job.spec import JobSpec
 from atoll.law import events as ev
@@ -151,7 +152,7 @@ def running(cluster: Cluster, links: Links | None) -> Iterator[None]:
     try:
         for index, member in enumerate(cluster.members):
             if links:
-                links.move(member, index, cluster.chain.port)
+                links.move(member.config_file, index, cluster.chain.port)
             which = OWN_CORE if member is cluster.providers[0] else OTHER_CORES
             command = command_of(member, which, links, index)
             env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from atoll.chain.deployment import Deployment
     from atoll.errors import AtollError
-    from atoll.job.client import Client, ClientConfig, Estimate
+    from atoll.job.client import Client, Estimate
+    from atoll.job.connection import ClientConfig
     from atoll.job.handle import JobHandle
     from atoll.job.narrate import JobSnapshot, JobUpdate
     from atoll.job.presets import preset
@@ -41,6 +42,7 @@ __all__ = [
 
 _HOMES = {
     "AtollError": "atoll.errors",
+    "ClientConfig": "atoll.job.connection",
     "Deployment": "atoll.chain.deployment",
     "JobHandle": "atoll.job.handle",
     "JobSnapshot": "atoll.job.narrate",

@@ -20,7 +20,8 @@ from tests.network.members import (
 from tests.patience import PATIENCE
 
 from atoll.job.audit import EQUAL, Extent, JobCheck, audit
-from atoll.job.client import Client, ClientConfig
+from atoll.job.client import Client
+from atoll.job.connection import ClientConfig
 from atoll.law.bls import KEY_BYTES
 from atoll.law.certificates import Kind
 from atoll.law.pay import budget

@@ -12,7 +12,8 @@ from typing import Any
 
 from atoll.chain.contracts import Escrow
 from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
-from atoll.job.client import Client, ClientConfig
+from atoll.job.client import Client
+from atoll.job.connection import ClientConfig
 from atoll.job.handle import JobHandle
 from atoll.law.manifest import Manifest
 from atoll.law.upkeep import upkeep

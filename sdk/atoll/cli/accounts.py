@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli import services
-from atoll.cli.network import SIGNING, Command, Network, need_deployment, taking
+from atoll.cli.network import SIGNING, Command, Network, known_address, need_deployment, taking
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,8 +47,6 @@ class Whose:
     @cached_property
     def account(self) -> Address:
         """What the command is about: another one's with --node. Raises as `address`."""
-        from atoll.cli.deploying import known_address
-
         named: Address | None = known_address(self.node, "--node")
         return self.address if named is None else named
 
@@ -127,11 +124,6 @@ class Whose:
             return list_transactions(self.folder)
         except ConfigError:
             return []
-
-
-def moment(second: int) -> str:
-    """A time of the chain's clock, for a person."""
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def about_account(*, signs: bool = False) -> Callable[[Command], Command]:

@@ -20,6 +20,7 @@ from atoll.cli.network import (
     Network,
     PasswordFile,
     Rpc,
+    known_address,
     need_deployment,
     on_network,
 )
@@ -71,7 +72,7 @@ def deploy(
     from atoll.chain.deploy import DEFAULT_PARAMS, DeployConfig
     from atoll.chain.deploy import deploy as put_on_chain
     from atoll.chain.keys import load_key
-    from atoll.job.client import wei_of
+    from atoll.job.groups import wei_of
 
     _require_new(out)
     if keystore is None:
@@ -128,7 +129,7 @@ def fund(
 ) -> None:
     """Send accounts what they lack of an amount of tokens and coin; nothing to who has as much."""
     from atoll.cli.funding import fund_all
-    from atoll.job.client import wei_of
+    from atoll.job.groups import wei_of
 
     sent = asyncio.run(fund_all(network, members, wei_of(tokens), wei_of(coin)))
     text = "\n".join(f"{one['address']}  {one['text']}" for one in sent)
@@ -223,7 +224,7 @@ def _agree(config: DeployConfig, payer: str, *, yes: bool, may_ask: bool) -> Non
 
 def _params(params: Params, settings: list[str]) -> Params:
     """Parameters with the changes of the command line; those that end in `_bond` are tokens."""
-    from atoll.job.client import wei_of
+    from atoll.job.groups import wei_of
 
     names = [field.name for field in fields(params)]
     for setting in settings:
@@ -236,16 +237,6 @@ def _params(params: Params, settings: list[str]) -> Params:
             raise ConfigError(f"{setting!r}: {text!r} is no whole number") from error
         params = replace(params, **{name: value})
     return params
-
-
-def known_address(text: str | None, option: str) -> Any:
-    from eth_utils.address import is_address, to_checksum_address
-
-    if text is None:
-        return None
-    if not is_address(text):
-        raise ConfigError(f"{option}: {text!r} is no address", next_step="pass 0x and 40 digits")
-    return to_checksum_address(text)
 
 
 def _shown(found: dict[str, Any]) -> str:

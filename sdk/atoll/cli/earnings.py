@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.accounts import Whose, about_account, moment
-from atoll.cli.output import Json, emit, say
+from atoll.cli.accounts import Whose, about_account
+from atoll.cli.output import Json, emit, moment, say
 from atoll.errors import ProtocolError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atoll.cli import services
-from atoll.cli.network import Network
+from atoll.cli.network import Network, known_address
 from atoll.errors import InsufficientFunds
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ async def fund_all(
 def account_of(text: str) -> Address:
     """An address, or that of a service's folder or config. Raises ConfigError, KeystoreError."""
     from atoll.chain.keys import address_of
-    from atoll.cli.deploying import known_address
 
     place = Path(text).expanduser()
     if place.is_dir():

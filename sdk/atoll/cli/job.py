@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.accounts import moment
 from atoll.cli.continued import changes_of, is_continued, job_text, write_following
 from atoll.cli.jobfile import InitFolder, Settings, Text, chosen_job
 from atoll.cli.network import (
@@ -19,7 +18,7 @@ from atoll.cli.network import (
     Network,
     on_network,
 )
-from atoll.cli.output import Json, emit, say, table
+from atoll.cli.output import Json, emit, moment, say, table
 from atoll.cli.progress import MEASURING, Preparing
 from atoll.cli.serving import (
     Payment,
@@ -374,7 +373,7 @@ def result(
     job that trains adapters, what PEFT opens, or with --merged what `transformers` does.
     """
     from atoll.job.card import Labels
-    from atoll.job.handle import check_folder
+    from atoll.job.certified import check_folder
 
     check_folder(folder)
 
@@ -407,7 +406,7 @@ def checkpoint(
 ) -> None:
     """Fetch the model after a settled round, while the job goes on."""
     from atoll.job.card import Labels
-    from atoll.job.handle import check_folder
+    from atoll.job.certified import check_folder
 
     check_folder(folder)
 

@@ -10,7 +10,7 @@ import typer
 
 from atoll.cli import services
 from atoll.cli.config import Set
-from atoll.cli.network import DEFAULT_RPC, DeploymentFile, PasswordFile, Rpc
+from atoll.cli.network import DEFAULT_RPC, DeploymentFile, PasswordFile, Rpc, known_address
 from atoll.cli.output import Json, emit
 
 Folder = Annotated[Path, typer.Option(help="Where its key, config and data are.")]
@@ -116,8 +116,6 @@ def _add_init(app: typer.Typer, member: RoleCommand) -> None:
         json: Json = False,
     ) -> None:
         """Make a folder with a key and a config; at a terminal, what is left out is asked."""
-        from atoll.cli.deploying import known_address
-
         to = known_address(reward, "--reward")
         choices = services.Choices(
             member.role,

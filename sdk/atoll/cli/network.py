@@ -146,7 +146,8 @@ class Network:
             yield client
 
     def _client(self, account: LocalAccount | None, port: int) -> Client:
-        from atoll.job.client import Client, ClientConfig
+        from atoll.job.client import Client
+        from atoll.job.connection import ClientConfig
 
         deployment, endpoints = need_deployment(self.deployment), self.rpc.split(",")
         config = ClientConfig(
@@ -167,6 +168,17 @@ def need_deployment(path: Path | None) -> Path:
             next_step="pass --deployment FILE, or start a local network with `atoll devnet up`",
         )
     return path.expanduser()
+
+
+def known_address(text: str | None, option: str) -> Any:
+    """An option's address, with the capitals of its checksum; None for None. Raises ConfigError."""
+    from eth_utils.address import is_address, to_checksum_address
+
+    if text is None:
+        return None
+    if not is_address(text):
+        raise ConfigError(f"{option}: {text!r} is no address", next_step="pass 0x and 40 digits")
+    return to_checksum_address(text)
 
 
 def on_network(*, signs: bool = False, serves: bool = False) -> Callable[[Command], Command]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.accounts import Whose, about_account
+from atoll.cli.network import known_address
 from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError
 
@@ -101,8 +102,6 @@ def ownership_lines(account: Address, owned: Ownership) -> list[str]:
 
 
 def _address(text: str) -> Address:
-    from atoll.cli.deploying import known_address
-
     found: Address = known_address(text, "ADDRESS")
     return found
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from atoll.cli.keys import password_from
+from atoll.cli.output import moment
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -360,8 +361,6 @@ def _whose(job: int, index: int) -> str:
 
 
 def _shown(name: str, value: Any) -> str:
-    from atoll.cli.accounts import moment
-
     if name == "head":
         return f"block {value['block']}, {moment(value['time'])}"
     if value is None or value in ([], {}):

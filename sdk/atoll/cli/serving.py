@@ -69,7 +69,7 @@ class Payment:
 
         Raises ConfigError for what is no amount, and where nobody can be asked whether to pay.
         """
-        from atoll.job.client import wei_of
+        from atoll.job.groups import wei_of
 
         if not sure and (as_json or not sys.stdin.isatty()):
             raise ConfigError(

@@ -6,6 +6,8 @@ from dataclasses import asdict
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from atoll.cli.output import moment
+
 if TYPE_CHECKING:
     from atoll.job.figures import RoundFigures
     from atoll.job.narrate import JobSnapshot, JobUpdate
@@ -32,7 +34,6 @@ def _plain(name: str, value: Any) -> Any:
 
 def snapshot_text(snapshot: JobSnapshot) -> str:
     """Lines for a person; of a job that has ended, or waits for members, with what can be done."""
-    from atoll.cli.accounts import moment
     from atoll.job.narrate import tokens
 
     data = plain(snapshot)
@@ -97,7 +98,7 @@ def item_to_plain(item: JobUpdate | RoundFigures) -> dict[str, Any]:
 
 def text_of(item: JobUpdate | RoundFigures) -> str:
     """The same in a sentence; imported late, since `--help` waits for it."""
-    from atoll.job.handle import sentence
+    from atoll.job.followed import sentence
 
     return sentence(item)
 

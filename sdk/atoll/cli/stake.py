@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.accounts import Whose, about_account, moment
-from atoll.cli.output import Json, emit
+from atoll.cli.accounts import Whose, about_account
+from atoll.cli.output import Json, emit, moment
 from atoll.cli.owner import app as owner_app
 from atoll.cli.owner import ownership_lines, plain_ownership
 from atoll.errors import ConfigError, InsufficientFunds
@@ -141,7 +141,7 @@ def _lines(stake: Stake) -> list[str]:
 
 
 async def _added(whose: Whose, role: Role, amount: str) -> None:
-    from atoll.job.client import wei_of
+    from atoll.job.groups import wei_of
     from atoll.job.narrate import tokens
 
     wei = wei_of(amount)
@@ -177,8 +177,8 @@ def _deposits(known: Known, account: Address) -> int:
 
 
 async def _withdrawn(whose: Whose, role: Role, amount: str | None) -> dict[str, Any]:
-    from atoll.job.client import wei_of
     from atoll.job.collecting import releasable
+    from atoll.job.groups import wei_of
     from atoll.job.stake import plan_withdrawal
 
     me, account = whose.address, whose.account

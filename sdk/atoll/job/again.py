@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from atoll.bits.layout import max_params_bytes, max_state_bytes
 from atoll.content.cid import Cid
 from atoll.errors import NotFound
 from atoll.job.figures import cid_of, model_of
+from atoll.job.followed import FollowedJob
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
 from atoll.law.views import JobView, SettledRound
@@ -20,26 +20,23 @@ from atoll.service.duties.updates import updates_of
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.worker import Worker
 
-if TYPE_CHECKING:
-    from atoll.job.handle import JobHandle
-
 
 @dataclass(frozen=True, slots=True)
 class Again:
     """One job's rounds, with a worker that computes; the store has to be held meanwhile."""
 
-    handle: JobHandle
+    job: FollowedJob
     view: JobView
     manifest: Manifest
     worker: Worker
 
     @property
     def store(self) -> str:
-        return str(self.handle.client.store.root)
+        return str(self.job.client.store.root)
 
     async def fetch(self, cid: bytes, most: int) -> None:
         """Raises as `Fetcher.fetch`, and ValueError for what is no CID."""
-        fetcher = self.handle.client.fetcher_of(self.handle.id)
+        fetcher = self.job.client.fetcher_of(self.job.id)
         await fetcher.fetch(Cid.from_bytes(cid), most)
 
     async def model(self, round: int) -> OpeningReady:

@@ -18,7 +18,8 @@ from atoll.errors import ConfigError, NotFound, ProtocolError, StorageError
 from atoll.job.again import Again
 from atoll.job.books import Books, keep_books
 from atoll.job.figures import model_of, paid_seats
-from atoll.job.handle import JobHandle, Tell, check_seat, untold
+from atoll.job.followed import Tell, check_seat, untold
+from atoll.job.handle import JobHandle
 from atoll.job.narrate import concerns
 from atoll.law import events as ev
 from atoll.law.ballots import Duty

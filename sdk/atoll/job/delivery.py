@@ -8,13 +8,14 @@ makes the same model.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from atoll.errors import NotFound, NumericsMismatch, ProtocolError
 from atoll.job.again import Again
 from atoll.job.asking import missing_extra
 from atoll.job.evaluation import can_evaluate
 from atoll.job.figures import cid_of, model_of
+from atoll.job.followed import FollowedJob
 from atoll.job.narrate import numbers
 from atoll.law.manifest import Manifest
 from atoll.law.safety import LastMerge, last_merge
@@ -23,9 +24,6 @@ from atoll.law.words import NO_BITS, Bitmap, Digest, Verdict, bits
 from atoll.service.commands import TASKS
 from atoll.service.limits import UNFETCHABLE_CONTENT
 from atoll.service.worker import Worker
-
-if TYPE_CHECKING:
-    from atoll.job.handle import JobHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class Delivery:
         }
 
 
-async def deliver(handle: JobHandle, view: JobView, manifest: Manifest) -> Delivery | None:
+async def deliver(job: FollowedJob, view: JobView, manifest: Manifest) -> Delivery | None:
     """The result of a job whose rounds are all FINAL; None of one that merged nothing.
 
     Where it is made again it is in the store afterwards, which has to be held.
@@ -100,7 +98,7 @@ async def deliver(handle: JobHandle, view: JobView, manifest: Manifest) -> Deliv
         raise missing_extra("merging the last round once more")
     worker = Worker()
     try:
-        made = await _made(Again(handle, view, manifest, worker), last)
+        made = await _made(Again(job, view, manifest, worker), last)
     except NotFound as error:
         return replace(found, why_not=str(error))
     except NumericsMismatch as error:

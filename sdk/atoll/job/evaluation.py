@@ -6,21 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import structlog
 
 from atoll.bits.layout import max_state_bytes
 from atoll.errors import AtollError, ProtocolError
 from atoll.job.figures import cid_of, model_of, named
+from atoll.job.followed import FollowedJob
+from atoll.law.manifest import Manifest
+from atoll.law.views import JobView
 from atoll.service.beside import beside
 from atoll.service.commands import TASKS
 from atoll.service.worker import Worker
-
-if TYPE_CHECKING:
-    from atoll.job.handle import JobHandle
-    from atoll.law.manifest import Manifest
-    from atoll.law.views import JobView
 
 log = structlog.get_logger("atoll.job.evaluation")
 
@@ -30,22 +27,22 @@ def can_evaluate() -> bool:
     return find_spec("torch") is not None
 
 
-async def evaluate_here(handle: JobHandle, manifest: Manifest, worker: Worker) -> None:
+async def evaluate_here(job: FollowedJob, manifest: Manifest, worker: Worker) -> None:
     """Computes and keeps the loss of every model that has none of ours yet, in their order.
 
     Raises:
         NotFound: no gateway has a model, or the evaluation set is not here.
         ProtocolError: a model is not the one that a committee signed.
     """
-    view, figures = await handle.view(), handle.client.figures
+    view, figures = await job.view(), job.client.figures
     for merged in range(len(view.settled) + 1) if manifest.data.is_evaluated else ():
         model = model_of(view, merged)
         if figures.loss(view.spec_digest, merged, model) is None:
-            loss = await _loss(handle, view, merged, manifest, worker)
+            loss = await _loss(job, view, merged, manifest, worker)
             figures.note_loss(view.spec_digest, merged, model, loss)
 
 
-async def keep_evaluating(handle: JobHandle) -> None:
+async def keep_evaluating(job: FollowedJob) -> None:
     """Computes every settled model's loss as it comes, until cancelled.
 
     What cannot be computed is logged, and tried again with the next one.
@@ -55,33 +52,33 @@ async def keep_evaluating(handle: JobHandle) -> None:
         while can_evaluate():
             settled = done
             try:
-                settled = len((await handle.view()).settled)
+                settled = len((await job.view()).settled)
                 if settled != done:
-                    await evaluate_here(handle, await handle.manifest(), worker)
+                    await evaluate_here(job, await job.manifest(), worker)
                     done = settled
             except AtollError as error:
-                log.info("a model is not evaluated here", job=handle.id, cause=str(error))
+                log.info("a model is not evaluated here", job=job.id, cause=str(error))
                 done = settled
-            await asyncio.sleep(handle.client.config.poll_seconds)
+            await asyncio.sleep(job.client.config.poll_seconds)
     finally:
         worker.kill()
 
 
 @asynccontextmanager
-async def evaluating(handle: JobHandle) -> AsyncIterator[None]:
+async def evaluating(job: FollowedJob) -> AsyncIterator[None]:
     """`keep_evaluating`, beside what is inside."""
-    async with beside([keep_evaluating(handle)]):
+    async with beside([keep_evaluating(job)]):
         yield
 
 
 async def _loss(
-    handle: JobHandle, view: JobView, merged: int, manifest: Manifest, worker: Worker
+    job: FollowedJob, view: JobView, merged: int, manifest: Manifest, worker: Worker
 ) -> bytes:
-    store, spec = handle.client.store, manifest.to_bytes()
+    store, spec = job.client.store, manifest.to_bytes()
     where, cid = str(store.root), cid_of(view, merged)
     with store.holding():
         if cid:
-            fetcher = handle.client.fetcher_of(handle.id)
+            fetcher = job.client.fetcher_of(job.id)
             await fetcher.fetch(named(cid, "model"), max_state_bytes(manifest))
             found = await worker.run(f"{TASKS}:inspect_state", spec, cid, where)
             if found.digest != model_of(view, merged):

@@ -9,7 +9,8 @@ from typing import Final
 from atoll.chain.deployment import Deployment
 from atoll.errors import ConfigError
 from atoll.job.asking import Ask, asking
-from atoll.job.client import Client, ClientConfig
+from atoll.job.client import Client
+from atoll.job.connection import ClientConfig
 from atoll.job.fit import Fit, fit
 from atoll.law.manifest import Manifest
 from atoll.service.config import ServiceConfig

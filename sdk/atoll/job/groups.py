@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from atoll.errors import ConfigError
 from atoll.job.methods import DENSE_CODECS, METHODS
 from atoll.law.manifest import (
     Beta,
@@ -90,6 +91,22 @@ def parse_tokens(text: str) -> int:
     if wei % divisor:
         raise ValueError(f"{text!r} is not a whole number of wei: tokens have {_DECIMALS} places")
     return int(wei // divisor)
+
+
+def wei_of(amount: int | str) -> int:
+    """Wei of an amount: an integer is wei, text is tokens. Raises ConfigError, of a float too."""
+    if isinstance(amount, bool) or not isinstance(amount, int | str):
+        raise ConfigError(
+            f"{amount!r} is no amount: an integer is wei, text is tokens",
+            next_step=f'write tokens as text: "{amount}"',
+        )
+    try:
+        wei = parse_tokens(amount) if isinstance(amount, str) else amount
+    except ValueError as error:
+        raise ConfigError(str(error), next_step="write tokens as text: 25 or 0.5") from error
+    if wei < 0:
+        raise ConfigError(f"{wei} wei is less than nothing")
+    return wei
 
 
 def tokens_text(wei: int) -> str:

@@ -10,15 +10,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from atoll.errors import RpcUnavailable
 from atoll.job.document import parse_toml
+from atoll.job.followed import FollowedJob
 from atoll.job.spec import JobSpec
 from atoll.law.held_out import loss_of
-
-if TYPE_CHECKING:
-    from atoll.job.handle import JobHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +47,23 @@ class Patience:
         return loss < best and Fraction(best) - Fraction(loss) >= Fraction(self.least_gain)
 
 
-def patience_of(handle: JobHandle) -> Patience:
+def patience_of(job: FollowedJob) -> Patience:
     """What the job's file says, where the job was submitted from this home; else endless."""
-    own = handle.client.submissions.of_job(handle.id)
+    own = job.client.submissions.of_job(job.id)
     if own is None or not own.spec:
         return Patience(0)
     chosen = JobSpec.of(parse_toml(own.spec), "the job's file").evaluate
     return Patience(chosen.patience, chosen.least_gain)
 
 
-async def is_out_of_patience(handle: JobHandle) -> bool:
+async def is_out_of_patience(job: FollowedJob) -> bool:
     """Whether a running job of ours is to end, by the losses known so far: ours, or where there
     are none those that committees certified.
     """
-    patience = patience_of(handle)
+    patience = patience_of(job)
     try:
-        view = await handle.view()
-        figures = await handle.figures()
+        view = await job.view()
+        figures = await job.figures()
     except RpcUnavailable:
         return False  # it is asked again when more is known
     if not patience.rounds or view.cancel_requested or view.status.is_closed:
@@ -79,7 +76,7 @@ async def is_out_of_patience(handle: JobHandle) -> bool:
     return patience.is_exhausted(losses)
 
 
-async def ran_out(handle: JobHandle) -> bool:
+async def ran_out(job: FollowedJob) -> bool:
     """Whether a job that may end early was cancelled, and its rest is still there."""
-    view = await handle.view()
-    return view.cancel_requested and not view.refunded and patience_of(handle).rounds > 0
+    view = await job.view()
+    return view.cancel_requested and not view.refunded and patience_of(job).rounds > 0

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from atoll.errors import ConfigError
-from atoll.job.client import Client, ClientConfig, wei_of
-from atoll.job.handle import Tell, check_folder, untold
+from atoll.job.certified import check_folder
+from atoll.job.client import Client
+from atoll.job.connection import ClientConfig
+from atoll.job.followed import Tell, untold
+from atoll.job.groups import wei_of
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
 

@@ -14,7 +14,8 @@ from atoll.chain.keys import create_key
 from atoll.cli.main import app
 from atoll.cli.network import Network
 from atoll.errors import AtollError, ConfigError
-from atoll.job.client import Client, ClientConfig
+from atoll.job.client import Client
+from atoll.job.connection import ClientConfig
 from atoll.job.document import to_toml
 from atoll.job.presets import preset
 

@@ -14,7 +14,9 @@ from eth_account import Account
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.keys import create_key
 from atoll.errors import ConfigError
-from atoll.job.client import HOME, MAX_WATCHERS, Client, ClientConfig, wei_of
+from atoll.job.client import Client
+from atoll.job.connection import HOME, MAX_WATCHERS, ClientConfig
+from atoll.job.groups import wei_of
 from atoll.law.words import TOKEN, Address
 from atoll.service.lock import FolderHeld, hold_folder
 

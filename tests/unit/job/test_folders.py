@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 from atoll.cli.job import app
 from atoll.cli.network import Network
 from atoll.errors import ConfigError, StorageError
-from atoll.job import handle as handling
+from atoll.job import certified
 from atoll.job.card import CARD, FACTS, Origin
+from atoll.job.certified import Certified, Form, check_folder
 from atoll.job.client import Client
-from atoll.job.handle import Certified, Form, JobHandle, check_folder
+from atoll.job.handle import JobHandle
 from atoll.job.script import train_model
 from atoll.law.words import JobId
 from atoll.train import export
@@ -85,7 +86,7 @@ def test_who_was_stopped_amid_the_weights_may_write_there_again(
     job, folder = TrainedJob.begin(tmp_path, rounds=1), tmp_path / "model"
     job.round()
     (past,) = job.script.net.view.settled
-    model = Certified(handling.Cid.from_bytes(past.verdict.cid), past.verdict.state)
+    model = Certified(certified.Cid.from_bytes(past.verdict.cid), past.verdict.state)
     origin = Origin(job.script.net.view, job.manifest, 1, (), ())
 
     def stopped(*_: Any, **__: Any) -> None:
@@ -94,7 +95,7 @@ def test_who_was_stopped_amid_the_weights_may_write_there_again(
     with monkeypatch.context() as during:
         during.setattr(export, "save_file", stopped)
         with pytest.raises(KeyboardInterrupt):
-            handling._export(job.store, origin, model, folder, Form(False, None))
+            certified.export(job.store, origin, model, folder, Form(False, None))
     check_folder(folder)
-    handling._export(job.store, origin, model, folder, Form(False, None))
+    certified.export(job.store, origin, model, folder, Form(False, None))
     assert {path.name for path in folder.iterdir()} == {*FILES, CARD, FACTS}
