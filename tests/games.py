@@ -27,7 +27,6 @@ from atoll.law.games.claims import (
     ProgramPart,
     Reveal,
 )
-from atoll.law.games.history import rebuilt
 from atoll.law.games.judge import Need, Operations
 from atoll.law.games.machine import Game, Outcome, Phase
 from atoll.law.games.players import Knowledge, answered, attack, defend
@@ -45,6 +44,7 @@ from atoll.law.hashing import keccak256, update_root
 from atoll.law.hashing import sha256 as sha256_digest
 from atoll.law.leaves import StateRoots
 from atoll.law.merkle import LEAF, NODE
+from atoll.law.played import rebuilt
 from atoll.law.program import (
     Fragment,
     Header,

@@ -11,9 +11,9 @@ from tests.judge.table import Bill, Table, bonded
 
 from atoll.law import events as ev
 from atoll.law.games.claims import Claim, Move
-from atoll.law.games.history import rebuilt
 from atoll.law.games.machine import Game, Outcome, Phase
 from atoll.law.games.players import Knowledge, answered, attack, defend
+from atoll.law.played import rebuilt
 from atoll.law.words import Address
 
 NOW = 1_800_000_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atoll.service.config import ServiceConfig
-from atoll.service.service import run_role
+from atoll.service.role import run_role
 from atoll_verifier.behaviour import VerifierBehaviour
 from atoll_verifier.machine import step
 

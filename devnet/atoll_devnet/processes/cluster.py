@@ -124,6 +124,10 @@ class Member:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def config_file(self) -> Path:
+        return self.folder / "config.toml"
+
+    @property
     def metrics_file(self) -> Path:
         return self.folder / "data" / "metrics.json"
 

@@ -12,12 +12,9 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from atoll.errors import ConfigError
-
-if TYPE_CHECKING:
-    from atoll_devnet.processes.cluster import Member
 
 NAME: Final = "atl"
 """Begins the names of all devices and namespaces; then comes whose process's number. The kernel
@@ -94,21 +91,20 @@ class Links:
         """What was cut works again."""
         self._run("ip link set", self.outer(index), "up")
 
-    def move(self, member: Member, index: int, port: int) -> None:
-        """Has a member's file name the chain and its gateway as they are seen from its namespace.
+    def move(self, file: Path, index: int, port: int) -> None:
+        """Has a member's config name the chain and its gateway as they are seen from its namespace.
 
         Args:
             port: the chain's.
         """
-        self.listen_at(member, self.address(index), port)
+        self.listen_at(file, self.address(index), port)
 
-    def listen_at(self, member: Member, address: str, port: int) -> None:
-        """Has a member's gateway listen there, and its chain be asked at the bridge.
+    def listen_at(self, file: Path, address: str, port: int) -> None:
+        """Has the gateway of a member's config listen there, and its chain be asked at the bridge.
 
         Args:
             port: the chain's.
         """
-        file = member.folder / "config.toml"
         text = file.read_text().replace(f"http://127.0.0.1:{port}", f"http://{self.host}:{port}")
         file.write_text(text.replace("[gateway]\n", f'[gateway]\nhost = "{address}"\n'))
 

@@ -21,9 +21,9 @@ from atoll.law.upkeep import Call, upkeep
 from atoll.law.views import JobView
 from atoll.law.words import Address, JobId, Phase
 from atoll.service.beside import beside
-from atoll.service.commands import key_of
 from atoll.service.control import ask
 from atoll.service.duties.updates import DoGetUpdate
+from atoll.service.facts import key_of
 from atoll.service.session import SessionConfig, open_session
 from atoll_devnet.cheats.catalogue import never_answers, never_does
 from atoll_devnet.processes.chain import LocalChain

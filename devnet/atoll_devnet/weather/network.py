@@ -91,9 +91,9 @@ def _lay_links(storm: Storm, links: Links) -> None:
     for member in cluster.members:
         index = storm.linked.get(member.name)
         if index is None:
-            links.listen_at(member, links.host, cluster.chain.port)
+            links.listen_at(member.config_file, links.host, cluster.chain.port)
         else:
-            links.move(member, index, cluster.chain.port)
+            links.move(member.config_file, index, cluster.chain.port)
             member.process.place = Surroundings(netns=links.space(index))
 
 

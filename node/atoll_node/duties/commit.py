@@ -18,9 +18,10 @@ from atoll.law.leaves import Leaves, key_message, key_of
 from atoll.law.owes import Duty, Owed
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
-from atoll.service.commands import ContractCall, Done, Transaction
-from atoll.service.commands import key_of as name_of
+from atoll.service.commands import ContractCall, Transaction
 from atoll.service.duties.disagreement import disagreement
+from atoll.service.facts import Done
+from atoll.service.facts import key_of as name_of
 from atoll.service.machine import AnyCommand, Decision
 from atoll.train.checkpoints import release
 from atoll_node.behaviour import ProviderState

@@ -16,7 +16,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase, RoundIndex
 from atoll.service import commands
-from atoll.service.commands import Done, Fact
+from atoll.service.facts import Done, Fact
 from atoll.service.limits import max_update_bytes
 from atoll.service.machine import Decision
 from atoll_node.behaviour import ProviderState

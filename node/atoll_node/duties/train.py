@@ -21,12 +21,12 @@ from atoll.law.merge_inputs import is_whole_enough
 from atoll.law.views import Holder, JobView, OpenRound
 from atoll.law.words import Digest, Phase, Reveal, Role, RoundIndex, SeatIndex, Slot
 from atoll.service import commands
-from atoll.service.commands import Done, Fact
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.merge import checked_of, checking, foreseeing, foreseen_of, merging
 from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import opening_of
+from atoll.service.facts import Done, Fact
 from atoll.service.machine import Decision, by_view_and_facts
 from atoll.train.earlier import EarlierRound
 from atoll_node.behaviour import ProviderState

@@ -17,11 +17,11 @@ from atoll.law.clocks import AuditClock, last_moment
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Clock
 from atoll.law.games.machine import Outcome as GameOutcome
-from atoll.law.games.turns import is_holders_turn
 from atoll.law.hashing import accumulate_reveal, accumulate_words, certificate_hash
 from atoll.law.leaves import LEAF_BYTES, Leaves, key_hash, plain_words
 from atoll.law.merge_inputs import MergeFacts, had, is_settled_who_is_had
 from atoll.law.misses import Record
+from atoll.law.played import is_holders_turn
 from atoll.law.words import (
     NO_BITS,
     NO_ROUND,

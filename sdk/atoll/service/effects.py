@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Never, TypeVar
+from typing import Any, Never, Protocol, TypeVar
 
 import structlog
 
@@ -20,12 +20,11 @@ from atoll.errors import NotFound, StorageError, TransactionFailed
 from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import Address, JobId, Role
-from atoll.service.commands import Command, Done, Fact, NotYet, Transaction
 from atoll.service.context import Context
+from atoll.service.facts import Done, F, NotYet, R_co
 from atoll.service.turns import Turns
 from atoll.train.checkpoints import release
 
-F = TypeVar("F", bound=Fact)
 T = TypeVar("T")
 _FILES_AT_ONCE = 4
 """With eight blocks of each under way, which the fetcher sees to, enough for a gateway's line, and
@@ -40,6 +39,25 @@ MOST_HEALED = 64
 PATIENCE_S = 3.0
 """About what it takes to start a process."""
 log = structlog.get_logger("atoll.effects")
+
+
+class Performed(Protocol[R_co]):
+    """What `Effects.run` has to know of a command (see `Command`)."""
+
+    @property
+    def key(self) -> str: ...
+    async def perform(self, effects: Effects, view: JobView) -> Done[R_co]: ...
+
+
+class Sent(Protocol):
+    """What `Effects.transact` has to know of a command (see `Transaction`)."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def once(self) -> bool: ...
+    @property
+    def is_of_account(self) -> bool: ...
 
 
 class Effects:
@@ -63,7 +81,7 @@ class Effects:
         self.role = ROLES.get(context.config.role or "")
         self._long = 0
 
-    async def run(self, view: JobView, command: Command[F]) -> Done[F]:
+    async def run(self, view: JobView, command: Performed[F]) -> Done[F]:
         """Carries a command out and journals what it left.
 
         A block that was here once and is lost, as disks lose them, is fetched again from the job's
@@ -77,7 +95,7 @@ class Effects:
             self.context.journal.write(view.job_id, command.key, done.fact)
         return done
 
-    async def _perform(self, view: JobView, command: Command[F]) -> Done[F]:
+    async def _perform(self, view: JobView, command: Performed[F]) -> Done[F]:
         healed: set[str] = set()
         while True:
             try:
@@ -139,7 +157,7 @@ class Effects:
 
     # --- transactions ---
 
-    async def transact(self, view: JobView, command: Transaction[Fact], call: Call) -> Done[Never]:
+    async def transact(self, view: JobView, command: Sent, call: Call) -> Done[Never]:
         """Sends a command's call; asked for again, waits for the same transaction (see `once`)."""
         key = command.key if command.is_of_account else f"{view.job_id}:{command.key}"
         key = key if command.once else self.serial_key(key, view.block.number)

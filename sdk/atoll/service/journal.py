@@ -21,7 +21,7 @@ import structlog
 
 from atoll.chain.database import Database
 from atoll.errors import ProtocolError
-from atoll.service.commands import OF_SERVICE, Fact, Facts
+from atoll.service.facts import OF_SERVICE, Fact, Facts
 from atoll.service.plain import JournalError, from_json, to_json
 
 SCHEMA_VERSION = 2

@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 from atoll.content.local import LocalStore
 from atoll.law.claims import ModelRoots, ProgramHeader
 from atoll.law.games.claims import Move
-from atoll.law.games.history import rebuilt
 from atoll.law.games.players import NothingDiffers, Question, attack, defend
 from atoll.law.manifest import Manifest
+from atoll.law.played import rebuilt
 from atoll.law.words import Digest
 from atoll.service.doctor.machine import memory
 from atoll.service.memory import verifier_bytes

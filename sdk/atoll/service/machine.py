@@ -16,8 +16,9 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from atoll.law.views import JobView
 from atoll.law.words import Address
-from atoll.service.commands import Command, Fact, Facts
+from atoll.service.commands import Command
 from atoll.service.config import KeeperConfig, ScheduleSection
+from atoll.service.facts import Fact, Facts
 
 FIRST_RETRY_SECONDS = 2
 LONGEST_RETRY_SECONDS = 60  # what a deadline may be missed by once the cause is gone

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeVar
 
 from atoll.law.words import JobId
-from atoll.service.commands import Fact
 from atoll.service.config import ScheduleSection
+from atoll.service.facts import Fact
 from atoll.service.machine import Setup, State
 
 B = TypeVar("B")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from atoll.service.control import Answer
 from atoll.service.health import Metric
 from atoll.service.orders import NO_ORDERS, Orders
+from atoll.service.service import Service
 from atoll.service.transactions import CHANGES, Change, change_in
 from atoll.service.wallet import send_in, state_in
-
-if TYPE_CHECKING:
-    from atoll.service.service import Service
 
 
 def answers_of(service: Service[Any]) -> dict[str, Answer]:

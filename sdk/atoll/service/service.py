@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -19,21 +19,19 @@ import structlog
 
 from atoll.chain import answers
 from atoll.chain.follower import News
-from atoll.errors import AtollError, ConfigError, NotFound
+from atoll.errors import AtollError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
 from atoll.service.beside import end
-from atoll.service.commands import OF_SERVICE, NotYet
 from atoll.service.condition import Condition, Failing, Known, blocking
-from atoll.service.config import ServiceConfig, WatchdogSection
-from atoll.service.context import Context, open_context
-from atoll.service.control import listening
+from atoll.service.config import WatchdogSection
+from atoll.service.context import Context
 from atoll.service.duties.game import decide_games
 from atoll.service.duties.material import refusal
 from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.upkeep import decide_pay, is_left, is_over
 from atoll.service.effects import Effects
-from atoll.service.health import Health, answering
+from atoll.service.facts import OF_SERVICE, NotYet
 from atoll.service.machine import (
     AnyCommand,
     Cancel,
@@ -44,7 +42,6 @@ from atoll.service.machine import (
     HeadAdvanced,
     Order,
     Ordered,
-    Setup,
     State,
     Step,
     ViewChanged,
@@ -52,13 +49,11 @@ from atoll.service.machine import (
 from atoll.service.metrics import NO_ROUND, read_measures, write_metrics
 from atoll.service.occupied import Occupied
 from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders, off_hours
-from atoll.service.outside import answers_of, metrics_of
 from atoll.service.power import Mains
 from atoll.service.twin import Twin
 from atoll.service.watchdog import Watchdog, call, notify_systemd
 from atoll.service.worries import misses, owed_plain, waits_for, worries
 
-B = TypeVar("B")
 S = TypeVar("S")
 METRICS_SECONDS = 2.0
 SECONDS_BY_MEASURE = 0.001
@@ -679,37 +674,3 @@ class Service(Generic[S]):
         self._measures_read = len(measures)
         write_metrics(measures, config.metrics_file, news[1])
         self._metrics_told = news
-
-
-async def run_role(
-    role: str,
-    config: ServiceConfig,
-    behaviour: B,
-    step: Step[Setup[B]],
-    serves: str = "",
-) -> None:
-    """Serves until cancelled, or drained.
-
-    Args:
-        serves: `module:function` that says which blocks are given out; empty gives out all.
-
-    Raises:
-        ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
-    """
-    if role != PLAYER and config.role not in {None, role}:
-        raise ConfigError(
-            f"this config is of a {config.role}, and this is a {role}'s service",
-            next_step="name the other role's --config",
-        )
-    config = config.model_copy(update={"role": role})
-    async with open_context(config, serves) as context:
-        mine = (config.keeper, config.auto_claim, config.schedule)
-        setup = Setup(context.url, behaviour, *mine)
-        service = Service(role, setup, step, Effects(context))
-        health = Health(lambda: metrics_of(service), service.condition, service.is_alive)
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(listening(config.data_dir, answers_of(service)))
-            if config.health.port:
-                where = (config.health.host, config.health.port)
-                await stack.enter_async_context(answering(*where, health))
-            await service.run()

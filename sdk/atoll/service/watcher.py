@@ -18,7 +18,7 @@ from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.upkeep import EARNS, decide_credit, decide_upkeep, place_in_line
 from atoll.service.duties.watch import Looks, decide_watch
 from atoll.service.machine import Decision, Event, Order, Setup, State, advance
-from atoll.service.service import run_role
+from atoll.service.role import run_role
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from eth_utils.address import to_checksum_address
 from tests.integration.law.live import Chain
 
 from atoll.law import pay
-from atoll.law.games.history import rebuilt
 from atoll.law.hashing import facts_hash
 from atoll.law.owners import Ownership, ownership_of
+from atoll.law.played import rebuilt
 from atoll.law.views import GameRecord, Holder, JobView, OpenRound, SettledRound
 from atoll.law.words import NO_ROUND, Address, Phase, Role, bits, to_bitmap
 

@@ -14,11 +14,11 @@ from tests.unit.law.factories import digest
 from tests.unit.law.models import HEADER, LEAVES, PROGRAM, TEMPLATE
 
 from atoll.law.games.claims import Claim, Move, ProgramPart
-from atoll.law.games.history import rebuilt
 from atoll.law.games.machine import Game, Phase, result_of
 from atoll.law.games.players import NothingDiffers, answered, attack, defend
 from atoll.law.games.trees import MemoryTree, piece_tree, top
 from atoll.law.merkle import merkle_proof
+from atoll.law.played import rebuilt
 from atoll.law.views import GameRecord
 from atoll.law.words import Digest
 

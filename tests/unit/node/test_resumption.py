@@ -20,9 +20,9 @@ from atoll.content.local import LocalStore
 from atoll.law.hashing import commitment
 from atoll.law.leaves import key_hash
 from atoll.law.words import ZERO_DIGEST, SeatIndex
-from atoll.service.commands import Done, Facts
 from atoll.service.duties.material import DoFetchSpec, JobRefused
 from atoll.service.effects import Effects
+from atoll.service.facts import Done, Facts
 from atoll.service.journal import Journal
 from atoll.service.machine import Head, State
 from atoll_node.behaviour import ProviderBehaviour

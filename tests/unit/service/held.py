@@ -8,11 +8,11 @@ from tests.unit.law.factories import cid, digest, make_manifest
 from tests.unit.law.network import Network
 
 from atoll.law.words import ZERO_DIGEST, Address, Verdict
-from atoll.service.commands import Facts
 from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
 from atoll.service.duties.merge import RoundMerged, merging
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady, parent_of
 from atoll.service.duties.updates import DoGetUpdate, UpdateSeen
+from atoll.service.facts import Facts
 from atoll.service.machine import Head, Setup, State
 
 MANIFEST = make_manifest()

@@ -9,7 +9,7 @@ import pytest
 from atoll.content import GatewayConfig
 from atoll.errors import ConfigError
 from atoll.service.config import GatewaySection, ServiceConfig, read_config, read_layers
-from atoll.service.service import run_role
+from atoll.service.role import run_role
 
 GOOD = """
 rpc_urls = ["http://127.0.0.1:8545"]

@@ -12,11 +12,11 @@ from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.law.words import Address, Role, Verdict
-from atoll.service.commands import Facts
 from atoll.service.duties.disagreement import NoteDisagreement, SendDisagree, disagreement
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.merge import DoMerge, RoundMerged
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
+from atoll.service.facts import Facts
 from atoll.service.machine import Head, State
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit, SendReveal

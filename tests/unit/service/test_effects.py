@@ -40,7 +40,7 @@ from atoll.law.owners import Ownership
 from atoll.law.upkeep import Call as Kind
 from atoll.law.views import JobView
 from atoll.law.words import Address, HolderId, JobId, PlaceIndex, Role, RoundIndex, SeatIndex, bits
-from atoll.service.commands import Done, NotYet, Work
+from atoll.service.commands import Work
 from atoll.service.config import PolicySection
 from atoll.service.context import Context
 from atoll.service.duties import material
@@ -60,6 +60,7 @@ from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
 from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.effects import Effects
+from atoll.service.facts import Done, NotYet
 from atoll.service.journal import Journal
 from atoll.service.needs import Machine, least_disk, memory_of
 from atoll.service.pace import most_duties

@@ -18,10 +18,10 @@ from atoll.law.games.machine import Clock
 from atoll.law.games.players import Question
 from atoll.law.views import GameRecord, JobView
 from atoll.law.words import ZERO_DIGEST, SeatIndex
-from atoll.service.commands import Done, Facts
 from atoll.service.duties.challenge import NotChallenged
 from atoll.service.duties.game import NoMove, SendMove
 from atoll.service.effects import Effects
+from atoll.service.facts import Done, Facts
 from atoll.train.judged import JudgeTask, Position
 
 MOVE = Pick(0, ZERO_DIGEST, ())

@@ -17,8 +17,9 @@ import pytest
 
 from atoll.errors import StorageError
 from atoll.law.views import JobView
-from atoll.service.commands import OF_SERVICE, Done, Fact, Work, key_of
+from atoll.service.commands import Work
 from atoll.service.effects import Effects
+from atoll.service.facts import OF_SERVICE, Done, Fact, key_of
 from atoll.service.journal import AlreadySigned, Journal
 from atoll.service.metrics import read_measures
 from atoll.service.plain import JournalError

@@ -10,9 +10,9 @@ from tests.unit.law.models import MODEL, PROGRAM
 from tests.unit.law.test_claims import SEAT, played, said_of
 
 from atoll.law.words import RoundIndex
-from atoll.service.commands import Done
 from atoll.service.duties import challenge
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
+from atoll.service.facts import Done
 
 
 class Staking:

@@ -20,8 +20,8 @@ from tests.unit.law.network import Network
 
 from atoll.law.words import TOKEN
 from atoll.service import service as service_module
-from atoll.service.commands import Done
 from atoll.service.duties.unpin import DoUnpin
+from atoll.service.facts import Done
 from atoll.service.logs import log_file
 from atoll.service.machine import Failed
 from atoll.service.main import Speaks, logs_configured

@@ -10,8 +10,9 @@ from tests.unit.law.network import Network
 
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Role
-from atoll.service.commands import Done, Fact, Facts, Transaction, Work, key_of
+from atoll.service.commands import Transaction, Work
 from atoll.service.effects import Effects
+from atoll.service.facts import Done, Fact, Facts, key_of
 from atoll.service.machine import (
     LONGEST_RETRY_SECONDS,
     REMEMBERED,

@@ -12,8 +12,8 @@ from tests.unit.service.held import state_of
 
 from atoll.law.words import Address, Phase
 from atoll.service import watcher
-from atoll.service.commands import Facts
 from atoll.service.duties.material import DoFetchSpec
+from atoll.service.facts import Facts
 from atoll.service.machine import State
 from atoll_node import machine as provider
 from atoll_node.behaviour import ProviderBehaviour

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import ConfigError
-from atoll.service.commands import OF_SERVICE
+from atoll.service.facts import OF_SERVICE
 from atoll.service.journal import AlreadySigned, Journal
 from atoll.service.lock import hold_folder
 from atoll.service.metrics import read_measures

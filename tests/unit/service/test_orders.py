@@ -25,13 +25,13 @@ from atoll.law.games.machine import Outcome
 from atoll.law.words import Address, JobId, Role, SeatIndex
 from atoll.service import occupied, power
 from atoll.service import service as service_module
-from atoll.service.commands import Facts
 from atoll.service.config import ScheduleSection, ServiceConfig, read_config
 from atoll.service.duties.game import SendCollect
 from atoll.service.duties.material import DoFetchSpec
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.unpin import DoUnpin
 from atoll.service.duties.upkeep import SendUpkeep
+from atoll.service.facts import Facts
 from atoll.service.machine import Ordered, State
 from atoll.service.occupied import Occupied
 from atoll.service.orders import DAY, Orders, off_hours, why_out

@@ -29,12 +29,12 @@ from atoll.law import events as ev
 from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, JobId, Phase, Role
 from atoll.service import service as service_module
-from atoll.service.commands import Done
 from atoll.service.config import PolicySection, ScheduleSection, WatchdogSection
 from atoll.service.duties.game import BondCollected, SendCollect
 from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
+from atoll.service.facts import Done
 from atoll.service.journal import Journal
 from atoll.service.machine import AnyCommand, Event, Finished, Head, HeadAdvanced, Setup, State
 from atoll.service.metrics import Measure, read_metrics, write_metrics

@@ -25,7 +25,6 @@ from atoll.law.clocks import absolute_end
 from atoll.law.games.machine import Outcome
 from atoll.law.views import JobView
 from atoll.law.words import Phase, SeatIndex
-from atoll.service.commands import NotYet
 from atoll.service.context import Context
 from atoll.service.duties.unpin import (
     DoUnpin,
@@ -36,6 +35,7 @@ from atoll.service.duties.unpin import (
 )
 from atoll.service.duties.upkeep import is_over
 from atoll.service.effects import Effects
+from atoll.service.facts import NotYet
 from atoll.service.journal import Journal
 from atoll.service.machine import Head, State
 from atoll.service.watcher import Player

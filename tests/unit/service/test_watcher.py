@@ -19,7 +19,6 @@ from atoll.law.games.machine import Outcome
 from atoll.law.manifest import Manifest
 from atoll.law.upkeep import Call
 from atoll.law.words import NO_HOLDER, ZERO_DIGEST, Address, Digest, Role, SeatIndex
-from atoll.service.commands import Facts
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
 from atoll.service.duties.game import (
     BondCollected,
@@ -34,6 +33,7 @@ from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.unpin import DoUnpin, decide_unpin
 from atoll.service.duties.upkeep import SendClaimCredit, SendUpkeep
 from atoll.service.duties.watch import CameTooLate, NoteTooLate, SendLeak, is_sampled
+from atoll.service.facts import Facts
 from atoll.service.machine import AnyCommand, Head, State
 from atoll.service.watcher import Player, decide
 

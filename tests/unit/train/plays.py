@@ -11,11 +11,10 @@ from tests.games import events_of
 from atoll.bits.segment import Course
 from atoll.law import events as ev
 from atoll.law.games.claims import Claim
-from atoll.law.games.history import rebuilt
 from atoll.law.games.judge import Need
 from atoll.law.games.machine import Game, Phase
 from atoll.law.games.players import answered, attack, defend
-from atoll.law.games.turns import is_holders_turn
+from atoll.law.played import is_holders_turn, rebuilt
 from atoll.train.course import open_course
 from atoll.train.judging import OwnRun
 

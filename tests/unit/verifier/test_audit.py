@@ -18,12 +18,12 @@ from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.law.ballots import Body, Duty
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
-from atoll.service.commands import Facts
 from atoll.service.duties.challenge import SendChallenge
 from atoll.service.duties.material import DoFetchSpec, JobRefused, SpecReady
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.updates import DoGetUpdate
+from atoll.service.facts import Facts
 from atoll.service.machine import Ordered, State
 from atoll.train.replay import SeatReplay
 from atoll_verifier import service

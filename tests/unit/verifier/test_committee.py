@@ -23,11 +23,11 @@ from atoll.errors import ProtocolError, RpcUnavailable
 from atoll.law.certificates import alone, signer_of, signers_of
 from atoll.law.views import JobView, OpenRound
 from atoll.law.words import Address, Bitmap, Digest, HolderId, PlaceIndex, Verdict
-from atoll.service.commands import Done, Facts, NotYet
 from atoll.service.duties.equivocation import note_name
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.opening import DoPrepareOpening
 from atoll.service.effects import Effects
+from atoll.service.facts import Done, Facts, NotYet
 from atoll.service.journal import AlreadySigned, Journal
 from atoll.service.machine import State
 from atoll_verifier.behaviour import VerifierBehaviour

@@ -15,13 +15,13 @@ from tests.unit.service.held import state_of, with_merge, with_updates
 from atoll.law.ballots import Body, Duty
 from atoll.law.views import SettledRound
 from atoll.law.words import Address, Bitmap, Digest, PlaceIndex, Role, SeatIndex, Verdict
-from atoll.service.commands import Facts
 from atoll.service.duties.challenge import SendChallenge
 from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.effects import Effects
+from atoll.service.facts import Facts
 from atoll.service.machine import State
 from atoll_devnet.cheats import verifier_behaviour
 from atoll_verifier.behaviour import VerifierBehaviour

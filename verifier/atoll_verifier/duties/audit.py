@@ -14,10 +14,11 @@ from atoll.law.leaves import key_of
 from atoll.law.owes import Duty, Owed
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Digest, HolderId, RoundIndex
-from atoll.service.commands import ContractCall, Done, Fact, Work
+from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.challenge import SendChallenge, may_challenge, one_at_a_time
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.replay import replayed, replaying, wrong_word_at
+from atoll.service.facts import Done, Fact
 from atoll.service.machine import AnyCommand, Decision
 from atoll_verifier.behaviour import VerifierState
 

@@ -27,7 +27,7 @@ from atoll.law.words import (
     RoundIndex,
     Verdict,
 )
-from atoll.service.commands import ContractCall, Done, Fact, NotYet, Transaction
+from atoll.service.commands import ContractCall, Transaction
 from atoll.service.duties.certification import ensure_sum, signature_of, sound
 from atoll.service.duties.equivocation import heard, note_name
 from atoll.service.duties.material import has_material, spec_of
@@ -35,6 +35,7 @@ from atoll.service.duties.merge import checked_of, checking, merged_of, merging
 from atoll.service.duties.opening import opening_at, opening_of, preparing
 from atoll.service.duties.signing import Signing
 from atoll.service.duties.updates import seen
+from atoll.service.facts import Done, Fact, NotYet
 from atoll.service.machine import AnyCommand, Decision
 from atoll_verifier.behaviour import VerifierState
 

@@ -25,9 +25,10 @@ from atoll.law.owes import Duty as Owes
 from atoll.law.owes import owed_by
 from atoll.law.views import GameRecord, JobView, SettledRound, parties
 from atoll.law.words import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
-from atoll.service.commands import Done, Fact, Transaction, key_of
+from atoll.service.commands import Transaction
 from atoll.service.duties.game import SendMove
 from atoll.service.duties.model import model_of_round
+from atoll.service.facts import Done, Fact, key_of
 from atoll.service.machine import AnyCommand, State
 
 if TYPE_CHECKING:

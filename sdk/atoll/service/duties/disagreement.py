@@ -16,9 +16,10 @@ import structlog
 from atoll.chain.calls import Call, Calls
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase, Role, RoundIndex, SeatIndex
-from atoll.service.commands import ContractCall, Done, Fact, Work
+from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.merge import checked_of
 from atoll.service.duties.opening import decide_opening
+from atoll.service.facts import Done, Fact
 from atoll.service.machine import AnyCommand, Decision, State, by_view_and_facts
 
 if TYPE_CHECKING:

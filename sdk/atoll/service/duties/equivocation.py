@@ -20,7 +20,7 @@ from atoll.law.hashing import certificate_hash
 from atoll.law.owes import committee_accounts
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Address, Digest, HolderId, Miss, PlaceIndex, RoundIndex, Verdict, bits
-from atoll.service.commands import ContractCall, Done, Fact, Work
+from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.certification import (
     accounts_in,
     kind_of,
@@ -28,6 +28,7 @@ from atoll.service.duties.certification import (
     signature_bytes,
 )
 from atoll.service.duties.merge import checked_of
+from atoll.service.facts import Done, Fact
 from atoll.service.machine import AnyCommand, Decision, State, by_view_and_facts
 
 if TYPE_CHECKING:

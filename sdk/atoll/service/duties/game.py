@@ -24,11 +24,12 @@ from atoll.law.manifest import Manifest
 from atoll.law.upkeep import Call as Kind
 from atoll.law.views import GameRecord, JobView, parties
 from atoll.law.words import Digest, RoundIndex, SeatIndex
-from atoll.service.commands import ContractCall, Done, Fact, Transaction
+from atoll.service.commands import ContractCall, Transaction
 from atoll.service.config import KeeperConfig
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.model import model_of_round
 from atoll.service.duties.upkeep import SendUpkeep, is_turn, place_in_line
+from atoll.service.facts import Done, Fact
 from atoll.service.machine import AnyCommand, Decision, State
 from atoll.train.earlier import EarlierRound
 from atoll.train.judged import JudgeTask, Position

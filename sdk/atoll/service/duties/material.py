@@ -22,10 +22,11 @@ from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarg
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
 from atoll.law.words import Digest, JobStatus, Phase, Role
-from atoll.service.commands import TASKS, Done, Fact, Facts, Work
+from atoll.service.commands import TASKS, Work
 from atoll.service.config import PolicySection
 from atoll.service.doctor.machine import memory
 from atoll.service.duties.upkeep import is_over
+from atoll.service.facts import Done, Fact, Facts
 from atoll.service.machine import Decision, State
 from atoll.service.needs import Machine
 from atoll.service.pace import Pace

@@ -22,9 +22,10 @@ from atoll.law.words import (
     RoundIndex,
     SeatIndex,
 )
-from atoll.service.commands import ContractCall, Done
+from atoll.service.commands import ContractCall
 from atoll.service.duties.certification import ensure_key
 from atoll.service.duties.material import has_material
+from atoll.service.facts import Done
 from atoll.service.machine import Decision, State
 from atoll.service.policy import NotOurPolicy, check_jobs, check_stake
 

@@ -15,10 +15,11 @@ from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates, had
 from atoll.law.views import JobView, OpenRound, SettledRound
 from atoll.law.words import Digest, Phase, Slot, Verdict, to_bitmap
-from atoll.service.commands import TASKS, Done, Fact, Work
+from atoll.service.commands import TASKS, Work
 from atoll.service.duties.material import has_material, manifest_of, spec_of
 from atoll.service.duties.opening import opening_at
 from atoll.service.duties.updates import RevealedUpdate, RevealedUpdates, seen, updates_of
+from atoll.service.facts import Done, Fact
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.machine import State, by_view_and_facts
 

@@ -11,8 +11,8 @@ from atoll.law.manifest import Manifest
 from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import RoundIndex
-from atoll.service.commands import key_of
 from atoll.service.duties.opening import DoPrepareOpening, first_model
+from atoll.service.facts import key_of
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects

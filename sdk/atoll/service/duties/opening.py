@@ -12,8 +12,9 @@ from atoll.law.manifest import Manifest
 from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase
-from atoll.service.commands import TASKS, Done, Fact, Work
+from atoll.service.commands import TASKS, Work
 from atoll.service.duties.material import DataReady, DoFetchData, has_material, spec_of
+from atoll.service.facts import Done, Fact
 from atoll.service.machine import Decision, State
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from atoll.law.leaves import Leaves
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Digest, RoundIndex, SeatIndex, Slot
-from atoll.service.commands import TASKS, Done, Fact, Work
+from atoll.service.commands import TASKS, Work
 from atoll.service.duties.model import model_of_round
+from atoll.service.facts import Done, Fact
 from atoll.service.machine import State
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
 from atoll.law.views import JobView
-from atoll.service.commands import Done, Fact, Work
+from atoll.service.commands import Work
+from atoll.service.facts import Done, Fact
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects

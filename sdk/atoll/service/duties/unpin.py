@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 from atoll.errors import StorageError
 from atoll.law.clocks import absolute_end
 from atoll.law.views import JobView
-from atoll.service.commands import Done, Fact, NotYet, Work
+from atoll.service.commands import Work
 from atoll.service.duties.material import manifest_of
 from atoll.service.duties.upkeep import is_over
+from atoll.service.facts import Done, Fact, NotYet
 from atoll.service.machine import Decision, State
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from atoll.content.cid import Cid
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView, OpenRound, SeatReveal
 from atoll.law.words import Address, Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
-from atoll.service.commands import TASKS, Done, Fact, Work
+from atoll.service.commands import TASKS, Work
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import OpeningReady, opening_of
+from atoll.service.facts import Done, Fact
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.machine import Decision, State
 

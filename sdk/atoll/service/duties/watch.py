@@ -17,7 +17,7 @@ from atoll.law.hashing import hash_fields
 from atoll.law.upkeep import leaked_keys
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Address, Digest, RoundIndex, SeatIndex
-from atoll.service.commands import ContractCall, Done, Fact, Work, key_of
+from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.challenge import (
     SendChallenge,
     fine_authors,
@@ -33,6 +33,7 @@ from atoll.service.duties.replay import (
     replaying,
     wrong_word_at,
 )
+from atoll.service.facts import Done, Fact, key_of
 from atoll.service.machine import AnyCommand, Decision, State
 
 if TYPE_CHECKING:

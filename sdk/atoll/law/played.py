@@ -1,4 +1,4 @@
-"""A game rebuilt from what the chain says of it: the chain is a player's only memory.
+"""A game as the chain tells it: the chain is a player's only memory.
 
 Rule of this file: pure; nothing but the chain's events is asked.
 """
@@ -13,6 +13,11 @@ from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Game, Phase, Row
 from atoll.law.games.trees import height, pieces_of, row_levels
 from atoll.law.words import Digest
+
+
+def is_holders_turn(moves: Sequence[object]) -> bool:
+    """Whose turn it is in a game that has begun and is not over: the holder's or the other's."""
+    return not moves or isinstance(moves[-1], ev.StepPicked | ev.Picked | ev.NodePicked)
 
 
 def rebuilt(claim: Claim, began_at: int, moves: Sequence[object]) -> Game:
