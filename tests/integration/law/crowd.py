@@ -98,6 +98,13 @@ class Crowd:
 
     # --- blocks ---
 
+    def turn_back(self, snapshot: str, now: int) -> None:
+        """Takes back all blocks since a snapshot of the node (`evm_snapshot`), made at `now`."""
+        self.chain.anvil.ask("evm_revert", snapshot)
+        self.chain.now, self._read = now, 0
+        self.fold = Fold(self.deployment, None)
+        self.follow()
+
     def follow(self) -> None:
         """Folds what the blocks since the last look say."""
         newest = self.chain.anvil.height()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
@@ -14,6 +16,9 @@ from tests.integration.law.live import START, SUBMITTER, Chain, Live, live_terms
 from tests.unit.law.models import PROGRAM
 from tests.unit.law.script import PROVIDERS, VERIFIERS
 
+from atoll.chain.contracts import AtollChain
+from atoll.chain.follower import Follower
+from atoll.chain.index import EventIndex
 from atoll.law import bls
 from atoll.law.words import TOKEN, Address
 
@@ -21,6 +26,8 @@ BLOCKS = 80
 COMMITTEE = 32
 ASKED = 0.2
 """How often the contracts are asked what they would take of anybody, too."""
+LOOKS, REORGS, DEEPEST = 0.7, 0.15, 8
+"""How often a follower looks, and blocks are taken back; fewer than so many."""
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +132,32 @@ def test_it_is_in_a_job_of_bls_certificates_and_more_members_than_a_committee_ha
             break
     # Later ones may be smaller, as members leave.
     assert crowd.view.settled[0].facts.committee.bit_count() == COMMITTEE
+
+
+@pytest.mark.parametrize("policy", ["EcdsaPolicy"])
+async def test_who_follows_it_has_that_view_whatever_a_reorg_takes_back(
+    chain: Chain, tmp_path: Path
+) -> None:
+    rng = random.Random(3)
+    crowd = crowd_of(chain, rng)
+    reader = AtollChain([chain.anvil.url], crowd.deployment)
+    with closing(EventIndex(reader, confirmations=0, path=tmp_path / "index.sqlite")) as index:
+        follower, snapshots, turned = Follower(index, crowd.deployment), list[tuple[str, int]](), 0
+        for _ in range(BLOCKS):
+            snapshots.append((chain.anvil.ask("evm_snapshot"), chain.now))
+            crowd.some_block()
+            if rng.random() < LOOKS:  # else it sees this block with the next one, or never
+                turned += (await follower.poll()).turned is not None
+                # A chain that is shorter than what was seen is one of an endpoint that lags.
+                if chain.anvil.height() >= follower.confirmed:
+                    assert follower.views[crowd.job] == crowd.view
+            if rng.random() < REORGS:
+                del snapshots[max(0, len(snapshots) - rng.randrange(DEEPEST)) + 1 :]
+                crowd.turn_back(*snapshots.pop())
+        while chain.anvil.height() <= follower.confirmed:
+            crowd.some_block()
+        check(crowd)
+        await follower.poll()
+        assert follower.views[crowd.job] == crowd.view
+        assert (follower.rejected, turned > 0) == (0, True)
+    await reader.close()
