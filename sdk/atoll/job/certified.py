@@ -58,6 +58,7 @@ def model_after(view: JobView, rounds: int) -> Certified:
 
 
 async def fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenizer: Cid) -> None:
+    """Brings a global state and the tokenizer into the store. Raises as `Fetcher.fetch`."""
     from atoll.bits.layout import max_state_bytes  # noqa: PLC0415
     from atoll.train.tokenizer import MAX_TOKENIZER_BYTES  # noqa: PLC0415
 
@@ -66,6 +67,7 @@ async def fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenize
 
 
 async def fetch_base(fetcher: Fetcher, manifest: Manifest) -> None:
+    """Brings the weights that the job started from, where it names any. Raises as `Fetcher.fetch`."""
     from atoll.bits.layout import max_params_bytes  # noqa: PLC0415
 
     if manifest.init.cid is not None:
@@ -111,6 +113,13 @@ def export(
     folder: Path,
     form: Form,
 ) -> None:
+    """Writes a model that is in the store, and its card, as its family's files.
+
+    Raises:
+        ConfigError: the train extra is missing.
+        ProtocolError: it is not the model that a committee signed.
+        StorageError: the folder cannot be written.
+    """
     manifest = origin.manifest
     state = _open_model(store, manifest, model)
     from atoll.train.adapters import export_adapters, full_weights  # noqa: PLC0415
@@ -134,6 +143,7 @@ def sample_from(
     prompt: str,
     sampling: Sampling | None,
 ) -> str:
+    """Text from a model that is in the store, after a prompt. Raises as `JobHandle.sample`."""
     state = _open_model(store, manifest, model)
     from atoll.train.adapters import full_weights  # noqa: PLC0415
     from atoll.train.generate import Sampling, generate  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The durable handle of one job: watch it, take its result, its refund, its pay.
+"""The durable handle of one job: wait for it, take its result, its refund, its pay.
 
 Rule of this file: what is fetched is checked against what the chain says before it is used.
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobHandle(FollowedJob):
-    """A job that one takes part in as whoever submitted it, or as who is owed by it."""
+    """One job, for whoever submitted it, wants its model or is paid by it."""
 
     async def evaluate(self) -> list[RoundFigures]:
         """As `figures`, where every held-out loss that is not known from here is computed here.
