@@ -67,7 +67,7 @@ async def fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenize
 
 
 async def fetch_base(fetcher: Fetcher, manifest: Manifest) -> None:
-    """Brings the weights that the job started from, where it names any. Raises as `Fetcher.fetch`."""
+    """Brings the weights that the job started from, if it names any. Raises as `Fetcher.fetch`."""
     from atoll.bits.layout import max_params_bytes  # noqa: PLC0415
 
     if manifest.init.cid is not None:
