@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -141,7 +141,10 @@ async def test_who_follows_it_has_that_view_whatever_a_reorg_takes_back(
     rng = random.Random(3)
     crowd = crowd_of(chain, rng)
     reader = AtollChain([chain.anvil.url], crowd.deployment)
-    with closing(EventIndex(reader, confirmations=0, path=tmp_path / "index.sqlite")) as index:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(reader.close)
+        index = EventIndex(reader, confirmations=0, path=tmp_path / "index.sqlite")
+        stack.callback(index.close)
         follower, snapshots, turned = Follower(index, crowd.deployment), list[tuple[str, int]](), 0
         for _ in range(BLOCKS):
             snapshots.append((chain.anvil.ask("evm_snapshot"), chain.now))
@@ -160,4 +163,3 @@ async def test_who_follows_it_has_that_view_whatever_a_reorg_takes_back(
         await follower.poll()
         assert follower.views[crowd.job] == crowd.view
         assert (follower.rejected, turned > 0) == (0, True)
-    await reader.close()
