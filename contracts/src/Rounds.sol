@@ -208,7 +208,6 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         j.partials[uint256(h.roundIn()) << 8 | seat] = segments + 1;
         if (!j.shape.hasPartials) j.shape.hasPartials = true;
         if (segments * 4 < h.segmentsIn() * 3) j.short |= Bits.bit(seat);
-        if (segments == 0) j.idle |= Bits.bit(seat);
     }
 
     function _requireWindow(HeadWord h, Phase phase) private view {

@@ -1,6 +1,7 @@
 """When a round's training has to end, told to the worker while it trains.
 
-Whoever is too slow commits to the whole segments that it has: they are paid, and nothing is missed.
+Whoever is too slow commits to the whole segments that it has. They are paid where the round merges
+anything, and nothing is missed, but where that is a second round of three with too few to merge.
 The round may open after its training began, so the time is told through a file.
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tests.second_client import money
 from tests.second_client.rounds import following_lot
 from tests.second_client.words import ZERO, bits
 
@@ -64,12 +65,14 @@ def holder(
 def rounds_of(events: Iterable[Event]) -> list[dict[str, Any]]:
     """What the chain says of each round, of the last opening of its number."""
     rounds: list[dict[str, Any]] = []
-    waits = True
+    waits, whole = True, 0
     for name, said in events:
-        if name == "RoundOpened":
+        if name == "JobCreated":
+            whole = said["terms"]["steps"] // said["terms"]["segmentSteps"]
+        elif name == "RoundOpened":
             del rounds[said["round"] :]
             by = said["seed"] if waits else following_lot(rounds[-1]["auditSeed"])
-            rounds.append(_opened(said) | {"drawnBy": by})
+            rounds.append(_opened(said) | {"drawnBy": by, "whole": whole})
         elif name in _FOLDS:
             _FOLDS[name](rounds[said["round"]], said)
         if name in {"RoundOpened", "Waiting"}:
@@ -96,7 +99,10 @@ def _lot(told: dict[str, Any], said: Mapping[str, Any]) -> None:
 
 
 def _settled(told: dict[str, Any], said: Mapping[str, Any]) -> None:
-    told.update(verdict=said["verdict"], signers=said["signers"], pay=said["available"])
+    done = {seat: len(r["leaves"]) // 64 for seat, r in told["reveals"].items()}
+    merged = said["verdict"]["merged"] if any(said["digest"]) else None
+    pay = said["available"] & money.earning(done, told["whole"], merged)
+    told.update(verdict=said["verdict"], signers=said["signers"], pay=pay)
     told.update(auditSeed=said["facts"]["auditSeed"])
 
 

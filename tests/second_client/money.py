@@ -58,9 +58,26 @@ def most_duties(terms: Terms, facts: Mapping[str, int], audit_seed: bytes, last:
 
 
 def may_earn(terms: Terms, facts: Mapping[str, int], done: int, duties: int) -> int:
-    """What a settled round may cost at most; `done` are its revealed segments."""
+    """What a settled round may cost at most; `done` are its segments that earn."""
     fees = facts["committee"].bit_count() * terms["sign_fee"] + duties * terms["duty_fee"]
     return int(done * segment_pay(terms) + fees)
+
+
+def is_short(done: int, whole: int) -> bool:
+    """Whether m of S segments are too few to be merged."""
+    return 4 * done < 3 * whole
+
+
+def filled(level: int, done: int, whole: int) -> int:
+    """The level of an id's bucket behind a round that it revealed; 3 and more are a miss."""
+    return level + 2 if is_short(done, whole) else max(0, level - 1)
+
+
+def earning(done: Mapping[int, int], whole: int, merged: int | None) -> int:
+    """The map of the revealed seats that a settled round may pay; `merged` is nothing without a
+    certificate.
+    """
+    return sum(1 << s for s, m in done.items() if merged != 0 or not is_short(m, whole))
 
 
 def cut(bond: int, cut_bps: int, level: int) -> int:

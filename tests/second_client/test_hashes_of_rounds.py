@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from tests.second_client import bls, curve, money, rounds
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "rounds.json").read_text())
+FOLDER = Path(__file__).parents[1] / "vectors"
+VECTORS = json.loads((FOLDER / "rounds.json").read_text())
+HALVES = json.loads((FOLDER / "half_rounds.json").read_text())
 Json = dict[str, Any]
+ABSENT, FULL = 0xFF, 3
 
 
 def unhex(text: str) -> bytes:
@@ -177,3 +180,17 @@ def test_money_and_last_moments() -> None:
     assert cuts == [int(cut) for cut in case["cuts"]]
     assert money.last_moment(terms) == case["lastMoment"]
     assert money.absolute_end(terms, case["longestGame"]) == case["absoluteEnd"]
+
+
+@pytest.mark.parametrize("case", HALVES["cases"])
+def test_short_rounds_fill_buckets_and_earn_nothing_where_nothing_is_merged(case: Json) -> None:
+    whole, levels = HALVES["segments"], [0] * 4
+    for r, said in enumerate(case["done"]):
+        done = {seat: m for seat, m in enumerate(unhex(said)) if m != ABSENT}
+        can_earn = money.earning(done, whole, case["merged"][r])
+        assert case["had"][r] & can_earn == case["pay"][r]
+        assert sum(m for seat, m in done.items() if can_earn >> seat & 1) == case["earned"][r]
+        for seat, m in done.items():
+            levels[seat] = money.filled(levels[seat], m, whole)
+        missed = sum(1 << seat for seat in done if levels[seat] >= FULL)
+        assert missed == case["missed"][r]

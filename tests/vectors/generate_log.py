@@ -25,8 +25,10 @@ Json: TypeAlias = dict[str, Any]
 
 
 def played() -> Script:
-    """Three rounds: one holder leaves and one comes, a seat does half, the last is audited."""
-    script = Script.ready(make_terms(rounds=3, seats=5), seats=4, places=4)
+    """Four rounds: one holder leaves and one comes, a seat does half, another does five eighths of
+    a round that merges nothing, the last is audited.
+    """
+    script = Script.ready(make_terms(rounds=4, seats=5), seats=4, places=4)
     net = script.net
     script.honest_round()
     net.leave_seat(PROVIDERS[3])
@@ -35,6 +37,10 @@ def played() -> Script:
     script.say()
     net.wait(1)
     script.settle(left_out={1}, merged=3)
+    script.train({2: 5})
+    script.say()
+    net.wait(1)
+    script.settle(merged=0)
     net.leave_pool(VERIFIERS[3])
     script.audit(script.honest_round())
     return script

@@ -40,7 +40,7 @@ interface IRoundsHooks {
     /// @return to the first round that the member does not count in
     function unplace(uint256 jobId, uint16 place_) external returns (uint32 to);
 
-    /// @notice Only audits: takes or gives back the pay of a seat that revealed.
+    /// @notice Only audits and words: takes or gives back the pay of a seat that earned.
     function setPay(uint256 jobId, uint32 round, uint16 seat, bool isPaid) external;
 
     /// @notice Segments of the seat's rounds from … to, whose windows must be over; from `lostFrom` on they are lost.
@@ -48,7 +48,7 @@ interface IRoundsHooks {
         external
         view
         returns (uint256 paid, uint256 lost);
-    /// @notice Segments that were revealed and are not paid, in rounds whose windows must be over.
+    /// @notice Segments that were earned and are not paid, in rounds whose windows must be over.
     function segmentsUnpaid(uint256 jobId, uint32 from, uint32 to) external view returns (uint256);
     function signaturesOf(uint256 jobId, uint16 place_, uint32 from, uint32 to) external view returns (uint256);
 }

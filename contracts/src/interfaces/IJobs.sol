@@ -74,7 +74,7 @@ interface IJobs is IOwners {
     function claimCredit(uint256 jobId, address account) external;
     /// @notice Anyone: sends an account's payee what could not be sent when it was claimed.
     function collect(address account) external;
-    /// @notice Anyone: burns what was revealed and is not paid, of the rounds up to, not including, `to`.
+    /// @notice Anyone: burns what was earned and is not paid, of the rounds up to, not including, `to`.
     function burn(uint256 jobId, uint32 to) external;
     /// @notice Anyone: sends the submitter what can no longer be earned; after the claim deadline all that is left.
     function refund(uint256 jobId) external;

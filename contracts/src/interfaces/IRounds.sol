@@ -39,7 +39,8 @@ interface IRounds is IRoundsEvents {
     /// @return the first 26 bytes of the hash of a settled round's facts; zero before
     function factsOf(uint256 jobId, uint32 round) external view returns (bytes32);
     /// @return pay seats whose pay stands
-    /// @return lost seats that revealed and are not paid
+    /// @return lost seats that earned and are not paid: all that revealed but those, of a round that merged nothing, that
+    /// were short
     /// @return signed places
     function rowsOf(uint256 jobId, uint32 round) external view returns (uint256 pay, uint256 lost, uint256 signed);
     /// @notice Who holds the seat, or held it last.

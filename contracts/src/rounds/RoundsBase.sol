@@ -44,10 +44,9 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         uint256 seated;
         uint256 waiting;
         uint256 owing;
-        uint256 short;
-        uint256 shortBefore; // short in the round before, or idle in the one before that
-        uint256 idle; // revealed no segment
-        uint256 idleBefore;
+        uint256 short; // revealed less than three quarters of the round that runs
+        uint256 shortLast; // of the round before it
+        uint256 shortBefore; // of the one before that, and not since
         bytes32 reveals;
         bytes32 words; // 28 bytes of the accumulator, then who of the committee has spoken, by rank
         uint256 ready;

@@ -22,7 +22,7 @@ contract RoundsMembership is RoundsBase {
     error NoMiss(uint16 seat, uint256 owing);
     error MergeRuns(uint256 jobId);
     error JobClosed(uint256 jobId);
-    error NotRevealed(uint16 seat, uint32 round);
+    error NothingEarned(uint16 seat, uint32 round);
 
     constructor(address jobs_) RoundsBase(jobs_) {}
 
@@ -78,8 +78,8 @@ contract RoundsMembership is RoundsBase {
         j.held |= Bits.bit(seat);
         j.head.hasMoved = true;
         if (j.shape.hasPartials) {
+            j.shortLast &= ~Bits.bit(seat);
             j.shortBefore &= ~Bits.bit(seat);
-            j.idleBefore &= ~Bits.bit(seat);
         }
     }
 
@@ -157,7 +157,7 @@ contract RoundsMembership is RoundsBase {
         uint256 bits = j.shape.seatBits;
         (uint256 pay, uint256 lost) = (Rows.get(j.pay, bits, round), Rows.get(j.lost, bits, round));
         uint256 mark = Bits.bit(seat);
-        if ((pay | lost) & mark == 0) revert NotRevealed(seat, round);
+        if ((pay | lost) & mark == 0) revert NothingEarned(seat, round);
         (pay, lost) = isPaid ? (pay | mark, lost & ~mark) : (pay & ~mark, lost | mark);
         Rows.set(j.pay, bits, round, pay);
         Rows.set(j.lost, bits, round, lost);

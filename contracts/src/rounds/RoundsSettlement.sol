@@ -49,7 +49,8 @@ contract RoundsSettlement is RoundsBase {
         bytes32 digest = Hashing.certificate(_slot(jobId, h.round), _seed(j, h.round), c.words, shown.verdict);
         uint256 signers = _requireSigned(jobId, j, h.round, c, digest, shown);
         _store(jobId, j, h, c, shown.verdict, digest, signers);
-        h.streak = shown.verdict.merged == 0 ? h.streak + 1 : 0;
+        if (shown.verdict.merged == 0) _noteVain(j, h);
+        else h.streak = 0;
         j.model = shown.verdict.state;
         _next(jobId, j, h, c);
     }
@@ -256,6 +257,17 @@ contract RoundsSettlement is RoundsBase {
         j.earned = e;
     }
 
+    /// @dev A round that merged nothing: who was short in it earns nothing, and has nothing to lose.
+    function _noteVain(Job storage j, Head memory h) private {
+        h.streak++;
+        uint256 short = j.short;
+        if (short == 0) return;
+        Shape memory s = j.shape.load();
+        Rows.set(j.pay, s.seatBits, h.round, Rows.get(j.pay, s.seatBits, h.round) & ~short);
+        Rows.set(j.lost, s.seatBits, h.round, Rows.get(j.lost, s.seatBits, h.round) & ~short);
+        j.earned.segments -= uint64(_segmentsOf(j, s, h.round, short));
+    }
+
     // --- the boundary ---
 
     /// @dev Members change here and nowhere else while a job runs.
@@ -290,13 +302,12 @@ contract RoundsSettlement is RoundsBase {
         if (accounts != 0 && committee == pool && committee == j.committee) j.accounts = accounts;
     }
 
-    /// @dev Twice running is a miss, and so is once a round after next to one without any segment. Who takes a seat
-    /// inherits nothing (`sit`).
+    /// @dev Two of three rounds running are a miss: a bucket takes two for each short one, leaks one in every other, and
+    /// is full with three. Who takes a seat inherits nothing (`sit`).
     function _noteShort(Job storage j) private {
-        (uint256 short, uint256 idleBefore) = (j.short, j.idleBefore);
-        uint256 twice = short & j.shortBefore;
-        _free(j, twice);
-        (j.shortBefore, j.short) = ((short | idleBefore) & ~twice, 0);
-        (j.idleBefore, j.idle) = (j.idle & ~twice, 0);
+        (uint256 short, uint256 last) = (j.short, j.shortLast);
+        uint256 again = short & (last | j.shortBefore);
+        _free(j, again);
+        (j.short, j.shortLast, j.shortBefore) = (0, short ^ again, last & ~short);
     }
 }

@@ -27,7 +27,7 @@ enum Phase {
 
 /// What somebody did not do; part of a fault's id.
 enum Miss {
-    SEAT, // no commit, no reveal, or short in two rounds running
+    SEAT, // no commit, no reveal, or short in two of three rounds running
     KEY,
     SILENCE, // no word by the end of a lot's words
     AUDIT, // no ballot, not opened, or a duty left out

@@ -72,7 +72,7 @@ contract FreeRidesTest is Network {
         return trainer.train(jobId, round, seat, keyOf(jobId, round, seat), segments);
     }
 
-    function test_noSegmentEveryOtherRoundIsAMiss() public allHome onlyTheGuiltyPay {
+    function test_noSegmentTwiceInThreeRoundsIsAMiss() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(audited(), 4, 3);
         uint8[6] memory done = [0, 8, 8, 0, 8, 0];
         for (uint256 r = 0; r < 6; r++) {

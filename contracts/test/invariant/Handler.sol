@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {Evidence} from "../../src/judge/Claims.sol";
 import {Claim} from "../../src/judge/IClaims.sol";
+import {Earned} from "../../src/interfaces/IHooks.sol";
 import {Escrow} from "../../src/interfaces/IJobs.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
@@ -368,6 +369,20 @@ contract Handler is Network {
             uint256 duties = said[jobId][r].facts.revealed == 0 ? 4 : drawn(jobId, r).popcount();
             total += signed.popcount() * 1 ether + duties * (r == 11 ? 20 ether : 10 ether);
         }
+    }
+
+    /// @return rows segments of all seats that are paid or could be
+    /// @return counted what the escrow is told of them
+    function segments(uint256 jobId) external view returns (uint256 rows, uint256 counted) {
+        uint32 settled = rounds.state(jobId).round;
+        for (uint32 r = 0; r < settled; r++) {
+            (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, r);
+            for (uint256 left = pay | lost; left != 0; left &= left - 1) {
+                rows += rounds.segmentsOf(jobId, r, left.lowest());
+            }
+        }
+        (,, Earned memory earned) = rounds.statusOf(jobId);
+        counted = earned.segments;
     }
 
     function progress() external view returns (uint256 settled, uint256 falls, uint256 misses, uint256 opened) {

@@ -65,6 +65,13 @@ contract InvariantsTest is Check {
         }
     }
 
+    function invariant_P03_theEscrowCountsWhatSomebodyEarned() external view {
+        for (uint256 i = 0; i < 2; i++) {
+            (uint256 rows, uint256 counted) = handler.segments(handler.jobIds(i));
+            same(rows, counted, "segments");
+        }
+    }
+
     function invariant_P07_balanceCoversStakes() external view {
         same(handler.stakesTokens(), handler.staked(), "active and thawing");
     }

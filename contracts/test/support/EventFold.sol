@@ -20,9 +20,7 @@ contract EventFold is Check {
     uint256 internal poolIn;
     uint256 internal poolOut;
     uint256 internal short;
-    uint256 internal shortBefore;
-    uint256 internal idle;
-    uint256 internal idleBefore;
+    mapping(uint256 seat => uint256) internal buckets;
     bytes32 internal lotSeed;
     uint32[256] internal counts; // by place, from which round on
 
@@ -57,7 +55,7 @@ contract EventFold is Check {
             (uint32 id,) = abi.decode(log.data, (uint32, uint32));
             seatOf[id] = uint256(log.topics[3]);
             s.held |= mark;
-            (shortBefore, idleBefore) = (shortBefore & ~mark, idleBefore & ~mark);
+            buckets[uint256(log.topics[3])] = 0;
         } else if (name == IMembers.SeatLeaving.selector) {
             s.held &= ~mark;
         } else {
@@ -129,7 +127,6 @@ contract EventFold is Check {
         bytes32 commitment = this.commitmentOf(slot, s.seed, seat, account, s.model, r);
         s.reveals = Hashing.accumulateReveal(s.reveals, seat, commitment);
         if (r.leaves.length / 64 * 4 < segments * 3) short |= Bits.bit(seat);
-        if (r.leaves.length == 0) idle |= Bits.bit(seat);
     }
 
     function commitmentOf(
@@ -170,14 +167,22 @@ contract EventFold is Check {
             abi.decode(log.data, (bytes32, Verdict, uint256, uint256, Facts));
         if (signers != f.committee) s.digest = digest;
         s.model = v.state;
-        uint256 twice = short & shortBefore;
-        if (digest != 0) {
-            miss(twice);
-            (shortBefore, short) = ((short | idleBefore) & ~twice, 0);
-            (idleBefore, idle) = (idle & ~twice, 0);
-        }
+        if (digest != 0) fill();
         s.round++;
         changePool();
+    }
+
+    /// @dev Two for a short round, less one for another; three are a miss.
+    function fill() private {
+        for (uint256 left = s.seated; left != 0; left &= left - 1) {
+            uint256 seat = left.lowest();
+            uint256 level = buckets[seat];
+            if (short.has(seat)) level += 2;
+            else if (level != 0) level--;
+            if (level >= 3) miss(Bits.bit(seat));
+            buckets[seat] = level;
+        }
+        short = 0;
     }
 
     function changePool() private {

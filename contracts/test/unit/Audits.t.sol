@@ -777,7 +777,7 @@ contract AuditsTest is Network {
         settle(jobId, verdictFor(jobId, 7));
         Having memory h = havingOf(0);
         h.late = new uint32[](0);
-        vm.expectPartialRevert(bytes4(keccak256("NotRevealed(uint16,uint32)")));
+        vm.expectPartialRevert(bytes4(keccak256("NothingEarned(uint16,uint32)")));
         words.grant(jobId, 0, 3, h);
         members.cutSeat(jobId, 3);
         play(jobId);

@@ -363,7 +363,7 @@ contract PhasesTest is Network {
         same(rounds.state(id).held, 14, "and for the second");
     }
 
-    function test_whoTakesASeatIsNotIdleForWhoHadIt() public allHome {
+    function test_whoTakesASeatIsNotEmptyForWhoHadIt() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
         uint256 id = startOthers(t);
@@ -373,7 +373,7 @@ contract PhasesTest is Network {
         sit(id, 24, 0);
         play(id); // in which the seat does not count yet
         partRound(id, 0);
-        same(rounds.state(id).held, 15, "idle for the first time");
+        same(rounds.state(id).held, 15, "empty for the first time");
     }
 
     function test_ofEachRoundAsMuchIsPaidAsWasDoneInIt() public allHome {

@@ -218,6 +218,8 @@ class _Lines:
         yield Line(past.round, holder.role, seat, TRAINING, state, wei, f"{text}; {why}")
 
     def _unpaid(self, past: SettledRound, seat: SeatIndex) -> tuple[State, str]:
+        if past.unearned >> seat & 1:
+            return State.UNEARNED, "too short to be merged, in a round that merged nothing"
         if seat in past.leaks:
             return State.LOST, "its key was told before AUDIT ended: half went to who showed it"
         if past.struck >> seat & 1:

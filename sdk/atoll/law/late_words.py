@@ -47,11 +47,11 @@ def is_had_late(view: JobView, past: SettledRound, seat: SeatIndex) -> bool:
 def without_pay(view: JobView, past: SettledRound, now: int) -> Iterator[SeatIndex]:
     """Seats that were revealed and not had, and may still be paid: until AUDIT ends.
 
-    What is leaked, lost by a fall or worth nothing is not among them.
+    What is leaked, lost by a fall, worth nothing or earns nothing is not among them.
     """
     if not past.clock.is_auditing(now):
         return
-    for seat in map(SeatIndex, bits(past.facts.revealed & ~past.pay)):
+    for seat in map(SeatIndex, bits(past.facts.revealed & ~past.unearned & ~past.pay)):
         told = past.reveals[seat]
         fell = view.providers[told.holder].has_fallen
         if told.segments and seat not in past.leaks and not fell:

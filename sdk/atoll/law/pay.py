@@ -26,8 +26,8 @@ def seat_pay(terms: Terms, past: SettledRound, seat: SeatIndex) -> Wei:
 
 
 def unpaid(terms: Terms, past: SettledRound) -> Wei:
-    """Of what was revealed and nobody is paid for: burnt once the window is over."""
-    seats = map(SeatIndex, bits(past.facts.revealed & ~past.pay))
+    """Of what was earned and nobody is paid for: burnt once the window is over."""
+    seats = map(SeatIndex, bits(past.facts.revealed & ~past.unearned & ~past.pay))
     return Wei(sum(past.reveals[seat].segments for seat in seats) * terms.segment_pay)
 
 
@@ -116,7 +116,8 @@ def budget(terms: Terms) -> Wei:
 
 def may_earn(terms: Terms, past: SettledRound, *, is_last: bool) -> Wei:
     """What a settled round may cost the escrow, whatever becomes of its audit."""
-    segments = sum(told.segments for told in past.reveals.values())
+    earning = past.reveals.items()
+    segments = sum(told.segments for s, told in earning if not past.unearned >> s & 1)
     duties = most_duties(terms, past.facts, is_last=is_last)
     fees = past.facts.committee.bit_count() * terms.sign_fee + duties * terms.duty_fee
     return Wei(segments * terms.segment_pay + fees)

@@ -215,38 +215,36 @@ def facts_of(running: OpenRound, left_out: Bitmap) -> Facts:
 
 
 def _settled(view: JobView, event: ev.Settled, block: BlockRef) -> JobView:
-    running = _running(view)
     past = _settled_round(view, event, block)
-    if any(event.digest):  # where none is certified the job ends, and nobody is short
-        view = _miss(view, _short_twice(view, running))
+    view = _miss(view, _short_again(view, past))
     following = RoundIndex(event.round + 1)
     settled = (*view.settled, past)
     view = replace(view, settled=settled, open=None)
     return replace(view, phase=Phase.WAITING, round=following)
 
 
-def _short_twice(view: JobView, running: OpenRound) -> Bitmap:
-    """Seats whose holder was short in the round before, too, and has no successor yet.
+def _short_again(view: JobView, past: SettledRound) -> Bitmap:
+    """Seats that were short, and under the same holder in one of the two rounds before, too.
 
-    Without any segment it counts as short for one round more.
+    That is a bucket: two are put in by a short round, one is taken out by another, and three are a
+    miss, which ends the holder.
     """
-    whole = view.require_terms().segments
-    newest = {h.index: h.id for h in sorted(view.providers.values(), key=lambda h: h.id)}
-    lately = [past.reveals for past in view.settled[-2:]][::-1]
-
-    def was_short(seat: SeatIndex, holder: HolderId, ago: int) -> bool:
-        before = lately[ago].get(seat) if ago < len(lately) else None
-        if before is None or before.holder != holder:
-            return False
-        return not before.segments if ago else not is_whole_enough(before.segments, whole)
-
+    lately = view.settled[-2:]
     return to_bitmap(
         seat
-        for seat, told in running.reveals.items()
-        if not is_whole_enough(told.segments, whole)
-        and told.holder == newest[seat]
-        and (was_short(seat, told.holder, 0) or was_short(seat, told.holder, 1))
+        for seat in map(SeatIndex, bits(past.short))
+        if any(
+            before.short >> seat & 1 and before.seats[seat] == past.seats[seat] for before in lately
+        )
     )
+
+
+def _short(running: OpenRound, event: ev.Settled, terms: Terms) -> Bitmap:
+    """Seats that did too little to be merged; where nothing is certified the job ends, and nobody
+    is short.
+    """
+    done = running.segments.items() if any(event.digest) else ()
+    return to_bitmap(seat for seat, m in done if not is_whole_enough(m, terms.segments))
 
 
 def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> SettledRound:
@@ -256,6 +254,7 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
     drawn = _drawn(running, facts, terms, is_last=is_last)
     revealed = facts.revealed.bit_count()
     audits = last_audits(revealed, ready.bit_count()) if is_last else 1
+    short = _short(running, event, terms)
     return SettledRound(
         slot=running.slot,
         block=block,
@@ -271,7 +270,8 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         clock=AuditClock.of(terms, now, audits=audits),
         drawn=to_bitmap(drawn),
         duties=draw_duties(facts.audit_seed, drawn, ready, is_last=is_last),
-        pay=event.available,
+        pay=Bitmap(event.available if event.verdict.merged else event.available & ~short),
+        short=short,
         early_keys=running.early_keys,
         ballots={holder: ballot for holder, (ballot, sealed_at) in early if sealed_at == now},
         is_consistent=facts == facts_of(running, event.verdict.left_out),

@@ -282,6 +282,7 @@ class SettledRound:
         words: of the lot that settled.
         drawn: seats that are audited; `duties` by place.
         pay: seats that are paid, as far as falls take nothing.
+        short: seats that did too little to be merged, where a certificate settled the round.
         ballots, bodies: by auditor, before and after the opening.
         keys: shown, whether they are what was committed to or not.
         early_keys: shown before the settlement; known to all, and not shown for any rule.
@@ -323,10 +324,16 @@ class SettledRound:
     lot_seed: Digest = ZERO_DIGEST
     accused: Bitmap = NO_BITS
     fallen: Bitmap = NO_BITS
+    short: Bitmap = NO_BITS
 
     @property
     def round(self) -> RoundIndex:
         return self.slot.round
+
+    @property
+    def unearned(self) -> Bitmap:
+        """Short seats of a round that merged nothing: they earn nothing, and nothing is burnt."""
+        return NO_BITS if self.verdict.merged else self.short
 
     @property
     def merge_facts(self) -> MergeFacts:

@@ -68,7 +68,7 @@ class Miss(IntEnum):
     """What somebody did not do, and is cut for."""
 
     SEAT = 0
-    """No commit, no reveal, or short in two rounds running."""
+    """No commit, no reveal, or short in two of three rounds running."""
     KEY = 1
     SILENCE = 2
     """No word by the end of a lot's words."""

@@ -235,7 +235,8 @@ class Cells:
             why = "it was accused" if past.accused >> seat & 1 else "it stood out among the updates"
             yield "out", f"Had, and left out of the merge: {why}."
         elif not is_whole_enough(told.segments, whole):
-            yield "partial", "Had, and too short to be merged."
+            vain = " Nothing was merged, so it earns nothing." if past.unearned >> seat & 1 else ""
+            yield "partial", f"Had, and too short to be merged.{vain}"
         elif past.verdict.merged:
             yield "paid", "Had and merged."
         else:

@@ -116,8 +116,8 @@ def _settled(chain: Chain, view: JobView, past: SettledRound) -> Iterator[Compar
     ends = (clock.settled_at, clock.audit_end, clock.open_end, clock.keys_end)
     yield (past.round, "times"), times[:6], (*ends, clock.half, clock.window_end)
     pay_, lost, signed = chain.call(chain.rounds, "rowsOf", *where)
-    revealed = past.facts.revealed
-    yield (past.round, "rows"), (pay_, lost, signed), (past.pay, revealed & ~past.pay, past.signers)
+    unpaid = past.facts.revealed & ~past.unearned & ~past.pay
+    yield (past.round, "rows"), (pay_, lost, signed), (past.pay, unpaid, past.signers)
     (kept,) = chain.call(chain.rounds, "factsOf", *where)
     yield (
         (past.round, "facts"),

@@ -330,7 +330,7 @@ class AnyJob(RuleBasedStateMachine):
             assert numbers(seen.drawn) == past.drawn
             pairs = {(s, p) for p, seats in seen.duties.items() for s in seats}
             assert pairs == {(s, p) for s, places in past.auditors.items() for p in places}
-            assert numbers(seen.pay) == past.pay
+            assert (numbers(seen.pay), numbers(seen.unearned)) == (past.pay, past.unearned)
             assert numbers(seen.signers) == past.signed
             assert dict(seen.seats) | past.holders == dict(seen.seats)
             assert numbers(seen.silent) == past.absent
@@ -351,9 +351,8 @@ class AnyJob(RuleBasedStateMachine):
                     worth += earned
         owed = worth + sum(net.credits.values())
         for past in net.settled[net.burnt_to :]:
-            owed += sum(past.done[s] for s in past.done if s not in past.pay) * (
-                net.terms.segment_pay
-            )
+            lost = set(past.done) - past.pay - past.unearned
+            owed += sum(past.done[s] for s in lost) * net.terms.segment_pay
         reserved = net.funded - pay.refundable(view)
         assert net.claimed + net.burnt + owed <= reserved
         assert sum(view.paid.values()) == net.claimed

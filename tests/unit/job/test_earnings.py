@@ -98,6 +98,21 @@ def test_a_partial_seat_loses_what_it_did_not_do() -> None:
     check_sums(script)
 
 
+def test_who_was_short_in_a_round_of_nothing_earns_nothing() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    script.train({1: 4, 2: 5})
+    script.say()
+    script.net.wait(1)
+    script.settle(merged=0)
+    missing, done = lines(script, PROVIDERS[1], "training")
+    assert missing.wei == done.wei == 4 * script.net.terms.segment_pay
+    assert done.state is State.UNEARNED
+    assert "too short to be merged, in a round that merged nothing" in done.text
+    (whole,) = lines(script, PROVIDERS[0], "training")
+    assert whole.state is State.PENDING
+    check_sums(script)
+
+
 def test_a_seat_that_nobody_had_is_not_paid_and_says_who_had_it() -> None:
     script = Script.ready(make_terms(rounds=1))
     script.train()

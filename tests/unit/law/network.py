@@ -121,6 +121,7 @@ class Past:
     signed: set[int]
     absent: set[int]
     pay: set[int]
+    unearned: set[int]
     ballots: dict[int, Digest] = field(default_factory=dict)
     bodies: dict[int, bytes] = field(default_factory=dict)
     keys: dict[int, Digest] = field(default_factory=dict)
@@ -157,6 +158,7 @@ class Network:
         self.owing: dict[int, int] = {}  # seat: round of the miss
         self.ready, self.coming, self.going = set[int](), set[int](), set[int]()
         self.levels: dict[tuple[Role, Address], tuple[int, int]] = {}
+        self.buckets: dict[int, int] = {}  # of providers' ids
         self.seed = self.next_seed = self.model = Digest(ZERO)
         self.seated, self.waited, self.committee = set[int](), set[int](), set[int]()
         self.settled: list[Past] = []
@@ -697,6 +699,8 @@ class Network:
             bitmap(self.committee),
         )
         is_last = self.round + 1 == terms.rounds
+        in_vain = any(signed) and not verdict.merged
+        unearned = {s for s in self.seated if in_vain and self._is_short(self.reveals[s])}
         drawn = self._drawn(numbers(verdict.left_out), is_last)
         silent = self.committee - set(self.words) if self.now >= self.words_end else set()
         past = Past(
@@ -715,7 +719,8 @@ class Network:
             auditors=self._auditors(drawn, 2 if is_last else 1),
             signed=set(signers),
             absent=self.silent | silent,
-            pay=set(had),
+            pay=had - unearned,
+            unearned=unearned,
             words=dict(self.words),
         )
         self.settled.append(past)
@@ -770,20 +775,19 @@ class Network:
         else:
             self._open(self.next_seed, committee or smallest(lot, self.ready, 32))
 
-    def _note_short(self) -> None:
-        """Twice running by one holder is a miss; an empty reveal counts twice as long."""
-        newest, earlier = self.settled[-1], self.settled[-3:-1]
+    def _is_short(self, reveal: Reveal) -> bool:
         whole = self.terms.steps // self.terms.segment_steps
+        return len(reveal.leaves) // 64 * 4 < 3 * whole
 
-        def was_short(past: Past, seat: int, id: int) -> bool:
-            done = past.done.get(seat, whole) if past.holders.get(seat) == id else whole
-            return 4 * done < 3 * whole if past is earlier[-1] else not done
-
-        for s in newest.done:
-            id = self.at(Role.PROVIDER, s, FOREVER).id
-            is_short = newest.holders[s] == id and 4 * newest.done[s] < 3 * whole
-            if is_short and any(was_short(past, s, id) for past in earlier):
-                self._free({s})
+    def _note_short(self) -> None:
+        """Each holder's bucket: two in for a short round, one out for another, a miss at three."""
+        past = self.settled[-1]
+        for seat, id in past.holders.items():
+            level = self.buckets.get(id, 0)
+            level = level + 2 if self._is_short(past.reveals[seat]) else max(0, level - 1)
+            self.buckets[id] = level
+            if level >= 3:
+                self._free({seat})
 
     def sign(self, id: int) -> None:
         past = self.settled[-1] if self.settled else None
@@ -878,6 +882,7 @@ class Network:
             when = round if past.facts.committee >> m.index & 1 else round + 1
             told |= {m.index} & electors if m.start <= when < m.to else set()
         need(2 * len(told) > len(electors), "not had")
+        need(seat not in past.unearned, "earned nothing")
         past.pay.add(seat)
         self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
 
@@ -1046,7 +1051,7 @@ class Network:
             past.done[s] * price
             for past in self.settled[self.burnt_to : to]
             for s in past.done
-            if s not in past.pay
+            if s not in past.pay | past.unearned
         )
         self.burnt_to = to
         self.burnt += amount

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.law.factories import make_terms
 from tests.unit.law.identities import digest
-from tests.unit.law.network import Refused, bitmap
+from tests.unit.law.network import Network, Refused, bitmap
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.law import events as ev
@@ -16,6 +16,7 @@ from atoll.law.ballots import Body
 from atoll.law.ballots import Duty as BallotDuty
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
+from atoll.law.late_words import without_pay
 from atoll.law.owes import WHENEVER, Duty, committee_accounts, owed_by
 from atoll.law.rounds import apply
 from atoll.law.upkeep import Call, upkeep
@@ -220,7 +221,7 @@ def test_who_disagrees_is_not_waited_for_and_misses_nothing() -> None:
     assert all(holder.missed == NO_ROUND for holder in net.view.providers.values())
 
 
-def test_partial_rounds_are_paid_by_the_segment_and_short_twice_is_a_miss() -> None:
+def test_partial_rounds_are_paid_by_the_segment_and_short_again_is_a_miss() -> None:
     script = Script.ready()
     net = script.net
     for segments in (5, 4):
@@ -235,7 +236,7 @@ def test_partial_rounds_are_paid_by_the_segment_and_short_twice_is_a_miss() -> N
     assert view.held == 0b1110
 
 
-def test_a_seat_without_a_segment_is_nobodys_duty_and_counts_as_short_for_two_rounds() -> None:
+def test_a_seat_without_a_segment_is_nobodys_duty_and_short() -> None:
     script = Script.ready(make_terms(rounds=9, f=0))
     net = script.net
     for segments in (0, 8, 8, 0, 8, 0):
@@ -251,6 +252,46 @@ def test_a_seat_without_a_segment_is_nobodys_duty_and_counts_as_short_for_two_ro
         )
     missed = net.view.providers[net.settled[0].holders[2]]  # type: ignore[index]
     assert missed.missed == 5 and net.owing == {2: 5}
+
+
+def test_half_of_every_second_round_is_a_miss_and_unpaid_where_nothing_is_merged() -> None:
+    """Whoever was whole is paid, and what the others would have had is the submitter's at once."""
+    script = Script.ready(make_terms(rounds=9))
+    net, before = script.net, pay.refundable(script.net.view)
+    halves = {0: 4, 1: 0}
+    for done, merged in ((halves, 0), ({}, 4), (halves, 0)):
+        script.train(done)
+        script.say(has=0b1011)
+        net.wait(1)
+        script.settle(merged=min(merged, 3))
+    first, second, third = net.view.settled
+    assert (first.short, second.short, third.short) == (0b0011, 0, 0b0011)
+    assert (first.unearned, second.unearned, third.unearned) == (0b0011, 0, 0b0011)
+    assert (first.pay, second.pay, third.pay) == (0b1000, 0b1011, 0b1000)
+    whole = 8 * net.terms.segment_pay
+    assert [pay.unpaid(net.terms, past) for past in net.view.settled] == [whole] * 3  # seat 2
+    assert net.owing == {0: 2, 1: 2} and net.view.held == 0b1100
+    spared = pay.round_budget(net.terms) - pay.may_earn(net.terms, second, is_last=False)
+    assert pay.refundable(net.view) - before == 3 * spared + 2 * 2 * whole
+    assert grantable_ever(net) == {2}
+
+
+def grantable_ever(net: Network) -> set[int]:
+    """Seats that late words could pay of the rounds so far."""
+    now = net.view.settled[0].clock.settled_at
+    return {seat for past in net.view.settled for seat in without_pay(net.view, past, now)}
+
+
+def test_a_round_that_nobody_certified_makes_nobody_short() -> None:
+    script = Script.ready(make_terms(expiry=1_000_200))
+    net = script.net
+    script.train({0: 1, 1: 1, 2: 1, 3: 1})
+    script.say()
+    net.wait_until(max(net.deadline, net.terms.expiry))
+    net.settle_late()
+    (past,) = net.view.settled
+    assert (past.verdict.merged, past.short, past.unearned) == (0, 0, 0)
+    assert (past.pay, net.owing) == (0b1111, {})
 
 
 def test_who_takes_a_seat_is_not_short_for_who_had_it() -> None:

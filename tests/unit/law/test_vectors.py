@@ -30,7 +30,9 @@ def _generator(name: str) -> ModuleType:
     return module
 
 
-GENERATORS = [_generator(f"generate_{name}") for name in ("rounds", "refusals", "log")]
+GENERATORS = [
+    _generator(f"generate_{name}") for name in ("rounds", "refusals", "log", "half_rounds")
+]
 FILES = [(module, name) for module in GENERATORS for name in sorted(module.FILES)]
 
 

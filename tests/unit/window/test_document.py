@@ -197,6 +197,13 @@ def not_had(script: Script) -> None:
     script.settle()
 
 
+def in_vain(script: Script) -> None:
+    script.train({0: 5})
+    script.say()
+    script.net.wait(1)
+    script.settle(merged=0)
+
+
 def left_out(script: Script) -> None:
     script.train()
     script.say()
@@ -233,6 +240,7 @@ def stopped(script: Script) -> None:
     ("what", "state", "sentence"),
     [
         (not_had, "not-had", "Only 0 of 4 members had its update. Not paid."),
+        (in_vain, "partial", "too short to be merged. Nothing was merged, so it earns nothing."),
         (left_out, "out", "left out of the merge: it stood out among the updates. Drawn"),
         (unrevealed, "missed", "did not reveal in time. Not paid."),
         (stopped, "stopped", "stopped: it disagreed, or fell. Not paid."),

@@ -1,0 +1,98 @@
+"""Writes schedules of short and whole rounds: `python tests/vectors/generate_half_rounds.py`.
+
+Rule of this file: jobs are those of a scripted network (`tests/unit/law/script.py`), which counts
+for itself; what is written is what `atoll.law.rounds` folds of its events. What each seat does is
+drawn by SHA-256 from the case's number. `README.md` beside it says what the file holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.script import Script
+
+from atoll.law.merge_inputs import is_whole_enough
+from atoll.law.views import JobView
+from atoll.law.words import NO_ROUND, Phase
+
+HERE = Path(__file__).parent
+Json: TypeAlias = dict[str, Any]
+CASES, ROUNDS, SEATS = 72, 6, 4
+DONE = (8, 8, 8, 7, 6, 5, 4, 0)
+"""Segments of eight; 6 are enough to be merged."""
+ABSENT = 0xFF
+
+
+def case(number: int) -> Json:
+    """A job that is played until it waits, ends, or has had its rounds."""
+    f = number % 2
+    script = Script.ready(make_terms(rounds=ROUNDS + 1, f=f, min_providers=1))
+    columns = [_round(script, number, round) for round in _rounds(script)]
+    names = ("done", "earned", "had", "merged", "missed", "pay")
+    return {"f": f} | {name: [column[name] for column in columns] for name in names}
+
+
+def _rounds(script: Script) -> Any:
+    script.net.poke()
+    for round in range(ROUNDS):
+        if script.net.phase is Phase.TRAIN:
+            yield round
+
+
+def _round(script: Script, number: int, round: int) -> Json:
+    net, drawn = script.net, digest(f"half rounds {number} {round}")
+    before = missing(net.view)
+    # Every third job is of seats that do the same, as who would stop it has them do.
+    seats = [0] * SEATS if number % 3 == 0 else range(SEATS)
+    done = {s: DONE[drawn[at] % len(DONE)] for s, at in enumerate(seats) if s in net.seated}
+    had = set(done) - ({drawn[8] % SEATS} if drawn[9] % 4 == 0 else set())
+    merged = sum(is_whole_enough(done[s], 8) for s in had)
+    merged = merged if merged > 2 * net.terms.f else 0
+    script.train(done)
+    script.say(has=bitmap(had))
+    net.wait(1)
+    script.settle(merged=merged)
+    past = net.view.settled[-1]
+    earning = past.facts.revealed & ~past.unearned
+    return {
+        "done": "0x" + bytes(done.get(s, ABSENT) for s in range(SEATS)).hex(),
+        "earned": sum(m for s, m in done.items() if earning >> s & 1),
+        "had": bitmap(had),
+        "merged": merged,
+        "missed": bitmap(missing(net.view) - before),
+        "pay": past.pay,
+    }
+
+
+def missing(view: JobView) -> set[int]:
+    """Seats whose miss is not cut."""
+    return {h.index for h in view.providers.values() if h.missed != NO_ROUND}
+
+
+def bitmap(seats: set[int]) -> int:
+    return sum(1 << seat for seat in seats)
+
+
+def cases() -> Json:
+    return {"cases": [case(number) for number in range(CASES)], "segments": 8}
+
+
+FILES: Mapping[str, Callable[[], Json]] = {"half_rounds.json": cases}
+
+
+def render(build: Callable[[], Json]) -> str:
+    """The file's text: keys in alphabetical order."""
+    return json.dumps(build(), indent=1, sort_keys=True) + "\n"
+
+
+def main() -> None:
+    for name, build in FILES.items():
+        (HERE / name).write_text(render(build))
+
+
+if __name__ == "__main__":
+    main()
