@@ -28,6 +28,7 @@ PROVIDER_CHEATS: Mapping[str, str] = {
     "stale-model": "trains from the model of the round before",
     "copy": "trains nothing and sends another seat's last update",
     "partial": "trains one segment a round, says so, and wants to be paid for ever",
+    "alternate": "trains one segment in every second round, so that all who do merge nothing",
     "wrong-words": "trains honestly and invents the words that show it",
     # what is sent of it
     "sign-flip": "trains honestly and sends the update negated",

@@ -80,6 +80,12 @@ class Partial(ProviderBehaviour):
     train_function = f"{_TRAINING}:partial"
 
 
+class Alternate(ProviderBehaviour):
+    """Would have rounds of nothing paid, without being short twice running."""
+
+    train_function = f"{_TRAINING}:alternate"
+
+
 class WrongWords(ProviderBehaviour):
     """Would have honest auditors lose their fees and places."""
 
@@ -199,6 +205,7 @@ BEHAVIOURS: Mapping[str, type[ProviderBehaviour]] = {
     "stale-model": StaleModel,
     "copy": Copy,
     "partial": Partial,
+    "alternate": Alternate,
     "wrong-words": WrongWords,
     "sign-flip": SignFlip,
     "flip5": Flip5,

@@ -180,6 +180,13 @@ def partial(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     return _Round(replace(task, segments=1), store_dir).trained
 
 
+def alternate(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """One segment in even rounds, and says so; all of them in odd ones."""
+    del extra
+    one = replace(task, segments=1) if task.slot.round % 2 == 0 else task
+    return _Round(one, store_dir).trained
+
+
 def wrong_words(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round whose work words are invented."""
     del extra

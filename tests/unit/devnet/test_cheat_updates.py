@@ -15,7 +15,7 @@ from atoll.bits.pieces import root_of_update
 from atoll.bits.sections import StoredUpdate, UpdateLayout
 from atoll.errors import MalformedUpdate
 from atoll.law.leaves import Leaves
-from atoll.law.words import Digest, SeatIndex
+from atoll.law.words import Digest, RoundIndex, SeatIndex
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import TrainedRound, read_global_state, train_round
 from atoll_devnet.cheats import training
@@ -94,6 +94,15 @@ def test_partial_says_what_it_did(job: SmallJob, honest: TrainedRound) -> None:
     found = cheated(job, training.partial)
     assert found.states == honest.states[:1]
     assert replayed(job, found).differs_at is None  # it is paid by the segment, and not merged
+
+
+def test_alternate_does_a_part_of_every_second_round(job: SmallJob, honest: TrainedRound) -> None:
+    found = cheated(job, training.alternate)
+    assert found.states == honest.states[:1]
+    assert replayed(job, found).differs_at is None  # true as far as it goes, as those of `partial`
+    odd = replace(job, task=replace(job.task, slot=replace(job.task.slot, round=RoundIndex(1))))
+    assert cheated(odd, training.alternate).states == train_round(odd.task, job.store).states
+    assert len(cheated(odd, training.alternate).states) == SEGMENTS
 
 
 def test_wrong_words_are_no_auditors_to_see_under_their_mask(
