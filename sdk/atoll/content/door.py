@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 
+from atoll.content.uplink import Sent
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -26,6 +28,8 @@ class Budget:
         header_s: until the first request's headers are here.
         idle_s: between two requests.
         least_bytes_per_s: what a reader takes at least, after `patience_s`, while bytes wait.
+        line_bytes_per_s: what the line to everybody else carries; None where it is measured.
+        strangers_share: of the line, for all strangers together.
     """
 
     connections: int = 512
@@ -36,6 +40,8 @@ class Budget:
     idle_s: float = 30.0
     least_bytes_per_s: float = 16384.0
     patience_s: float = 10.0
+    line_bytes_per_s: float | None = None
+    strangers_share: float = 0.25
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +51,8 @@ class Guest:
     Attributes:
         address: whose it is, as far as limits go.
         leave: ends it at once.
-        waiting: bytes that were written and not taken yet.
+        waiting: bytes that were written and not taken yet; queued: bytes that the kernel has, and
+            the other side has not acknowledged.
         since: when it came; active: when it last came, asked, or was answered.
         member: who it is, once known; requests: how many began.
         busy: requests under way; written: body bytes given to it so far.
@@ -54,6 +61,7 @@ class Guest:
     address: str
     leave: Callable[[], object]
     waiting: Callable[[], int]
+    queued: Callable[[], int]
     since: float
     active: float
     member: str | None = None
@@ -61,6 +69,14 @@ class Guest:
     busy: int = 0
     written: int = 0
     _taken: tuple[float, int] = (0.0, 0)
+    _acknowledged: int = 0
+
+    def sent(self) -> Sent:
+        """What it was sent since this was last asked."""
+        queued = self.waiting() + self.queued()
+        acknowledged = max(self._acknowledged, self.written - queued)
+        taken, self._acknowledged = acknowledged - self._acknowledged, acknowledged
+        return Sent(taken, queued, self.busy)
 
     def is_too_slow(self, now: float, budget: Budget) -> bool:
         """Whether it takes its bytes below the least rate, looked at every `patience_s`."""
@@ -98,11 +114,17 @@ class Door:
         return len(self._guests)
 
     def arrived(
-        self, key: object, host: str, leave: Callable[[], object], waiting: Callable[[], int]
+        self,
+        key: object,
+        host: str,
+        leave: Callable[[], object],
+        *,
+        waiting: Callable[[], int],
+        queued: Callable[[], int] = lambda: 0,
     ) -> None:
         """Lets a connection in, and sends others away where it is one too many."""
         now = self.clock()
-        guest = self._guests[key] = Guest(address_of(host), leave, waiting, now, now)
+        guest = self._guests[key] = Guest(address_of(host), leave, waiting, queued, now, now)
         strangers = self._strangers()
         members = len(self._guests) - len(strangers)
         self._trim([g for g in strangers if g.address == guest.address], self.budget.per_address)
@@ -142,6 +164,16 @@ class Door:
                 self._send_away(guest, "header")
             elif guest.is_too_slow(now, self.budget):
                 self._send_away(guest, "rate")
+
+    def sent(self) -> tuple[Sent, Sent]:
+        """What members and what strangers were sent since this was last asked."""
+        members, strangers = Sent(), Sent()
+        for guest in self._guests.values():
+            if guest.member is None:
+                strangers += guest.sent()
+            else:
+                members += guest.sent()
+        return members, strangers
 
     def _strangers(self) -> list[Guest]:
         return [guest for guest in self._guests.values() if guest.member is None]

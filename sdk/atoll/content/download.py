@@ -9,7 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count, takewhile
@@ -30,6 +38,7 @@ from atoll.errors import CorruptBlock, NotFound, TooLarge
 _READ_BYTES: Final = 1 << 18
 _SLICE_S: Final = 0.05  # how late a second gateway may be asked, at most
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0  # between questions whether a block is there by now
+_FIRST_BUSY_S, _LONGEST_BUSY_S = 1.0, 60.0  # of what a gateway without room says
 _DOUBLINGS: Final = 4  # of the pause between passes, where somebody slow is waited for meanwhile
 
 
@@ -53,6 +62,7 @@ class FetchConfig:
         relay_max_s: ... and no later than this, whatever else it delivers.
         passes: how often all gateways are asked before a block counts as not found. While one of
             them is slow, preferred ones are asked more often: who did not have it may by then.
+            A pass after which one has no room, and said when it will, does not count.
         pass_pause_s: pause before the second pass, doubled before each later one.
         max_block_bytes: the largest block accepted.
         bytes_per_s: download limit for all fetches together; None for none.
@@ -80,6 +90,18 @@ class FetchConfig:
 
 class _SourceFailed(Exception):
     """One gateway did not answer usefully."""
+
+
+class _SourceBusy(_SourceFailed):
+    """One gateway has no room just now.
+
+    Attributes:
+        seconds: when to ask it again (RFC 9110, 10.2.3).
+    """
+
+    def __init__(self, status: int, seconds: float) -> None:
+        super().__init__(f"HTTP status {status}: it is to be asked again in {seconds:.0f} s")
+        self.seconds = seconds
 
 
 class Downloader:
@@ -139,16 +161,18 @@ class Downloader:
                     slow = set(map(id, running.values()))
                     waiting = deque(s for s in again if not s.lies and id(s) not in slow)
                 else:
-                    waiting = deque(self.sources.ranked(gateways(), prefer))
+                    waiting = deque(self.sources.with_room(self.sources.ranked(gateways(), prefer)))
                 pause = config.pass_pause_s * 2 ** min(attempt, _DOUBLINGS)
                 block = await self._race(cid, waiting, running, (reasons, party, pause))
                 if block is not None:
                     return block
-                left -= not running
+                every = self.sources.ranked(gateways(), prefer)
+                is_crowded = len(self.sources.with_room(every)) < len(every)
+                left -= not running and not is_crowded
                 if not left or clock() >= until:
                     break
                 if not running:
-                    await asyncio.sleep(pause)
+                    await asyncio.sleep(min(pause, until - clock()))
         finally:
             await cancel(running)
         told = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
@@ -314,6 +338,9 @@ class Downloader:
             reasons[source.url] = str(error)
         except NotFound as error:
             reasons[source.url] = str(error)
+        except _SourceBusy as error:
+            self.sources.busy(source, error.seconds)
+            reasons[source.url] = str(error)
         except _SourceFailed as error:
             self.sources.failed(source)
             reasons[source.url] = str(error)
@@ -358,7 +385,7 @@ class Downloader:
         try:
             async with asyncio.timeout(self._config.block_timeout_s):
                 return await self._download(cid, source)
-        except (NotFound, TooLarge):
+        except (NotFound, TooLarge, _SourceBusy):
             raise
         except TimeoutError as error:
             message = f"no block within {self._config.block_timeout_s} s"
@@ -400,6 +427,8 @@ class Downloader:
         ) as response:
             if response.status in (404, 410):
                 raise NotFound("does not have it")
+            if response.status in (429, 503):
+                raise _SourceBusy(response.status, _retry_after_s(response.headers))
             if response.status != 200:
                 raise aiohttp.ClientError(f"HTTP status {response.status}")
             async for piece in response.content.iter_any():
@@ -435,6 +464,13 @@ class Downloader:
                 read_bufsize=_READ_BYTES,
             )
         return self._session
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float:
+    """Seconds of a Retry-After, within bounds; a date, and what is neither, is the least."""
+    said = headers.get("Retry-After", "")
+    seconds = float(said) if said.isascii() and said.isdigit() and len(said) < 10 else 0.0
+    return min(max(seconds, _FIRST_BUSY_S), _LONGEST_BUSY_S)
 
 
 def _asked_before(

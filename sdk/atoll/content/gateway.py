@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import hashlib
 import logging
 import re
+import sys
+import termios
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
@@ -29,7 +33,6 @@ from atoll.content.car import encode_car, encode_named_header
 from atoll.content.cid import RAW, Cid
 from atoll.content.directory import resolve_path
 from atoll.content.door import Budget, Door, Guest
-from atoll.content.limits import RateLimit
 from atoll.content.local import LocalStore
 from atoll.content.negotiation import (
     Format,
@@ -41,6 +44,7 @@ from atoll.content.negotiation import (
     requested_scope,
 )
 from atoll.content.scope import blocks_in_scope
+from atoll.content.uplink import ANSWER, PIECE, TICK_S, Line, StrangersShare
 from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError, TooLarge
 
 # The empty block, named by the identity hash: answers "are you a gateway?".
@@ -48,8 +52,6 @@ _PROBE: Final = "bafkqaaa"
 _PROBE_CID: Final = bytes([1, RAW, 0, 0])
 _UNKEPT: Final = {"Cache-Control": "no-store", "Access-Control-Allow-Origin": "*"}
 _NOTE: Final = re.compile(r"[a-z0-9/-]{1,128}")
-_PIECE: Final = 1 << 16
-"""Written at once; that much may wait in a connection's buffer."""
 _MAX_REPEATED_BLOCKS: Final = 1 << 20  # small blocks can name one another 2^n times
 _STRANGERS_THREADS: Final = 2  # what they plant and ask for takes Python's lock for long
 T = TypeVar("T")
@@ -76,12 +78,10 @@ class GatewayConfig:
         max_requests: answered at once; further ones are told to come back. Strangers have that
             less what the budget reserves, but at least a half; and never more than half of their
             connections, so that one that is not being answered can be sent away.
-        bytes_per_s: upload limit for all together; None for none.
         budget: of connections.
     """
 
     max_requests: int = 256
-    bytes_per_s: float | None = None
     budget: Budget = field(default_factory=Budget)
 
     @property
@@ -114,7 +114,13 @@ class _GuardedServer(web.Server):
         host = str(peer[0]) if peer else ""
         # Not at once: aiohttp's handler has to have begun before its connection is lost.
         leave = partial(asyncio.get_running_loop().call_soon, transport.abort)
-        self._door.arrived(handler, host, leave, transport.get_write_buffer_size)
+        self._door.arrived(
+            handler,
+            host,
+            leave,
+            waiting=transport.get_write_buffer_size,
+            queued=partial(_queued_in_kernel, transport),
+        )
 
     def connection_lost(
         self, handler: web.RequestHandler, exc: BaseException | None = None
@@ -133,7 +139,8 @@ class Gateway:
         config: the limits.
         notes: short texts that have a name instead of a hash, by name; what they say has to be
             signed, for nothing else vouches for it.
-        recognise: which member an `Authorization` header is of; None for none.
+        recognise: which member an `Authorization` header is of, or None; without it there are no
+            members, and strangers have the whole line.
     """
 
     def __init__(
@@ -144,20 +151,22 @@ class Gateway:
         allow: Callable[[Cid], bool] | None = None,
         config: GatewayConfig | None = None,
         notes: Callable[[str], bytes | None] = lambda _: None,
-        recognise: Callable[[str], str | None] = lambda _: None,
+        recognise: Callable[[str], str | None] | None = None,
     ) -> None:
         self._store = store
         self._notes = notes
         self._host, self._port = address
         self._allow = allow
         self._config = config or GatewayConfig()
-        self._rate = RateLimit(self._config.bytes_per_s, time.monotonic)
+        budget = self._config.budget
+        self._line = Line(budget.line_bytes_per_s, time.monotonic)
+        self._share = StrangersShare(budget.strangers_share, self._line, time.monotonic)
         self._recognise = recognise
         self._requests = 0
         self._strangers_requests = 0
         self.door = Door(self._config.budget, time.monotonic)
         self._runner: web.ServerRunner | None = None
-        self._sweeper: asyncio.Task[None] | None = None
+        self._watchers: list[asyncio.Task[None]] = []
         self._strangers_pool = ThreadPoolExecutor(_STRANGERS_THREADS, "atoll-strangers")
         self.bytes_up = 0
 
@@ -187,13 +196,12 @@ class Gateway:
             ) from error
         self._runner = runner
         self._port = runner.addresses[0][1]
-        self._sweeper = asyncio.create_task(self._sweep())
+        self._watchers = [asyncio.create_task(self._sweep()), asyncio.create_task(self._measure())]
 
     async def stop(self) -> None:
         """Stops listening and ends open requests."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
+        while self._watchers:
+            self._watchers.pop().cancel()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -205,6 +213,16 @@ class Gateway:
             await asyncio.sleep(min(1.0, budget.header_s / 4, budget.patience_s / 4))
             self.door.sweep()
 
+    async def _measure(self) -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = time.monotonic()
+            members, strangers = self.door.sent()
+            self._line.tick(now - last, members, strangers, was_short=self._share.was_short)
+            self._share.was_short = False
+            last = now
+
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         guest = self.door.guest(request.protocol)
         if guest is None:  # sent away while its request was read
@@ -212,20 +230,28 @@ class Gateway:
         self.door.begins(guest)
         try:
             self._look_who_asks(guest, request)
-            return await self._admitted(request, is_stranger=guest.member is None)
+            await self._await_turn(request, ANSWER)  # refusals of all kinds are a flood, too
+            return await self._admitted(request, guest)
         finally:
             self.door.ends(guest)
 
-    async def _admitted(self, request: web.BaseRequest, *, is_stranger: bool) -> web.StreamResponse:
-        """Answers if there is room for one more request."""
+    async def _admitted(self, request: web.BaseRequest, guest: Guest) -> web.StreamResponse:
+        """Answers if there is room for one more request, and a share of the line."""
+        is_stranger = guest.member is None
         if self._requests >= self._config.max_requests or (
             is_stranger and self._strangers_requests >= self._config.strangers_requests
         ):
             return _refuse(503, "busy", {"Retry-After": "1"})
+        seconds = self._share.retry_after_s(guest.address) if is_stranger else None
+        if seconds is not None and self._recognise is not None:
+            return _refuse(
+                503, "the share of the line for strangers is used", {"Retry-After": str(seconds)}
+            )
         self._requests += 1
         self._strangers_requests += is_stranger
         try:
-            return await self._route(request)
+            with self._share.request(guest.address) if is_stranger else nullcontext():
+                return await self._route(request)
         except Refusal as refusal:
             return _refuse(refusal.status, str(refusal))
         except ConnectionError:  # whoever asked is gone; aiohttp would log each with its traceback
@@ -237,7 +263,7 @@ class Gateway:
     def _look_who_asks(self, guest: Guest, request: web.BaseRequest) -> None:
         """Once a connection: a signature costs more to look at than to forge."""
         signed = request.headers.get("Authorization")
-        if guest.requests == 1 and signed is not None:
+        if guest.requests == 1 and signed is not None and self._recognise is not None:
             member = self._recognise(signed)
             if member is not None:
                 self.door.recognised(guest, member)
@@ -261,6 +287,22 @@ class Gateway:
         pool = self._strangers_pool if is_stranger else None
         return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
 
+    async def _give(
+        self, request: web.BaseRequest, response: web.StreamResponse, piece: bytes
+    ) -> None:
+        """Writes part of a body, a stranger's in turn; returns once all but a piece is taken."""
+        for start in range(0, len(piece), PIECE):
+            part = piece[start : start + PIECE]
+            await self._await_turn(request, len(part))
+            self._count(request, len(part))
+            await response.write(part)
+
+    async def _await_turn(self, request: web.BaseRequest, size: int) -> None:
+        """Returns when so many bytes may be written: at once to a member."""
+        guest = self.door.guest(request.protocol)
+        if self._recognise is not None and guest is not None and guest.member is None:
+            await self._share.turn(guest.address, size)
+
     def _count(self, request: web.BaseRequest, size: int) -> None:
         """Notes body bytes that are given to a connection."""
         self.bytes_up += size
@@ -272,6 +314,7 @@ class Gateway:
         note = self._notes(name) if _NOTE.fullmatch(name) else None
         if note is None:
             return _refuse(404, "there is no such note")
+        await self._await_turn(request, len(note))
         self._count(request, len(note))
         return web.Response(body=note, headers=_UNKEPT)
 
@@ -324,11 +367,7 @@ class Gateway:
         """
         response.content_length = len(body)
         await response.prepare(request)
-        for start in range(0, len(body), _PIECE):
-            piece = body[start : start + _PIECE]
-            self._count(request, len(piece))
-            await self._rate.spend(len(piece))
-            await response.write(piece)
+        await self._give(request, response, body)
         await response.write_eof()
         return response
 
@@ -365,9 +404,7 @@ class Gateway:
         pieces = encode_car([cid], blocks())
         try:
             while (piece := await self._in_thread(request, next, pieces, None)) is not None:
-                self._count(request, len(piece))
-                await self._rate.spend(len(piece))
-                await response.write(piece)
+                await self._give(request, response, piece)
         except StorageError:
             # The status is long sent: breaking the connection is how a receiver learns of it.
             if request.transport is not None:
@@ -381,6 +418,18 @@ class Gateway:
         if self._allow is not None and not self._allow(cid):
             raise NotFound(f"{cid} is not here")
         return self._store.get_block(cid)
+
+
+def _queued_in_kernel(transport: asyncio.BaseTransport) -> int:
+    """Bytes written that the other side has not acknowledged, where the kernel tells (tcp(7))."""
+    connection = transport.get_extra_info("socket")
+    if sys.platform != "linux" or connection is None or connection.fileno() < 0:
+        return 0
+    try:
+        answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+    except OSError:  # it has just ended
+        return 0
+    return int.from_bytes(answer, sys.byteorder)
 
 
 def url_of(host: str, port: int) -> str:

@@ -41,6 +41,7 @@ class Source:
         failures: timeouts and errors since it last delivered.
         lies: responses that were not what was asked for; never forgotten.
         rest_until: when it is next asked before others, in the book's clock.
+        busy_until: before which it said that it has no room.
         unawaited_until: when it is next waited for, where it is getting a block itself; `in_vain`
             is how often it was waited for in vain since it last delivered.
         delivered_at: when it last delivered a block, by the same clock.
@@ -52,6 +53,7 @@ class Source:
     failures: int = 0
     lies: int = 0
     rest_until: float = 0.0
+    busy_until: float = 0.0
     unawaited_until: float = 0.0
     in_vain: int = 0
     delivered_at: float = 0.0
@@ -107,6 +109,15 @@ class SourceBook:
         rest = min(_FIRST_REST_S * 2.0**source.failures, longest_rest_s)
         source.failures = min(source.failures + 1, 16)
         source.rest_until = self.clock() + rest
+
+    def busy(self, source: Source, seconds: float) -> None:
+        """Notes that it has no room, and when to ask it again: that is no failure."""
+        source.busy_until = self.clock() + seconds
+
+    def with_room(self, sources: Iterable[Source]) -> list[Source]:
+        """Those of them that did not say that they have no room just now."""
+        now = self.clock()
+        return [source for source in sources if source.busy_until <= now]
 
     def withheld(self, source: Source) -> None:
         """Notes that it did not bring what was its turn; it is waited for later and later."""

@@ -56,6 +56,8 @@ class GatewaySection(_Section):
     connections_per_address: int = Field(default=64, ge=1)
     least_bytes_per_s: float = Field(default=16384, gt=0)
     """Who takes fewer while bytes wait for it is disconnected."""
+    upload_mbit: float | None = Field(default=None, gt=0)
+    """What the line carries, of which strangers have a quarter; left out, it is measured."""
 
     @field_validator("public_url")
     @classmethod
@@ -76,6 +78,7 @@ class GatewaySection(_Section):
             per_member=self.connections // 8,
             reserved=self.connections // 4,
             least_bytes_per_s=self.least_bytes_per_s,
+            line_bytes_per_s=None if self.upload_mbit is None else self.upload_mbit * 125_000,
         )
 
 

@@ -25,7 +25,7 @@ class House:
         for name in names:
             self.now += 1
             self.door.arrived(name, host, lambda n=name: self.gone.append(n),
-                              lambda n=name: self.waiting.get(n, 0))  # fmt: skip
+                              waiting=lambda n=name: self.waiting.get(n, 0))  # fmt: skip
 
     def ask(self, name: str, member: str | None = None) -> None:
         guest = self.door.guest(name)

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import os
 import re
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -328,13 +329,28 @@ async def test_what_is_withheld_is_not_there(store: LocalStore) -> None:
     await gateway.stop()
 
 
-async def test_too_many_requests_are_told_to_wait(store: LocalStore) -> None:
-    cid = store.add_bytes(b"hello")
-    gateway = Gateway(store, config=GatewayConfig(max_requests=1, bytes_per_s=4.0))
+async def test_too_many_requests_are_told_to_wait(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cid, goes_on, read = store.add_bytes(b"hello"), threading.Event(), store.get_block
+
+    def waits(wanted: Cid) -> bytes:
+        assert goes_on.wait(600.0)
+        return read(wanted)
+
+    monkeypatch.setattr(store, "get_block", waits)
+    gateway = Gateway(store, config=GatewayConfig(max_requests=1))
     await gateway.start()
     async with aiohttp.ClientSession(gateway.url) as http:
-        answers = await asyncio.gather(*(ask(http, f"/ipfs/{cid}?format=raw") for _ in range(4)))
-    assert sorted(answer.status for answer in answers) == [200, 503, 503, 503]
+        asked = [asyncio.create_task(ask(http, f"/ipfs/{cid}?format=raw")) for _ in range(4)]
+        refused, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        while len(refused) < 3:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            refused |= done
+        goes_on.set()
+        answers = [task.result() for task in refused] + [await waiting.pop()]
+    assert [answer.status for answer in answers] == [503, 503, 503, 200]
+    assert answers[0].headers["Retry-After"] == "1"
     await gateway.stop()
 
 
