@@ -163,7 +163,8 @@ def check(
     assert draft.pace is not None  # `size_job` measures
     look = outlook(draft, draft.pace, QueueConfig().fee_cap)
     figures = [asdict(figure) for figure in draft.figures]
-    emit(look.to_plain() | {"computed": figures}, report(draft, look), as_json=json)
+    more = {"computed": figures, "data": draft.read.to_plain() if draft.read else None}
+    emit(look.to_plain() | more, report(draft, look), as_json=json)
 
 
 @app.command()

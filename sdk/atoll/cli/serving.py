@@ -117,6 +117,8 @@ async def _agree(client: Client, draft: Draft, payment: Payment) -> None:
 
     estimate = await client.estimate(draft.manifest)
     if not payment.as_json:
+        for line in draft.read.lines() if draft.read else []:
+            say(line)
         for figure in draft.figures:
             say(f"{figure.path}: {figure.text}: {figure.reason}")
         say(

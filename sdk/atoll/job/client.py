@@ -39,7 +39,7 @@ from atoll.job.plan import Floors
 from atoll.job.prepare import (
     OnProgress,
     machine_numerics,
-    prepare_data,
+    prepare_text,
     prepare_weights,
     untold,
     with_program,
@@ -119,7 +119,8 @@ class Client(Connection):
         chosen = spec if isinstance(spec, JobSpec) else JobSpec.read(spec)
         said = to_toml(chosen)
         chosen, init = await asyncio.to_thread(prepare_weights, chosen, self.store)
-        data = await asyncio.to_thread(prepare_data, chosen, self.store, on_progress)
+        text = await asyncio.to_thread(prepare_text, chosen, self.store, on_progress)
+        data = text.spec(chosen.evaluate.batches)
         key, now = key_of(chosen, data, init), (await self.chain.head()).timestamp
         known = self.submissions.newest(key)
         if known is not None:
@@ -127,7 +128,7 @@ class Client(Connection):
             if job is None and self.can_sign:
                 job = await self._found(manifest)
             if not (again and job) and (job is not None or self._stands(manifest, now)):
-                return Draft(key, chosen, manifest, job=job, said=said)
+                return Draft(key, chosen, manifest, job=job, said=said, read=text.account)
             # Its second is all that tells another job of the same words from this one.
             now = max(now, manifest.created + 1)
         floors, is_open = await self._floors(), bool(chosen.left_out())
@@ -136,7 +137,7 @@ class Client(Connection):
             measuring = ask if measured or is_open else None
             draft = await write_draft(key, chosen, found, now, floors, ask=measuring)
             manifest = await with_program(draft.manifest, self.store, ask)
-        return replace(draft, manifest=manifest, said=said)
+        return replace(draft, manifest=manifest, said=said, read=text.account)
 
     async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:
         """The manifest of `draft`. Raises as that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from atoll.errors import ConfigError
 from atoll.job.asking import Ask
@@ -13,6 +14,9 @@ from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.law.pay import budget
 from atoll.law.words import JobId, Wei
 from atoll.service.pace import Pace
+
+if TYPE_CHECKING:
+    from atoll.train.corpus.account import Account
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Draft:
         job: its number, where it is on the chain already.
         said: the job's file as it was, with nothing computed.
         floors: of the network that it is for.
+        read: what became of every file and row of the text.
     """
 
     key: str
@@ -45,6 +50,7 @@ class Draft:
     job: JobId | None = None
     said: str = ""
     floors: Floors = field(default_factory=Floors)
+    read: Account | None = None
 
 
 async def write_draft(

@@ -206,7 +206,7 @@ class Data(Group):
     paths: Texts = Field(
         default=(), description="files and folders; from this file's folder if relative"
     )
-    format: Literal["auto", "text", "jsonl", "parquet", "datasets"] = Field(
+    format: Literal["auto", "text", "jsonl", "csv", "parquet", "datasets"] = Field(
         default="auto", description="of all files; auto goes by their names"
     )
     field: str = Field(
@@ -215,10 +215,11 @@ class Data(Group):
     chat: bool = Field(
         default=False, description="whether rows are conversations, of which answers are learned"
     )
-    suffixes: Texts = Field(default=(), description="of the files taken from folders; all if empty")
-    hidden: bool = Field(
-        default=False, description="whether hidden and binary files of folders are taken too"
+    bad_rows: Literal["refuse", "skip"] = Field(
+        default="refuse", description="of rows that cannot be taken: refuse, or skip and count them"
     )
+    suffixes: Texts = Field(default=(), description="of the files taken from folders; all if empty")
+    hidden: bool = Field(default=False, description="whether hidden files of folders are taken too")
     tokenizer: str = Field(
         default="", description="a tokenizer.json or its folder; if empty, a token is a byte"
     )

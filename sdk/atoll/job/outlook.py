@@ -332,6 +332,7 @@ def report(draft: Draft, look: Outlook) -> str:
         f"job        {manifest.name}: {look.parameters:,} parameters, "
         f"{rounds_text(look.rounds)} of {manifest.inner.steps} steps, {terms.seats} seats",
         f"data       {look.train_tokens:,} tokens to train on",
+        *(draft.read.lines() if draft.read else []),
         f"price      {tokens_text(look.budget_wei)} tokens at most: "
         f"{tokens(look.training_wei)} for training, {tokens(look.fees_wei)} for audits",
         f"gas        {look.gas:,} at most, {tokens(look.gas_wei)} of the chain's coin",

@@ -15,7 +15,7 @@ from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.law.words import Digest
 
 if TYPE_CHECKING:
-    from atoll.train.corpus.prepare import Progress
+    from atoll.train.corpus.prepare import PreparedData, Progress
 
 OnProgress: TypeAlias = "Callable[[Progress], None]"
 
@@ -29,6 +29,15 @@ def prepare_data(
     store: LocalStore,
     on_progress: OnProgress = untold,
 ) -> DataSpec:
+    """What `prepare_text` finds, as a manifest says it. Raises as that."""
+    return prepare_text(spec, store, on_progress).spec(spec.evaluate.batches)
+
+
+def prepare_text(
+    spec: JobSpec,
+    store: LocalStore,
+    on_progress: OnProgress = untold,
+) -> PreparedData:
     """Tokenises a spec's text into the store, pinned; what was done before is not done again.
 
     Raises:
@@ -51,6 +60,7 @@ def prepare_data(
         format=chosen.format,
         field=chosen.field,
         chat=chosen.chat,
+        bad_rows=chosen.bad_rows,
         suffixes=frozenset(chosen.suffixes) or None,
         hidden=chosen.hidden,
         tokenizer=Path(chosen.tokenizer) if chosen.tokenizer else None,
@@ -65,7 +75,7 @@ def prepare_data(
         run = spec.as_method()
         drawn = run.rounds * run.inner.steps * run.inner.batch * run.members.seats
         check_enough(prepared, Appetite(model.seq, drawn))
-    return prepared.spec(spec.evaluate.batches)
+    return prepared
 
 
 def prepare_weights(spec: JobSpec, store: LocalStore) -> tuple[JobSpec, InitSpec | None]:

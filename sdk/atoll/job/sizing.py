@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from atoll.chain.deploy import DEFAULT_PARAMS
@@ -14,7 +15,7 @@ from atoll.job.plan import Floors
 from atoll.job.prepare import (
     OnProgress,
     machine_numerics,
-    prepare_data,
+    prepare_text,
     prepare_weights,
     untold,
 )
@@ -33,10 +34,12 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     """
     store = LocalStore(home / "store")
     spec, init = await asyncio.to_thread(prepare_weights, spec, store)
-    data = await asyncio.to_thread(prepare_data, spec, store, on_progress)
+    text = await asyncio.to_thread(prepare_text, spec, store, on_progress)
+    data = text.spec(spec.evaluate.batches)
     usual = DEFAULT_PARAMS
     floors = Floors(usual.min_provider_bond, usual.min_verifier_bond, usual.winner_share_bps)
     key, now = key_of(spec, data, init), int(time.time())
     async with asking() as ask:
         found = Found(data, init, await machine_numerics(ask))
-        return await write_draft(key, spec, found, now, floors, ask=ask)
+        draft = await write_draft(key, spec, found, now, floors, ask=ask)
+        return replace(draft, read=text.account)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from atoll.bits.errors import DataUnusable
-from atoll.train.corpus.documents import Messages
-from atoll.train.corpus.files import reading
+from atoll.train.corpus.streams import reading
+from atoll.train.corpus.talks import Messages
 
 Render = Callable[[Messages, bool], str]
 """The text of messages; with the opening of an answer after it where the flag is set."""

@@ -1,52 +1,70 @@
-"""Files as streams of documents, in the memory of one document.
+"""Files as streams of documents, in the memory of a MiB of text.
 
 Rule of this file: whatever a reader gives can be had again from its `place`, and a damaged file is
-refused by name, line or row. Texts are bytes of UTF-8, or any bytes where no tokenizer reads them.
+refused by name, line or row. Texts are bytes of UTF-8, or any bytes but zero where no tokenizer
+reads them; a zero byte is what ends a document there.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from atoll.bits.errors import DataUnusable
-from atoll.train.corpus.files import SourceFile, need_pyarrow, open_stream, reading
+from atoll.train.corpus.files import SourceFile
+from atoll.train.corpus.jsonrows import json_rows
 from atoll.train.corpus.options import DataOptions
+from atoll.train.corpus.rows import (
+    START,
+    BadRow,
+    LongText,
+    Place,
+    Row,
+    columns,
+    nothing_under,
+)
+from atoll.train.corpus.streams import open_stream, reading
+from atoll.train.corpus.tables import arrow_rows, csv_rows
+from atoll.train.corpus.talks import Messages, messages_of
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-MAX_ROW_BYTES: Final = 1 << 26
 SECTION_BYTES: Final = 1 << 16
 _LEAST_SECTION_BYTES: Final = 1 << 8
 _SECTIONS: Final = 1 << 10
-_ROWS_AT_ONCE: Final = 256
-_BYTES_AT_ONCE: Final = 1 << 24
-"""Of Parquet rows that are read at once, as their row group says; one row may have more."""
-
-Messages: TypeAlias = list[dict[str, str]]
-Place: TypeAlias = tuple[int, int]
-"""Where a file goes on: bytes and lines, or rows and 0, that lie before."""
+_MARK: Final = "\ufeff"
+EMPTY: Final = "empty"
+"""Why a row without a letter is left out; that is no fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text or a conversation.
+    """A text or a conversation, or a section of a text.
 
     Attributes:
         content: UTF-8, or messages.
         before: bytes of the same text before it, which is long and comes in sections.
         name: its file, and line, row or byte, for complaints.
         place: where its file goes on after it.
+        whole: SHA-256 of all of the row's text, of which it is a section; else empty.
     """
 
     content: bytes | Messages
     before: int
     name: str
     place: Place
+    whole: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row that is left out: why, in a word or two, and where its file goes on after it."""
+
+    reason: str
+    place: Place
+
+
+Read: TypeAlias = Document | Skipped
 
 
 def section_bytes(total: int) -> int:
@@ -60,26 +78,37 @@ def section_bytes(total: int) -> int:
 
 
 def read_documents(
-    source: SourceFile, options: DataOptions, section: int, place: Place = (0, 0)
-) -> Iterator[Document]:
-    """The documents of a file after a place, empty ones left out.
+    source: SourceFile, options: DataOptions, section: int, place: Place = START
+) -> Iterator[Read]:
+    """The documents of a file after a place, and the rows that are left out.
 
     Raises:
-        DataUnusable: the file is damaged, or a row has no text under the options' column.
+        BadRow: of a row that cannot be taken, unless such rows are skipped.
+        DataUnusable: the file is damaged, or has no text under the options' column.
     """
     if source.kind == "text":
         if options.chat:
             raise DataUnusable(
                 f"{source.path} is text, which has no messages",
-                next_step="give conversations as JSON lines, Parquet or a datasets folder",
+                next_step="give conversations as JSON, Parquet, CSV or a datasets folder",
             )
-        return _sections(source.path, section, place)
-    rows = _json_rows if source.kind == "jsonl" else _arrow_rows
-    return (
-        Document(content, 0, name, after)
-        for value, name, after in rows(source, options, place)
-        if (content := _content(value, name, options))
-    )
+        yield from _sections(source.path, section, place)
+        return
+    for row in _rows(source, options, place):
+        try:
+            yield from _taken(row, options, place[2] if row.start[:2] == place[:2] else 0)
+        except BadRow as bad:
+            if options.bad_rows == "refuse":
+                raise
+            yield Skipped(bad.reason, row.after)
+
+
+def _rows(source: SourceFile, options: DataOptions, place: Place) -> Iterator[Row]:
+    if source.kind == "jsonl":
+        return json_rows(source.path, options, place)
+    if source.kind == "csv":
+        return csv_rows(source.path, options, place)
+    return arrow_rows(source.path, source.kind, options, place)
 
 
 # --- text ---
@@ -96,8 +125,15 @@ def _sections(path: Path, section: int, place: Place) -> Iterator[Document]:
             if not held:
                 return
             end = _section_end(held, section)
+            nul = held.find(b"\0", 0, end)
+            if nul >= 0:
+                raise DataUnusable(
+                    f"{path}: byte {start + nul} is a zero byte, which no text has",
+                    next_step="a binary file, or UTF-16 without its mark? Leave it out, or write "
+                    "it as UTF-8",
+                )
             name = f"{path}, from byte {start}"
-            yield Document(held[:end], start, name, (start + end, 0))
+            yield Document(held[:end], start, name, (start + end, 0, 0))
             start, held = start + end, held[end:]
 
 
@@ -114,168 +150,60 @@ def _section_end(held: bytes, section: int) -> int:
     return end - 1 if held[end - 1] >= 0xC0 else len(held)
 
 
-# --- rows ---
-
-
-def _json_rows(
-    source: SourceFile, options: DataOptions, place: Place
-) -> Iterator[tuple[object, str, Place]]:
-    start, line = place
-    with open_stream(source.path, start) as stream:
-        while True:
-            raw = _line(stream, source.path, line + 1)
-            if not raw:
-                return
-            start, line = start + len(raw), line + 1
-            name = f"{source.path}, line {line}"
-            if raw.strip():
-                yield _field(raw, name, options), name, (start, line)
-
-
-def _line(stream: BinaryIO, path: Path, number: int) -> bytes:
-    with reading(path, f"line {number}"):
-        raw = stream.readline(MAX_ROW_BYTES + 1)
-    if len(raw) > MAX_ROW_BYTES:
-        raise DataUnusable(
-            f"{path}, line {number}: more than {MAX_ROW_BYTES} bytes",
-            next_step="is this JSON lines, one object a line? Cut longer documents",
-        )
-    return raw
-
-
-def _field(raw: bytes, name: str, options: DataOptions) -> object:
-    try:
-        row = json.loads(raw.removeprefix(b"\xef\xbb\xbf"))
-    except (ValueError, RecursionError) as error:
-        raise DataUnusable(
-            f"{name}: not JSON: {str(error) or type(error).__name__}",
-            next_step="mend the line, or take it out",
-        ) from error
-    if not isinstance(row, dict) or options.column not in row:
-        has = ", ".join(map(str, row)) if isinstance(row, dict) else type(row).__name__
-        raise DataUnusable(
-            f"{name}: nothing under {options.column!r}, but {has[:200]}",
-            next_step="say which field has the text",
-        )
-    return row[options.column]
-
-
-def _arrow_rows(
-    source: SourceFile, options: DataOptions, place: Place
-) -> Iterator[tuple[object, str, Place]]:
-    """Rows of Parquet and Arrow files, of Parquet a few hundred at once."""
-    arrow = need_pyarrow(source.path)
-    row = place[0]
-    values = _parquet_values if source.kind == "parquet" else _stream_values
-    try:
-        for value in values(source.path, options.column, row):
-            row += 1
-            yield value, f"{source.path}, row {row}", (row, 0)
-    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataUnusable(
-            f"{source.path}, after row {row}: {str(error).partition(chr(10))[0]}",
-            next_step="the file is damaged or of another format: write it again",
-        ) from error
-
-
-def _parquet_values(path: Path, column: str, start: int) -> Iterator[Any]:
-    arrow = need_pyarrow(path)
-    import pyarrow.parquet as pq  # noqa: PLC0415 (an extra)
-
-    schema = pq.read_schema(path)
-    _check_column(schema, column, path)
-    is_text = schema.field(column).type in (arrow.string(), arrow.large_string())
-    # A text that a file has once and rows name a million times stays one in memory.
-    named = {"read_dictionary": [column]} if is_text else {}
-    with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20, **named) as file:
-        before = 0
-        for group in range(file.num_row_groups):
-            said = file.metadata.row_group(group)
-            rows = said.num_rows
-            if before + rows > start:
-                fitting = _BYTES_AT_ONCE * rows // max(said.total_byte_size, 1)
-                batches = file.iter_batches(
-                    min(max(fitting, 1), _ROWS_AT_ONCE),
-                    row_groups=[group],
-                    columns=[column],
-                    use_threads=False,
-                )
-                yield from _after(batches, column, start - before)
-            before += rows
-
-
-def _stream_values(path: Path, column: str, start: int) -> Iterator[Any]:
-    arrow = need_pyarrow(path)
-    with arrow.OSFile(str(path)) as file, _arrow_reader(arrow, file) as reader:
-        _check_column(reader.schema, column, path)
-        yield from _after(reader, column, start)
-
-
-def _arrow_reader(arrow: ModuleType, file: Any) -> Any:
-    """A reader of batches: `datasets` writes Arrow's stream format."""
-    import pyarrow.ipc  # noqa: PLC0415, F401 (an extra; reached through `arrow`)
-
-    return arrow.ipc.open_stream(file)
-
-
-def _after(batches: Any, column: str, skip: int) -> Iterator[Any]:
-    """The values of batches without the first `skip`, each made when it is asked for."""
-    skip = max(skip, 0)
-    for batch in batches:
-        values = batch.column(column)
-        values.validate(full=True)  # Arrow trusts the offsets that a file names, wherever they lead
-        for value in values.slice(min(skip, len(values))):
-            yield value.as_py()
-        skip = max(skip - len(values), 0)
-
-
-def _check_column(schema: Any, column: str, path: Path) -> None:
-    if column not in schema.names:
-        raise DataUnusable(
-            f"{path}: no column {column!r}, but {', '.join(schema.names)[:200]}",
-            next_step="say which column has the text",
-        )
-
-
 # --- what a row holds ---
 
 
-def _content(value: object, name: str, options: DataOptions) -> bytes | Messages:
+def _taken(row: Row, options: DataOptions, done: int) -> Iterator[Read]:
+    """A row's documents, of a long text those after so many bytes. Raises BadRow."""
+    if isinstance(row.fields, BadRow):
+        raise row.fields
+    found = columns(options, row.fields.keys())
+    if not found:
+        fault, step = nothing_under(options, row.fields.keys())
+        raise BadRow(row.name, fault, "no text under its column", step)
     if options.chat:
-        return _messages(value, name)
-    if not isinstance(value, str):
-        raise DataUnusable(
-            f"{name}: {options.column!r} is {type(value).__name__}, not text",
-            next_step="take the row out, or say which field has the text",
+        said = messages_of({name: row.fields[name] for name in found}, found[0], row.name)
+        for message in said:
+            _utf8(message["role"] + message["content"], row.name)
+        yield Document(said, 0, row.name, row.after)
+        return
+    value = row.fields[found[0]]
+    if isinstance(value, str):
+        text = _utf8(value.removeprefix(_MARK), row.name)
+        yield Document(text, 0, row.name, row.after) if text else Skipped(EMPTY, row.after)
+    elif isinstance(value, LongText):
+        yield from _long(value, row, done)
+    else:
+        kind = "null" if value is None else type(value).__name__
+        raise BadRow(
+            row.name,
+            f"{found[0]!r} is {kind}, not text",
+            f"{kind} in place of text",
+            "take the row out, or say which field has the text",
         )
-    return _utf8(value, name)
+
+
+def _long(text: LongText, row: Row, done: int) -> Iterator[Document]:
+    """A long text of a row in sections, which are drawn together."""
+    if text.has_nul:
+        raise _zero(row.name)
+    while done < text.size:
+        held = text.read(done, 2 * SECTION_BYTES)
+        end = _section_end(held, SECTION_BYTES)
+        after = row.after if done + end == text.size else (*row.start[:2], done + end)
+        yield Document(held[:end], done, row.name, after, text.digest)
+        done += end
 
 
 def _utf8(text: str, name: str) -> bytes:
+    if "\0" in text:
+        raise _zero(name)
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise DataUnusable(
-            f"{name}: half of a surrogate pair, which no text has",
-            next_step="mend the row, or take it out",
-        ) from error
+        fault = "half of a surrogate pair, which no text has"
+        raise BadRow(name, fault, "no text") from error
 
 
-def _messages(value: object, name: str) -> Messages:
-    found: Messages = []
-    for message in value if isinstance(value, list) else [None]:
-        role = message.get("role") if isinstance(message, dict) else None
-        text = message.get("content") if isinstance(message, dict) else None
-        if not isinstance(role, str) or not isinstance(text, str):
-            raise DataUnusable(
-                f"{name}: not a list of messages with a role and a content, both text",
-                next_step="tool calls and contents in parts are not taken: take the row out",
-            )
-        _utf8(role + text, name)
-        found.append({"role": role, "content": text})
-    if not any(message["role"] == "assistant" for message in found):
-        raise DataUnusable(
-            f"{name}: no message of the assistant, so nothing to learn",
-            next_step="take the row out",
-        )
-    return found
+def _zero(name: str) -> BadRow:
+    return BadRow(name, "a zero byte, which no text has", "a zero byte")

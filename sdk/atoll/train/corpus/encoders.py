@@ -22,8 +22,8 @@ from atoll.bits.errors import DataUnusable
 from atoll.train.corpus.bytepairs import BytePairs, plain_byte_pairs
 from atoll.train.corpus.chat import Render, Span, answers, find_template, plain_template, token_text
 from atoll.train.corpus.documents import SECTION_BYTES, Document
-from atoll.train.corpus.files import reading
 from atoll.train.corpus.options import DataOptions
+from atoll.train.corpus.streams import reading
 from atoll.train.tokenizer import MAX_TOKENIZER_BYTES, byte_tokenizer, read_tokenizer, tokenizing
 
 Ids: TypeAlias = NDArray[np.uint32]

@@ -1,32 +1,45 @@
-"""Which files there are, and each as a stream of bytes."""
+"""Which files there are, each with what it is read as, and which are left out."""
 
 from __future__ import annotations
 
-import gzip
-import io
-import os
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from os.path import realpath
 from pathlib import Path
-from types import ModuleType
-from typing import BinaryIO, Final, Literal, NoReturn, cast
+from typing import Final, Literal, NamedTuple
 
 from atoll.bits.errors import DataUnusable
+from atoll.train.corpus.folders import (
+    DESCRIBES,
+    LeftOut,
+    Use,
+    files_of,
+    is_describing,
+    split_of,
+    splits_taken,
+)
 from atoll.train.corpus.options import DataOptions
+from atoll.train.corpus.rows import columns
+from atoll.train.corpus.streams import inner_suffix, open_stream, reading
 
-Kind = Literal["text", "jsonl", "parquet", "arrow"]
-_COMPRESSED: Final = (".gz", ".zst")
+Kind = Literal["text", "jsonl", "csv", "parquet", "arrow"]
 _KINDS: Final[dict[str, Kind]] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
 _PACKED: Final = (".7z", ".bz2", ".rar", ".tar", ".tgz", ".xz", ".zip")
 _SNIFFED_BYTES: Final = 8192
+_SNIFFED_JSON: Final = 1 << 20
+_WRAPPED: Final = re.compile(
+    rb'\{\s*(?:"[^"]{0,99}"\s*:\s*(?:"[^"]{0,999}"|[-+.\w]{1,99})\s*,\s*){0,99}'
+    rb'"(?:data|rows|records|examples|samples|instances|train)"\s*:\s*\[\s*\{'
+)
+"""An object that has rows under one of the usual names, behind a few plain values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +51,68 @@ class SourceFile:
     bytes: int
 
 
-def find_files(options: DataOptions) -> tuple[list[SourceFile], list[SourceFile]]:
-    """The files of `held_out_paths` and those of `paths`, in the order of their tokens.
+class Sources(NamedTuple):
+    """The files of `held_out_paths` and those of `paths`, in the order of their tokens, and what
+    folders have beside them."""
+
+    held_out: list[SourceFile]
+    train: list[SourceFile]
+    left_out: list[LeftOut]
+
+
+def find_files(options: DataOptions) -> Sources:
+    """The files that the options name.
 
     Raises:
-        DataUnusable: a path does not exist, or there is no file at all.
+        DataUnusable: a path does not exist, a file is of no kind that is read, or there is none.
     """
-    held_out = _files_under(options.held_out_paths, options) if options.held_out_paths else []
-    return held_out, _files_under(options.paths, options)
+    left_out: list[LeftOut] = []
+    held_out = []
+    if options.held_out_paths:
+        held_out = _files_under(options.held_out_paths, options, "held_out", left_out)
+    train = _files_under(options.paths, options, "train", left_out)
+    # A folder may be named for both, and what one leaves out is the other's.
+    taken = {file.path for file in (*held_out, *train)}
+    return Sources(held_out, train, [one for one in left_out if one.path not in taken])
 
 
-def _files_under(paths: Sequence[Path], options: DataOptions) -> list[SourceFile]:
-    found = [file for path in paths for file in _files_at(path, options)]
+def _files_under(
+    paths: Sequence[Path], options: DataOptions, use: Use, left_out: list[LeftOut]
+) -> list[SourceFile]:
+    found: list[SourceFile] = []
+    mine: list[LeftOut] = []
+    for path in paths:
+        for file in _files_at(path, options, use):
+            if isinstance(file, LeftOut):
+                mine.append(file)
+            else:
+                found.append(file)
     if not found:
+        where = ", ".join(map(str, paths)) or "no path"
         raise DataUnusable(
-            f"no text files under {', '.join(map(str, paths)) or 'no path'}",
-            next_step="hidden and binary files are left out: name them one by one in data.paths, "
-            "or set data.hidden = true",
+            f"no text files under {where}" + (f": {told(mine)}" if mine else ""),
+            next_step="name a file that is left out in data.paths itself; hidden ones are taken "
+            "with data.hidden = true",
         )
+    left_out += mine
     return found
 
 
-def _files_at(path: Path, options: DataOptions) -> Iterator[SourceFile]:
+def told(left_out: Iterable[LeftOut]) -> str:
+    """Files that are left out, by reason, with the first names of each."""
+    by_reason: dict[str, list[str]] = {}
+    for one in left_out:
+        by_reason.setdefault(one.reason, []).append(one.path.name)
+    return "; ".join(f"{names_told(names)} ({reason})" for reason, names in by_reason.items())
+
+
+def names_told(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _files_at(path: Path, options: DataOptions, use: Use) -> Iterator[SourceFile | LeftOut]:
     with reading(path):
         if not path.exists():
             raise DataUnusable(
@@ -67,49 +120,47 @@ def _files_at(path: Path, options: DataOptions) -> Iterator[SourceFile]:
             )
         is_folder = path.is_dir()
     if not is_folder:
-        source = _source(path, options)
-        if options.format == "auto" and _is_packed(source):
-            raise DataUnusable(
-                f"{path} is packed, and of such files only .gz and .zst are unpacked here",
-                next_step='unpack it; with data.format = "text" its bytes are taken as they are',
-            )
-        yield source
+        yield _named(path, options)
     elif options.format == "datasets" or (options.format == "auto" and _is_saved_dataset(path)):
-        yield from _arrow_files(path)
+        yield from _arrow_files(path, use)
     else:
-        for file in sorted(_walk(path)):
-            if options.suffixes and file.suffix not in options.suffixes and not file.is_dir():
-                continue
-            if _is_hidden(file, path) and not options.hidden:
-                continue
-            _check_inside(file, path)
-            if file.is_dir():  # a link to a folder whose files are found where they are
-                continue
-            source = _source(file, options)
-            if options.hidden or not (_is_packed(source) or _is_binary(source)):
-                yield source
+        yield from _of_folder(path, options, use)
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """All that is under a folder and is no folder itself; links, which are not followed, too."""
-
-    def refuse(error: OSError) -> NoReturn:
-        raise error
-
-    with reading(folder):
-        for place, folders, files in os.walk(folder, onerror=refuse):
-            links = (name for name in folders if Path(place, name).is_symlink())
-            yield from (Path(place, name) for name in (*files, *links))
-
-
-def _check_inside(file: Path, folder: Path) -> None:
-    """Raises DataUnusable where a link leads out of its folder: whoever names a folder has looked
-    into that one, and all that is taken becomes public."""
-    if file.is_symlink() and not Path(realpath(file)).is_relative_to(realpath(folder)):
+def _named(path: Path, options: DataOptions) -> SourceFile:
+    """A file that is named itself: refused where it would be left out of a folder."""
+    source = _source(path, options)
+    if options.format == "auto" and _is_packed(source):
         raise DataUnusable(
-            f"{file} is a link to {file.readlink()}, which is not in {folder}",
-            next_step="name the link itself in data.paths, if all may have it, or take it out",
+            f"{path} is packed, and of such files only .gz and .zst are unpacked here",
+            next_step='unpack it; with data.format = "text" its bytes are taken as they are',
         )
+    if options.format == "auto" and source.kind == "text" and inner_suffix(path) == ".json":
+        _check_json(path, is_object_refused=True)
+    return source
+
+
+def _of_folder(folder: Path, options: DataOptions, use: Use) -> Iterator[SourceFile | LeftOut]:
+    seen: dict[tuple[int, int], Path] = {}
+    for found in files_of(folder, options, use):
+        if isinstance(found, LeftOut):
+            yield found
+            continue
+        file = found.path
+        source = _source(file, options)
+        with reading(file):
+            about = file.stat()
+        twin = seen.setdefault((about.st_dev, about.st_ino), file)
+        if twin is not file:
+            yield LeftOut(file, f"the same file as {twin.name}")
+        elif _is_packed(source):
+            yield LeftOut(file, "packed")
+        elif _is_binary(source):
+            yield LeftOut(file, "binary: it has zero bytes")
+        else:
+            if options.format == "auto" and source.kind == "text":
+                _check_json(file, is_object_refused=found.is_of_dataset)
+            yield source
 
 
 def _source(path: Path, options: DataOptions) -> SourceFile:
@@ -118,39 +169,60 @@ def _source(path: Path, options: DataOptions) -> SourceFile:
             f"{path} is neither a file nor a folder" if path.exists() else f"{path} leads nowhere",
             next_step="take it out, or write what it gives to a file",
         )
-    kind: Kind = _KINDS.get(_inner_suffix(path), "text")
+    kind: Kind = _KINDS.get(inner_suffix(path), "text")
     if options.format != "auto":
         kind = "arrow" if options.format == "datasets" else options.format
-    elif kind == "text" and options.chat:
+    elif kind == "text" and (options.chat or _has_rows(path, options)):
         kind = "jsonl"
     return SourceFile(path, kind, path.stat().st_size)
 
 
-def _compression(path: Path) -> str:
-    """`.gz` or `.zst`, in whatever case it is written; empty for neither."""
-    suffix = path.suffix.lower()
-    return suffix if suffix in _COMPRESSED else ""
-
-
-def _inner_suffix(path: Path) -> str:
-    """What a name ends with before its compression, in small letters."""
-    return (path.with_suffix("") if _compression(path) else path).suffix.lower()
-
-
 def _is_packed(source: SourceFile) -> bool:
-    return source.kind == "text" and _inner_suffix(source.path) in _PACKED
-
-
-def _is_hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return source.kind == "text" and inner_suffix(source.path) in _PACKED
 
 
 def _is_binary(source: SourceFile) -> bool:
     """Whether a file that would be read as text is none: git's rule, a zero byte near its start."""
-    if source.kind != "text" or _compression(source.path):
+    if source.kind != "text":
         return False
-    with reading(source.path), source.path.open("rb") as stream:
+    with open_stream(source.path) as stream, reading(source.path):
         return b"\0" in stream.read(_SNIFFED_BYTES)
+
+
+# --- .json, which may be anything ---
+
+
+def _has_rows(path: Path, options: DataOptions) -> bool:
+    """Whether it is .json of an array, or an object a line, and not one object as settings are."""
+    if inner_suffix(path) != ".json":
+        return False
+    head = _head(path)
+    if head[:1] != b"{":
+        return head[:1] == b"["
+    line, end, rest = head.partition(b"\n")
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return bool(end and rest.strip()) or bool(columns(options, row.keys()))
+
+
+def _check_json(path: Path, *, is_object_refused: bool) -> None:
+    """Raises DataUnusable where a .json file that has no rows is no text either."""
+    if inner_suffix(path) != ".json":
+        return
+    head = _head(path)
+    if _WRAPPED.match(head) or (is_object_refused and head[:1] == b"{"):
+        raise DataUnusable(
+            f"{path} is one JSON object, and rows are an array, or an object a line",
+            next_step="write its rows to a file of their own: jq -c '.data[]' "
+            f'{path.name} > rows.jsonl; with data.format = "text" it is taken as it stands',
+        )
+
+
+def _head(path: Path) -> bytes:
+    with open_stream(path) as stream, reading(path):
+        return stream.read(_SNIFFED_JSON).lstrip()
 
 
 # --- folders of the `datasets` library ---
@@ -162,16 +234,26 @@ def _is_saved_dataset(folder: Path) -> bool:
     )
 
 
-def _arrow_files(folder: Path) -> Iterator[SourceFile]:
-    """The Arrow files that `save_to_disk` wrote; of a DatasetDict, those of its split `train`."""
-    import json  # noqa: PLC0415 (this one folder's)
+def _arrow_files(folder: Path, use: Use) -> Iterator[SourceFile | LeftOut]:
+    """The Arrow files that `save_to_disk` wrote; of a DatasetDict, those of the split for `use`."""
+    if not (folder / "dataset_dict.json").is_file():
+        yield from _saved_files(folder)
+        return
+    with reading(folder):
+        splits = [one for one in sorted(folder.iterdir()) if (one / "state.json").is_file()]
+    from_names = [split_of(Path(one.name)) for one in splits]
+    taken = splits_taken(from_names, use, folder)
+    for split, name in zip(splits, from_names, strict=True):
+        for file in _saved_files(split):
+            is_taken = name in taken or isinstance(file, LeftOut)
+            yield file if is_taken else LeftOut(file.path, f"split {split.name}")
 
-    if (folder / "dataset_dict.json").is_file():
-        folder = folder / "train"
+
+def _saved_files(folder: Path) -> Iterator[SourceFile | LeftOut]:
     state = folder / "state.json"
     try:
         plain = json.loads(state.read_bytes())
-        names = [str(entry["filename"]) for entry in plain["_data_files"]]
+        names = [Path(str(entry["filename"])).name for entry in plain["_data_files"]]
         chosen = plain.get("_indices_data_files")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataUnusable(
@@ -184,63 +266,12 @@ def _arrow_files(folder: Path) -> Iterator[SourceFile]:
             next_step="call flatten_indices() before save_to_disk",
         )
     for name in names:
-        path = folder / Path(name).name
+        path = folder / name
         if not path.is_file():
             raise DataUnusable(f"{path} is missing", next_step=f"it is named in {state}")
         yield SourceFile(path, "arrow", path.stat().st_size)
-
-
-# --- streams ---
-
-
-@contextmanager
-def reading(path: Path, where: str = "") -> Iterator[None]:
-    """Turns what goes wrong with a file into a DataUnusable that names it, and where in it."""
-    try:
-        yield
-    except (OSError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataUnusable(
-            f"cannot read {path}{where and f', {where}'}: {error}",
-            next_step="mend the file, or leave it out",
-        ) from error
-
-
-@contextmanager
-def open_stream(path: Path, start: int = 0) -> Iterator[BinaryIO]:
-    """The file's bytes, uncompressed, from an offset in them. Raises DataUnusable."""
-    with reading(path):
-        stream = _opened(path)
-    with stream:
-        with reading(path):
-            if _compression(path):
-                _skip(stream, start)
-            else:
-                stream.seek(start)
-        yield stream
-
-
-def _opened(path: Path) -> BinaryIO:
-    if _compression(path) == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    if _compression(path) == ".zst":
-        raw = need_pyarrow(path).input_stream(str(path), compression="zstd")
-        return cast(BinaryIO, io.BufferedReader(raw))
-    return path.open("rb")
-
-
-def _skip(stream: BinaryIO, size: int) -> None:
-    while size and (part := stream.read(min(size, 1 << 20))):
-        size -= len(part)
-
-
-def need_pyarrow(path: Path) -> ModuleType:
-    """pyarrow. Raises DataUnusable where it is not installed."""
-    try:
-        import pyarrow  # noqa: PLC0415 (an extra)
-    except ImportError as error:
-        raise DataUnusable(
-            f"{path} needs pyarrow, which is not installed",
-            next_step="pip install 'atoll[parquet]'",
-        ) from error
-    module: ModuleType = pyarrow
-    return module
+    with reading(folder):
+        others = sorted(one for one in folder.iterdir() if one.is_file() and one.name not in names)
+    for other in others:
+        describes = is_describing(other)
+        yield LeftOut(other, DESCRIBES if describes else "state.json does not name it")

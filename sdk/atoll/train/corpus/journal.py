@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from atoll.content.local import LocalStore
 from atoll.errors import CorruptBlock, NotFound
 
 _RECORD_BYTES: Final = 64
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,16 @@ class State:
         side_hidden: whether that document's last token is no target.
         documents: so many were put into each stream: training, held out.
         bytes: of text read.
+        skipped: rows that were left out, by reason.
         done: whether nothing is left to read.
     """
 
     file: int = 0
-    place: tuple[int, int] = (0, 0)
+    place: tuple[int, int, int] = (0, 0, 0)
     open_in: str = ""
     documents: tuple[int, int] = (0, 0)
     bytes: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
     done: bool = False
     train: StreamState = StreamState()
     held_out: StreamState = StreamState()

@@ -9,7 +9,8 @@ from typing import Final, Literal
 
 from atoll.bits.errors import DataUnusable
 
-Format = Literal["auto", "text", "jsonl", "parquet", "datasets"]
+Format = Literal["auto", "text", "jsonl", "csv", "parquet", "datasets"]
+BadRows = Literal["refuse", "skip"]
 PUBLIC_NOTICE: Final = (
     "What is submitted becomes public: the text in tokens, the held-out part, the tokenizer, the "
     "weights to start from and every model trained can be fetched by anyone, copied, and never "
@@ -25,12 +26,15 @@ class DataOptions:
     Attributes:
         paths: files, folders (searched in depth) and folders of the `datasets` library. Their order
             is the order of the tokens.
-        format: of all files; `auto` goes by the name: `.jsonl`, `.ndjson`, `.parquet`, a folder
-            that `datasets` saved, and text otherwise. `.gz` and `.zst` may follow a name.
-        field: what a row's text is under; empty is `text`, and `messages` where `chat` is set.
+        format: of all files; `auto` goes by the name: `.jsonl`, `.ndjson` and `.json` that has
+            rows, `.csv`, `.tsv`, `.parquet`, `.arrow`, a folder that `datasets` saved, and text
+            otherwise. `.gz` and `.zst` may follow a name.
+        field: what a row's text is under; empty is `text`, and where `chat` is set `messages`,
+            ShareGPT's `conversations`, or Alpaca's `instruction` and `output`.
         chat: whether rows are conversations, of which the answers alone are learned.
+        bad_rows: whether a row that cannot be taken is refused, or left out and counted.
         suffixes: of the files taken from folders; None takes all.
-        hidden: whether hidden and binary files of folders are taken too.
+        hidden: whether hidden files of folders are taken too.
         tokenizer: a tokenizer.json or a folder with one; None takes bytes as they are.
         end_token: what a document ends with; empty is what the tokenizer's folder says.
         held_out: the share of documents that is evaluated on, a decimal between 0 and 0.5.
@@ -45,6 +49,7 @@ class DataOptions:
     format: Format = "auto"
     field: str = ""
     chat: bool = False
+    bad_rows: BadRows = "refuse"
     suffixes: frozenset[str] | None = None
     hidden: bool = False
     tokenizer: Path | None = None
@@ -66,5 +71,5 @@ class DataOptions:
 
     @property
     def column(self) -> str:
-        """What a row's text is under."""
-        return self.field or ("messages" if self.chat else "text")
+        """What a row's text is under, which is no conversation."""
+        return self.field or "text"

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import islice
 from typing import Final, TypeAlias
@@ -26,11 +26,13 @@ from atoll.content.local import LocalStore
 from atoll.content.unixfs import Child
 from atoll.law.manifest import DataSpec, TokenType
 from atoll.law.words import Digest
-from atoll.train.corpus.documents import Document, Place, read_documents, section_bytes
+from atoll.train.corpus.account import Account, skipped_told
+from atoll.train.corpus.documents import Document, Read, Skipped, read_documents, section_bytes
 from atoll.train.corpus.encoders import HIDDEN, Encoder, Ids, open_encoder
-from atoll.train.corpus.files import SourceFile, find_files
+from atoll.train.corpus.files import Sources, find_files
 from atoll.train.corpus.journal import Journal, StreamState
 from atoll.train.corpus.options import DataOptions
+from atoll.train.corpus.rows import START, Place
 
 BATCH_BYTES: Final = 1 << 20
 """Text that is tokenised at once, by all cores."""
@@ -38,11 +40,13 @@ SAVE_BYTES: Final = 1 << 25
 """Text after which the state is saved."""
 _BATCH_DOCUMENTS: Final = 4096
 
-_Placed: TypeAlias = tuple[tuple[int, Place], Document]
-"""A document, and the file and the place in it where the reading goes on after it."""
+_REFUSED: Final = "refused by tokenizer or chat template"
+
+_Placed: TypeAlias = tuple[tuple[int, Place], Read]
+"""A document or what is left out, and the file and the place in it where the reading goes on."""
 _Batch: TypeAlias = list[_Placed]
-_Files: TypeAlias = tuple[list[SourceFile], list[SourceFile]]
-"""Of the text to evaluate on, where there is one of its own, and of the others."""
+_Taken: TypeAlias = list[Ids | Skipped]
+"""The tokens of a batch's documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class PreparedData:
     eval_tokens: int
     eval_targets: int
     eval_documents: int
+    account: Account = field(default_factory=Account)
 
     def spec(self, eval_batches: int) -> DataSpec:
         """The manifest's section."""
@@ -105,7 +110,8 @@ def prepare(
         on_progress: called after every mebibyte of text or so.
 
     Raises:
-        DataUnusable: a file cannot be read, the tokenizer cannot be used, or there is too little.
+        DataUnusable: a file or a row cannot be read, the tokenizer cannot be used, or there is too
+            little.
         DiskFull, StorageError: the store cannot be written.
     """
     encoder, files = open_encoder(options), find_files(options)
@@ -176,15 +182,15 @@ class _Preparation:
     def __init__(
         self,
         options: DataOptions,
-        files: _Files,
+        files: Sources,
         encoder: Encoder,
         store: LocalStore,
         on_progress: Callable[[Progress], None],
     ) -> None:
         # A text to evaluate on comes first: all of it is read, however little is trained on.
-        held_out, train = files
-        self._options, self._encoder = options, encoder
-        self._files, self._held_out_files = [*held_out, *train], len(held_out)
+        self._options, self._encoder, self._sources = options, encoder, files
+        self._files = [*files.held_out, *files.train]
+        self._held_out_files = len(files.held_out)
         self._store, self._on_progress = store, on_progress
         self._dtype: TokenType = _dtype(encoder, options)
         self._total = sum(file.bytes for file in self._files)
@@ -202,7 +208,10 @@ class _Preparation:
         if not self._state.done:
             for batch, encoded in self._encoded():
                 for (place, document), ids in zip(batch, encoded, strict=True):
-                    self._take(place, document, ids)
+                    if isinstance(document, Document) and not isinstance(ids, Skipped):
+                        self._take(place, document, ids)
+                    elif isinstance(ids, Skipped):
+                        self._skip(place, ids.reason)
                     if self._is_full():
                         break
                 self._tell()
@@ -235,6 +244,11 @@ class _Preparation:
             bytes=state.bytes + _size(document),
         )
 
+    def _skip(self, place: tuple[int, Place], reason: str) -> None:
+        counts = self._state.skipped
+        counts = counts | {reason: counts.get(reason, 0) + 1}
+        self._state = replace(self._state, file=place[0], place=place[1], skipped=counts)
+
     def _end_document(self) -> None:
         """Ends the document that is open with the end token, which is learned like its last one."""
         side, _, hidden = self._state.open_in.partition("-")
@@ -260,8 +274,8 @@ class _Preparation:
         # A text that repeats itself is one document: its sections are drawn apart, and a copy of it
         # falls like it.
         place = document.before.to_bytes(8, "big") if document.before else b""
-        drawn = int.from_bytes(hashlib.sha256(content + place).digest()[:8], "big")
-        return "held_out" if drawn < self._limit else "train"
+        digest = document.whole or hashlib.sha256(content + place).digest()
+        return "held_out" if int.from_bytes(digest[:8], "big") < self._limit else "train"
 
     def _is_full(self) -> bool:
         most = self._options.max_tokens
@@ -273,20 +287,39 @@ class _Preparation:
 
     # -- batches ---------------------------------------------------------------------------------
 
-    def _encoded(self) -> Iterator[tuple[_Batch, list[Ids]]]:
+    def _encoded(self) -> Iterator[tuple[_Batch, _Taken]]:
         """Batches with their tokens; while one is taken in, the next is tokenised."""
         with ThreadPoolExecutor(1, "atoll-tokens") as pool:
-            pending: tuple[_Batch, Future[list[Ids]]] | None = None
+            pending: tuple[_Batch, Future[_Taken]] | None = None
             for batch in self._batches():
-                ahead = (
-                    batch,
-                    pool.submit(self._encoder.encode, [document for _, document in batch]),
-                )
+                ahead = (batch, pool.submit(self._tokens_of, batch))
                 if pending is not None:
                     yield pending[0], pending[1].result()
                 pending = ahead
             if pending is not None:
                 yield pending[0], pending[1].result()
+
+    def _tokens_of(self, batch: _Batch) -> _Taken:
+        """A batch's tokens, and what of it is left out."""
+        documents = [read for _, read in batch if isinstance(read, Document)]
+        found: Iterator[Ids | Skipped]
+        try:
+            found = iter(self._encoder.encode(documents))
+        except DataUnusable:
+            if self._options.bad_rows == "refuse":
+                raise
+            found = (self._row_tokens(*one) for one in batch if isinstance(one[1], Document))
+        return [read if isinstance(read, Skipped) else next(found) for _, read in batch]
+
+    def _row_tokens(self, place: tuple[int, Place], row: Read) -> Ids | Skipped:
+        """One row's tokens, where one of its batch is refused; parts of texts are no rows."""
+        assert isinstance(row, Document)
+        try:
+            return self._encoder.encode([row])[0]
+        except DataUnusable:
+            if self._files[place[0]].kind == "text" or row.whole:
+                raise
+            return Skipped(_REFUSED, place[1])
 
     def _batches(self) -> Iterator[_Batch]:
         documents = self._documents()
@@ -301,7 +334,7 @@ class _Preparation:
 
     def _documents(self) -> Iterator[_Placed]:
         for index in range(self._state.file, len(self._files)):
-            place = self._state.place if index == self._state.file else (0, 0)
+            place = self._state.place if index == self._state.file else START
             for found in read_documents(self._files[index], self._options, self._section, place):
                 yield (index, found.place), found
 
@@ -342,7 +375,12 @@ class _Preparation:
             eval_tokens=held_out.state.tokens,
             eval_targets=held_out.state.targets,
             eval_documents=self._state.documents[1],
+            account=self._account(),
         )
+
+    def _account(self) -> Account:
+        last = self._state.file if self._is_full() else len(self._files)
+        return Account.of(self._sources, last, self._state.skipped)
 
     def _check_enough(self) -> None:
         train, held_out = (self._streams[name].state for name in ("train", "held_out"))
@@ -350,7 +388,7 @@ class _Preparation:
             count = sum(self._state.documents)
             raise DataUnusable(
                 f"{count} documents of {self._state.bytes} bytes leave {train.tokens} tokens to "
-                f"train on and {held_out.tokens} to evaluate on, {self._split}",
+                f"train on and {held_out.tokens} to evaluate on, {self._split}{self._skipped}",
                 next_step="give more text, or hold a larger share out",
             )
 
@@ -361,8 +399,15 @@ class _Preparation:
             return f"of {self._held_out_files} files of held_out_paths"
         return f"at held_out = {self._options.held_out}"
 
+    @property
+    def _skipped(self) -> str:
+        skipped = self._state.skipped
+        return f"; skipped {skipped_told(skipped)}" if skipped else ""
 
-def _size(document: Document) -> int:
+
+def _size(document: Read) -> int:
+    if isinstance(document, Skipped):
+        return 0
     content = document.content
     if isinstance(content, bytes):
         return len(content)
@@ -374,14 +419,14 @@ def _dtype(encoder: Encoder, options: DataOptions) -> TokenType:
     return dtype_for(vocab, masked=options.chat)
 
 
-def _inputs(options: DataOptions, files: _Files, encoder: Encoder) -> object:
+def _inputs(options: DataOptions, files: Sources, encoder: Encoder) -> object:
     """What tells one preparation from another. Files count as the same by size and time."""
     return [
         *(
             [[str(f.path.resolve()), f.kind, f.bytes, f.path.stat().st_mtime_ns] for f in part]
-            for part in files
+            for part in (files.held_out, files.train)
         ),
         hashlib.sha256(encoder.file).hexdigest(),
-        [encoder.end, options.column, options.chat, options.held_out],
+        [encoder.end, options.field, options.chat, options.bad_rows, options.held_out],
         [options.max_tokens, options.model_vocab, tokenizers.__version__],
     ]

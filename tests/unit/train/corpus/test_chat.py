@@ -139,7 +139,7 @@ BROKEN: dict[str, object] = {
     "an empty list": [],
     "no messages": ["hello"],
     "no role": [{"content": "x"}],
-    "contents in parts": [{"role": "assistant", "content": [{"type": "text", "text": "x"}]}],
+    "an image": [{"role": "assistant", "content": [{"type": "image", "text": "x"}]}],
     "no answer": talk(1)[:2],
 }
 

@@ -16,7 +16,7 @@ import pytest
 
 from atoll.bits.errors import DataUnusable
 from atoll.train.corpus.documents import Document, read_documents, section_bytes
-from atoll.train.corpus.files import find_files
+from atoll.train.corpus.files import find_files, told
 from atoll.train.corpus.options import DataOptions
 
 TEXTS = [f"text {i}: " + "naïve words " * (i % 7) for i in range(600)]
@@ -70,12 +70,13 @@ FORMATS: dict[str, Callable[[Path], None]] = {
 
 
 def documents(options: DataOptions) -> list[tuple[int, Document]]:
-    _, files = find_files(options)
+    files = find_files(options).train
     section = section_bytes(sum(file.bytes for file in files))
     return [
         (index, document)
         for index, file in enumerate(files)
         for document in read_documents(file, options, section)
+        if isinstance(document, Document)
     ]
 
 
@@ -95,7 +96,7 @@ def test_a_row_is_a_document(name: str, tmp_path: Path) -> None:
 def test_reading_goes_on_after_any_document(name: str, tmp_path: Path) -> None:
     FORMATS[name](tmp_path / name)
     options = DataOptions((tmp_path / name,))
-    (_, files), found = find_files(options), documents(options)
+    files, found = find_files(options).train, documents(options)
     for at in (0, 1, 99, 100, 169, 170, 349, 350, 598, 599):
         index, document = found[at]
         rest = [(index, d) for d in read_documents(files[index], options, 256, document.place)]
@@ -108,7 +109,7 @@ def test_another_field_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataUnusable, match=r"line 1: nothing under 'text', but id, body"):
         texts(DataOptions((tmp_path,)))
     parquet(tmp_path / "b.parquet")
-    with pytest.raises(DataUnusable, match=r"b\.parquet: no column 'body', but id, text"):
+    with pytest.raises(DataUnusable, match=r"b\.parquet: nothing under 'body', but id, text"):
         texts(DataOptions((tmp_path / "b.parquet",), field="body"))
 
 
@@ -119,7 +120,7 @@ def test_the_train_split_of_a_dataset_dict_is_read(tmp_path: Path) -> None:
     assert texts(DataOptions((tmp_path / "all",))) == TEXTS
 
 
-def test_hidden_and_binary_files_are_left_out_unless_asked(tmp_path: Path) -> None:
+def test_hidden_files_are_left_out_unless_asked_and_binary_ones_always(tmp_path: Path) -> None:
     for name, content in (
         ("a.txt", b"text"),
         (".git/config", b"hidden"),
@@ -131,7 +132,7 @@ def test_hidden_and_binary_files_are_left_out_unless_asked(tmp_path: Path) -> No
         (tmp_path / "in" / name).write_bytes(content)
     options = DataOptions((tmp_path / "in",))
     assert texts(options) == ["text", "words"]
-    assert len(texts(replace(options, hidden=True))) == 5
+    assert texts(replace(options, hidden=True)) == ["hidden", "text", "secret", "words"]
     named = replace(options, paths=(tmp_path / "in" / "sub" / ".env",))
     assert texts(named) == ["secret"]
     only = replace(options, suffixes=frozenset({".md"}))
@@ -145,8 +146,8 @@ def test_sections_lose_no_byte_and_cut_no_letter(section: int, tmp_path: Path) -
     text = "naïve €uro 𝄞 lines\n" * 9 + "𝄞€ï" * 60 + "\n\n\nlast"
     (tmp_path / "a").write_text(text)
     options = DataOptions((tmp_path / "a",))
-    _, (file,) = find_files(options)
-    found = list(read_documents(file, options, section))
+    (file,) = find_files(options).train
+    found = [d for d in read_documents(file, options, section) if isinstance(d, Document)]
     parts = [document.content for document in found]
     assert b"".join(part for part in parts if isinstance(part, bytes)) == text.encode()
     assert all(isinstance(part, bytes) and part.decode() for part in parts)
@@ -163,9 +164,9 @@ def test_sections_are_as_long_as_there_is_text() -> None:
 
 DAMAGED: dict[str, tuple[bytes, str]] = {
     "not JSON": (b'{"text": "a"}\n{"text": "b"\n', "line 2: not JSON"),
-    "no object": (b'"text"\n', "line 1: nothing under 'text', but str"),
+    "no object": (b'"text"\n', "line 1: a str, not an object"),
     "no text": (b'{"text": 5}\n', "line 1: 'text' is int, not text"),
-    "nothing": (b'{"text": null}\n', "line 1: 'text' is NoneType"),
+    "nothing": (b'{"text": null}\n', "line 1: 'text' is null"),
     "half a surrogate": (b'{"text": "\\ud800"}\n', "line 1: half of a surrogate"),
     "not UTF-8": (b'{"text": "\xff"}\n', "line 1: not JSON"),
     "too deep": (b'{"text": ' + b"[" * 100_000 + b"\n", "line 1: not JSON"),
@@ -183,9 +184,9 @@ def test_a_damaged_line_is_named(name: str, tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.train.corpus.documents.MAX_ROW_BYTES", 100)
-    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "x" * 101}))
-    with pytest.raises(DataUnusable, match="line 1: more than 100 bytes"):
+    monkeypatch.setattr("atoll.train.corpus.jsonrows.MAX_ROW_BYTES", 3 << 20)
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "x" * (4 << 20)}))
+    with pytest.raises(DataUnusable, match="line 1: more than 3145728 bytes"):
         texts(DataOptions((tmp_path,)))
 
 
@@ -242,7 +243,8 @@ def test_a_link_within_a_folder_is_a_file_and_goes_in_no_circle(tmp_path: Path) 
     folder = inside(tmp_path)
     (folder / "b.txt").symlink_to("a.txt")
     (folder / "round").symlink_to(folder)
-    assert texts(DataOptions((folder,))) == ["text", "text"]
+    assert texts(DataOptions((folder,))) == ["text"]
+    assert told(find_files(DataOptions((folder,))).left_out) == "b.txt (the same file as a.txt)"
     (tmp_path / "named.txt").symlink_to(folder / "a.txt")
     assert texts(DataOptions((tmp_path / "named.txt",))) == ["text"]
     (folder / "c.txt").symlink_to("c.txt")
@@ -307,7 +309,7 @@ def test_a_small_parquet_file_of_long_texts_takes_little_memory(
     )
     del table, long
     assert path.stat().st_size < 1 << 16
-    (_, (file,)), before = find_files(DataOptions((path,))), pa.total_allocated_bytes()
+    (file,), before = find_files(DataOptions((path,))).train, pa.total_allocated_bytes()
     for document in read_documents(file, DataOptions((path,)), 64):
         assert len(document.content) == 1 << 20
         assert pa.total_allocated_bytes() - before < 40 << 20
