@@ -1,7 +1,8 @@
 """Content identifiers: what a block is called, and whether bytes are that block.
 
 Multiformats' CID specification (https://github.com/multiformats/cid), restricted to SHA-256: every
-block Atoll writes or accepts is named by its SHA-256 digest.
+block Atoll writes or accepts is named by its SHA-256 digest. Only a link of a block of somebody
+else's may be an identity CID, which has the block's bytes in its name (`ipfs add --inline`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ CODEC_NAMES: Final = {RAW: "raw", DAG_PB: "dag-pb", DAG_CBOR: "dag-cbor"}
 
 SHA2_256: Final = 0x12
 DIGEST_BYTES: Final = 32
+IDENTITY: Final = 0x00
+MAX_INLINE_BYTES: Final = 128
+"""Of a block in its name; Kubo takes no more either."""
 _V0_PREFIX: Final = bytes([SHA2_256, DIGEST_BYTES])
 _MAX_TEXT: Final = 128
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -33,11 +37,14 @@ class Cid:
         codec: how the block's bytes are to be read: RAW, DAG_PB or DAG_CBOR.
         digest: SHA-256 of the block's bytes, 32 bytes.
         version: 1, or 0 for the legacy form (always DAG_PB).
+        inline: the block's bytes, where the name has them. The digest is theirs as well, so that
+            who writes such a name cannot have it taken for that of another block.
     """
 
     codec: int
     digest: bytes
     version: int = 1
+    inline: bytes | None = None
 
     def __post_init__(self) -> None:
         if self.codec not in CODEC_NAMES:
@@ -46,6 +53,14 @@ class Cid:
             raise ValueError(f"a SHA-256 digest has 32 bytes, not {len(self.digest)}")
         if self.version not in (0, 1) or (self.version == 0 and self.codec != DAG_PB):
             raise ValueError(f"no CID of version {self.version} with codec 0x{self.codec:x}")
+        if self.inline is not None:
+            self._check_inline(self.inline)
+
+    def _check_inline(self, block: bytes) -> None:
+        if len(block) > MAX_INLINE_BYTES:
+            raise ValueError(f"an identity CID has {MAX_INLINE_BYTES} bytes, not {len(block)}")
+        if self.version != 1 or not self.matches(block):
+            raise ValueError("the digest is not that of the block in the name")
 
     @classmethod
     def of(cls, block: bytes | memoryview, codec: int = RAW) -> Cid:
@@ -63,6 +78,25 @@ class Cid:
         if end != len(data):
             raise ValueError(f"{len(data) - end} bytes follow the CID")
         return cid
+
+    @classmethod
+    def from_link(cls, data: bytes) -> Cid:
+        """Decodes a binary CID that fills `data` exactly, which may be an identity CID.
+
+        Raises:
+            ValueError: as `from_bytes`, or more than `MAX_INLINE_BYTES` in the name.
+        """
+        if data[:1] != b"\x01":
+            return cls.from_bytes(data)
+        codec, offset = decode_varint(data, 1)
+        hash_code, offset = decode_varint(data, offset)
+        if hash_code != IDENTITY:
+            return cls.from_bytes(data)
+        length, offset = decode_varint(data, offset)
+        block = data[offset:]
+        if len(block) != length:
+            raise ValueError(f"an identity CID says {length} bytes and has {len(block)}")
+        return cls(codec, hashlib.sha256(block).digest(), inline=block)
 
     @classmethod
     def read(cls, data: bytes | memoryview, offset: int = 0) -> tuple[Cid, int]:
@@ -102,9 +136,12 @@ class Cid:
         return cid
 
     def to_bytes(self) -> bytes:
-        """The binary form: 36 bytes, or 34 for version 0."""
+        """The binary form: 36 bytes, or 34 for version 0; an identity CID as long as it is."""
         if self.version == 0:
             return _V0_PREFIX + self.digest
+        if self.inline is not None:
+            hashed = encode_varint(IDENTITY) + encode_varint(len(self.inline)) + self.inline
+            return b"\x01" + encode_varint(self.codec) + hashed
         return b"\x01" + encode_varint(self.codec) + _V0_PREFIX + self.digest
 
     def __str__(self) -> str:
@@ -121,7 +158,7 @@ class Cid:
         return CODEC_NAMES[self.codec]
 
     def to_v1(self) -> Cid:
-        """The same block named by a CIDv1."""
+        """The same block named by a CIDv1 of its SHA-256."""
         return Cid(self.codec, self.digest)
 
     def matches(self, block: bytes | memoryview) -> bool:

@@ -127,4 +127,4 @@ def _decode_link(body: bytes) -> Link:
     size = found.pop(_LINK_TSIZE, 0)
     if not (isinstance(cid, bytes) and isinstance(name, bytes) and isinstance(size, int)):
         raise ValueError("a link has a hash, a name and a size")
-    return Link(Cid.from_bytes(cid), name, size)
+    return Link(Cid.from_link(cid), name, size)

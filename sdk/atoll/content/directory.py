@@ -193,7 +193,7 @@ def resolve_path(get_block: BlockSource, root: Cid, path: str) -> tuple[Cid, dic
         if found is None:
             raise NotFound(f"{root} has no entry {name!r}")
         root, chain = found
-        through |= {cid: get_block(cid) for cid in chain}
+        through |= {cid: get_block(cid) for cid in chain if cid.inline is None}
     return root, through
 
 

@@ -241,7 +241,7 @@ class Fetcher:
                     if want is not None:
                         had.add(found.digest)
                         await asyncio.to_thread(self._arrivals.accept, want.cid, block)
-                        for below in await tally.children(want, block):
+                        for below in await tally.children_to_come(want, block):
                             wanted.setdefault(below.cid.digest, below)
         except CorruptBlock:
             self.sources.distrust(gateway)
@@ -378,6 +378,20 @@ class _Tally:
             self._file_bytes = node.file_bytes
         self._count(len(node.data))
         return (_Want(c.cid, c.file_bytes, want.depth + 1) for c in reversed(node.children))
+
+    async def children_to_come(self, want: _Want, block: bytes) -> list[_Want]:
+        """As `children`, of a block that came; in place of each that lies in its own name, those
+        below it, since nobody sends it.
+        """
+        found: list[_Want] = []
+        stack = list(await self.children(want, block))
+        while stack:
+            below = stack.pop()
+            if below.cid.inline is None:
+                found.append(below)
+            else:
+                stack.extend(await self.children(below, below.cid.inline))
+        return found
 
     async def _visit(self, want: _Want, block: bytes) -> FileNode:
         told = (want.cid, block, want.claimed_bytes, want.depth)

@@ -101,6 +101,8 @@ def walk_dag(
 ) -> Iterator[tuple[Cid, bytes]]:
     """Each block reachable from `roots`, depth first, links in order: once, or with its repeats.
 
+    What lies in its own name is looked into and not given: nobody stores it.
+
     Raises:
         MalformedDag: as `links_of`, or more links in nested blocks than anyone would make.
         NotFound, CorruptBlock: from `get_block`.
@@ -114,7 +116,8 @@ def walk_dag(
                 continue
             seen.add(cid.to_v1())
         block = get_block(cid)
-        yield cid, block
+        if cid.inline is None:
+            yield cid, block
         stack.extend(reversed(links_of(cid, block)))
         check_pending(cid, len(stack))
 

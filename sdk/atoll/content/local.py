@@ -98,11 +98,11 @@ class LocalStore:
 
     def has(self, cid: Cid) -> bool:
         """Whether the block itself is here (its children may not be)."""
-        return self._folder.size(cid.digest) is not None
+        return self.block_bytes(cid) is not None
 
     def block_bytes(self, cid: Cid) -> int | None:
-        """The size of a block that is here, else None."""
-        return self._folder.size(cid.digest)
+        """The size of a block that is here, else None. What its name has is everywhere."""
+        return self._folder.size(cid.digest) if cid.inline is None else len(cid.inline)
 
     def get_block(self, cid: Cid) -> bytes:
         """Reads one block and checks it.
@@ -111,6 +111,8 @@ class LocalStore:
             NotFound: it is not here.
             CorruptBlock: the disk returned other bytes; the block was removed.
         """
+        if cid.inline is not None:
+            return cid.inline
         block = self._folder.read(cid.digest)
         if block is None:
             raise self._not_here(cid)
@@ -360,7 +362,7 @@ class LocalStore:
 
     def claim(self, cid: Cid) -> int | None:
         """The size of a block that is here, which now counts as just used, else None."""
-        return self._folder.claim(cid.digest)
+        return self._folder.claim(cid.digest) if cid.inline is None else len(cid.inline)
 
     def collect(self, keep_bytes: int = 0, grace_s: float = GRACE_S) -> Collected:
         """Removes unpinned blocks, longest unused first, until at most `keep_bytes` remain.

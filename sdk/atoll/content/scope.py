@@ -65,7 +65,7 @@ def blocks_in_scope(
         yield from _blocks_of_file(get_block, cid, span, repeats)
     elif kind is Kind.HAMT:
         yield from _blocks_of_shards(get_block, cid)
-    else:
+    elif cid.inline is None:
         yield cid, get_block(cid)
 
 
@@ -96,7 +96,7 @@ def _blocks_of_file(
         # Of one node with many sizes every one would be a part of its own, and opened.
         if node.file_bytes != size:
             raise MalformedDag(f"{cid} holds {node.file_bytes} bytes, its parent says {size}")
-        if repeats or cid.digest not in sent:
+        if cid.inline is None and (repeats or cid.digest not in sent):
             sent.add(cid.digest)
             yield cid, block
         offset += len(node.data)
@@ -114,8 +114,10 @@ def _blocks_of_shards(get_block: BlockSource, root: Cid) -> Iterator[tuple[Cid, 
     visited: dict[Cid, bytes] = {}
 
     def remembering(cid: Cid) -> bytes:
-        visited[cid] = get_block(cid)
-        return visited[cid]
+        block = get_block(cid)
+        if cid.inline is None:
+            visited[cid] = block
+        return block
 
     for _ in list_directory(remembering, root):
         yield from visited.items()

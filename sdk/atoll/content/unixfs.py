@@ -316,7 +316,7 @@ def iter_parts(get_block: BlockSource, root: Cid, max_bytes: int) -> Iterator[by
     stack: list[tuple[Child | None, int]] = [(None, 0)]
     while stack:
         child, depth = stack.pop()
-        if child is not None and child.cid.codec == RAW:
+        if child is not None and child.cid.codec == RAW and child.cid.inline is None:
             yield child
             continue
         cid, claimed = (root, None) if child is None else (child.cid, child.file_bytes)
