@@ -26,6 +26,7 @@ _MOST_BESIDE: Final = 4 * LONG_BYTES
 """Of a row, without its long texts."""
 _CHUNK_BYTES: Final = 1 << 18
 _SPACE: Final = b" \t\r\n"
+_BLANK: Final = re.compile(rb"[ \t\r\n]*+")
 _OUTSIDE: Final = re.compile(rb'["{}\[\]]')
 _INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _SCALAR: Final = re.compile(rb"[^\s,\]]*+")
@@ -159,10 +160,9 @@ class _Array:
     def _next(self) -> bytes:
         """The next byte that is no space, which is not taken; empty at the end."""
         while True:
-            rest = self._data[self._at :].lstrip(_SPACE)
-            self._at = len(self._data) - len(rest)
-            if rest:
-                return rest[:1]
+            self._at = self._match(_BLANK)
+            if self._at < len(self._data):
+                return self._data[self._at : self._at + 1]
             if not self._read():
                 return b""
 

@@ -50,10 +50,10 @@ def arrow_rows(path: Path, kind: str, options: DataOptions, place: Place) -> Ite
         for batch in batches(path, options, number):
             # Arrow trusts the offsets that a file names, wherever they lead.
             batch.validate(full=True)
-            for index in range(batch.num_rows):
+            for values in zip(*batch.columns, strict=True):
                 name, start = f"{path}, row {number + 1}", (number, 0, 0)
                 number += 1
-                fields = {n: _value(batch.column(n)[index]) for n in batch.schema.names}
+                fields = dict(zip(batch.schema.names, map(_value, values), strict=True))
                 yield Row(_checked(fields, name, options), name, start, (number, 0, 0))
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataUnusable(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from atoll.content.local import LocalStore
-from atoll.train.corpus import journal, prepare
+from atoll.train.corpus import journal, jsonrows, prepare
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import PreparedData, Progress
 
@@ -36,6 +37,39 @@ def write_book(folder: Path) -> DataOptions:
         lines = (f"chapter {number}, line {i}: {i * i} sheep\n" for i in range(4000))
         (folder / f"{number}.txt").write_text("".join(lines))
     return DataOptions((folder,), held_out="0.1")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])
+def test_rows_that_are_skipped_are_counted_once_wherever_it_is_stopped(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonrows, "LONG_BYTES", 1 << 14)
+    rows = [
+        {"text": f"row {i} of sheep\n" * (4000 if i % 97 == 0 and name != "a.csv" else 3)}
+        if i % 5
+        else {"text": "" if i % 2 else "a\0b"}
+        for i in range(2000)
+    ]
+    if name == "a.csv":
+        text = "text\n" + "".join(f'"{row["text"]}"\n' for row in rows)
+    else:
+        text = json.dumps(rows) if name == "a.json" else "\n".join(map(json.dumps, rows))
+    (tmp_path / name).write_text(text)
+    options = DataOptions((tmp_path / name,), held_out="0.1", bad_rows="skip")
+    whole = prepare.prepare(options, LocalStore(tmp_path / "whole", sync=False))
+    assert sum(whole.account.skipped.values()) == 400
+    store = LocalStore(tmp_path / "store", sync=False)
+    for stop in (1, 4, 2, 7, 6, 1, 3):
+        left = [stop]
+
+        def tell(_: Progress, left: list[int] = left) -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise Killed
+
+        with pytest.raises(Killed):
+            prepare.prepare(options, store, tell)
+    assert prepare.prepare(options, store) == whole
 
 
 @pytest.mark.parametrize("evaluates_on", [(), ("1.txt",)])
