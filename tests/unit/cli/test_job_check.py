@@ -1,0 +1,49 @@
+"""`atoll job check` says what becomes of every file and row that a job names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.jobs import PLAIN, tiny_model
+from typer.testing import CliRunner
+
+from atoll.cli.main import app
+from atoll.job.document import to_toml
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_every_file_and_row_is_told(as_json: bool, tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    rows = [{"text": f"row {i}, of which there are many\n" * 9} for i in range(400)]
+    lines = [json.dumps(row) for row in rows] + ['{"text": null}'] * 3
+    (texts / "train.jsonl").write_text("\n".join(lines))
+    (texts / "notes.csv").write_text("text\nletters of Windows\n", encoding="utf-16")
+    (texts / "test.jsonl").write_text(lines[0])
+    (texts / "README.md").write_text("about it")
+    (texts / ".gitattributes").write_text("x")
+    job = PLAIN.but({"model": tiny_model(), "rounds": 1, "data.paths": [str(texts)]})
+    file, home = tmp_path / "job.toml", tmp_path / "home"
+    file.write_text(to_toml(job))
+    ask = ["job", "check", str(file), "--home", str(home), *["--json"] * as_json]
+
+    refused = CliRunner().invoke(app, ask)
+    assert refused.exit_code != 0
+    assert "train.jsonl, line 401: 'text' is null" in str(refused.exception)
+    done = CliRunner().invoke(app, [*ask, "--set", "data.bad_rows=skip"])
+    assert done.exit_code == 0, done.output
+    if as_json:
+        data = json.loads(done.stdout)["data"]
+        assert [Path(name).name for name in data["train"]] == ["notes.csv", "train.jsonl"]
+        assert {Path(one["path"]).name: one["reason"] for one in data["left_out"]} == {
+            ".gitattributes": "hidden",
+            "README.md": "it describes the data set",
+            "test.jsonl": "split test",
+        }
+        assert data["skipped_rows"] == {"null in place of text": 3}
+    else:
+        assert "2 files (notes.csv, train.jsonl) to train on" in done.stdout
+        assert "left out   3 of the folders: .gitattributes (hidden); README.md" in done.stdout
+        assert "skipped    3 rows: 3 null in place of text" in done.stdout
