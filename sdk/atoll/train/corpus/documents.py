@@ -30,6 +30,8 @@ from atoll.train.corpus.tables import arrow_rows, csv_rows
 from atoll.train.corpus.talks import Messages, messages_of
 
 SECTION_BYTES: Final = 1 << 16
+MAX_TALK_BYTES: Final = 1 << 20
+"""Of a conversation, which is rendered and tokenised whole: in some 350 times its bytes."""
 _LEAST_SECTION_BYTES: Final = 1 << 8
 _SECTIONS: Final = 1 << 10
 _MARK: Final = "\ufeff"
@@ -163,8 +165,10 @@ def _taken(row: Row, options: DataOptions, done: int) -> Iterator[Read]:
         raise BadRow(row.name, fault, "no text under its column", step)
     if options.chat:
         said = messages_of({name: row.fields[name] for name in found}, found[0], row.name)
-        for message in said:
-            _utf8(message["role"] + message["content"], row.name)
+        texts = [_utf8(message["role"] + message["content"], row.name) for message in said]
+        if sum(map(len, texts)) > MAX_TALK_BYTES:
+            fault = f"a conversation of more than {MAX_TALK_BYTES} bytes"
+            raise BadRow(row.name, fault, "too long", "cut it, or take the row out")
         yield Document(said, 0, row.name, row.after)
         return
     value = row.fields[found[0]]

@@ -158,6 +158,26 @@ def test_what_is_no_role_and_content_is_refused_by_name(name: str, tmp_path: Pat
     assert talks(tmp_path / "a.jsonl", bad_rows="skip") == [TALK]
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "parquet"])
+@pytest.mark.parametrize("turns", [1, 4])
+def test_a_conversation_that_takes_too_much_memory_is_refused(
+    turns: int, suffix: str, tmp_path: Path
+) -> None:
+    answer = {"role": "assistant", "content": "x" * ((1 << 20) // turns + 1)}
+    rows: list[dict[str, object]] = [
+        {"messages": [*TALK[:2], *[answer] * turns]},
+        {"messages": TALK},
+    ]
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text(json.dumps(rows) if suffix == "json" else "\n".join(map(json.dumps, rows)))
+    with pytest.raises(DataUnusable, match=r", \w+ 1: a (text|conversation) of more than 1048576"):
+        talks(path)
+    assert talks(path, bad_rows="skip") == [TALK]
+
+
 def test_rows_of_conversations_say_so_where_a_text_is_wanted(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"conversations": SHAREGPT}))
     with pytest.raises(DataUnusable, match="nothing under 'text', but conversations") as no:
