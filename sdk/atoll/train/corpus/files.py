@@ -71,9 +71,10 @@ def find_files(options: DataOptions) -> Sources:
     if options.held_out_paths:
         held_out = _files_under(options.held_out_paths, options, "held_out", left_out)
     train = _files_under(options.paths, options, "train", left_out)
-    # A folder may be named for both, and what one leaves out is the other's.
+    # A folder may be named for both: what one leaves out is the other's, or is left out once.
     taken = {file.path for file in (*held_out, *train)}
-    return Sources(held_out, train, [one for one in left_out if one.path not in taken])
+    rest = {one.path: one for one in left_out if one.path not in taken}
+    return Sources(held_out, train, list(rest.values()))
 
 
 def _files_under(

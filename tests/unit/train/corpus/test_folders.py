@@ -160,7 +160,7 @@ def test_one_folder_is_trained_on_and_evaluated_on_by_its_splits(tmp_path: Path)
     found = find_files(options)
     assert [file.path.name for file in found.held_out] == ["validation.jsonl"]
     assert names(found, root) == ["train.jsonl"]
-    assert set(reasons(found, root)) == {"test.jsonl", "README.md"}
+    assert sorted(one.path.name for one in found.left_out) == ["README.md", "test.jsonl"]
     (root / "validation.jsonl").unlink()
     assert [file.path.name for file in find_files(options).held_out] == ["test.jsonl"]
     own = put(tmp_path / "own", "a.jsonl", "b.jsonl")  # without splits: all of it
