@@ -87,6 +87,7 @@ def read_documents(
     Raises:
         BadRow: of a row that cannot be taken, unless such rows are skipped.
         DataUnusable: the file is damaged, or has no text under the options' column.
+        DiskFull, StorageError: there is no room for a long row's temporary file.
     """
     if source.kind == "text":
         if options.chat:

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import Any, BinaryIO, Final
 
 from atoll.bits.errors import DataUnusable
+from atoll.content.blocks import disk_errors
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.rows import LONG_BYTES, MAX_ROW_BYTES, BadRow, Place, Row
 from atoll.train.corpus.streams import open_stream, reading
@@ -302,7 +303,8 @@ class _Spool:
     """A text of JSON as its letters in a temporary file; a `LongText` once it has ended."""
 
     def __init__(self) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 (it lives as long as this)
+        with disk_errors(Path(gettempdir())):
+            self._file = TemporaryFile()  # noqa: SIM115 (it lives as long as this)
         weakref.finalize(self, self._file.close)
         self._sum, self._decoder = sha256(), _UTF8()
         self._held = b""
@@ -310,7 +312,12 @@ class _Spool:
         self.has_nul = False
 
     def add(self, raw: bytes) -> None:
-        """Takes further bytes as JSON writes them. Raises ValueError where they are none."""
+        """Takes further bytes as JSON writes them.
+
+        Raises:
+            ValueError: they are none.
+            DiskFull, StorageError: there is no room for the temporary file.
+        """
         raw = self._held + raw
         found = _WHOLE.match(raw)
         assert found is not None  # it matches nothing, too
@@ -332,13 +339,15 @@ class _Spool:
 
     def read(self, offset: int, size: int) -> bytes:
         """Letters in UTF-8."""
-        self._file.seek(offset)
-        return self._file.read(size)
+        with disk_errors(Path(gettempdir())):
+            self._file.seek(offset)
+            return self._file.read(size)
 
     def _put(self, raw: bytes) -> None:
         text: str = json.loads(f'"{self._decoder.decode(raw)}"')
         part = text.encode()
-        self._file.write(part)
+        with disk_errors(Path(gettempdir())):
+            self._file.write(part)
         self._sum.update(part)
         self.size += len(part)
         self.has_nul = self.has_nul or b"\0" in part

@@ -25,6 +25,7 @@ from tests.unit.train.corpus.test_prepare import (  # noqa: F401
 
 from atoll.bits.errors import DataUnusable
 from atoll.content.local import LocalStore
+from atoll.errors import DiskFull
 from atoll.train.corpus import jsonrows
 from atoll.train.corpus.documents import Document, Skipped, read_documents
 from atoll.train.corpus.files import find_files
@@ -174,6 +175,14 @@ def test_a_row_of_50_mb_takes_the_memory_that_is_promised(name: str, tmp_path: P
     command = [sys.executable, "-c", MEASURED, str(tmp_path / name), str(tmp_path / "store")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) < 200_000, f"{done.stdout} kB"
+
+
+def test_a_full_disk_for_long_rows_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "x" * (3 << 20)}))
+    full = Path("/dev/full").open("wb", 0)  # noqa: SIM115 (the reader closes it)
+    monkeypatch.setattr(jsonrows, "TemporaryFile", lambda: full)
+    with pytest.raises(DiskFull, match="no room left on the disk of"):
+        read(DataOptions((tmp_path / "a.jsonl",), bad_rows="skip"))
 
 
 BROKEN_ARRAYS = {
