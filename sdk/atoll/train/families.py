@@ -6,7 +6,7 @@ ignored. Needs no torch. The defaults are those of the families' config classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -27,6 +27,8 @@ class Family:
     Attributes:
         architecture: the class that `AutoModelForCausalLM` opens it with.
         activation: of the MLP, as config.json names it.
+        norm_eps, kv_heads, head_dim: where config.json leaves them out; None follows from the rest.
+        has_window: whether one that leaves `sliding_window` out has a window.
     """
 
     architecture: str
@@ -34,17 +36,20 @@ class Family:
     qk_norm: bool = False
     mlp: str = "swiglu"
     activation: str = "silu"
+    norm_eps: float = 1e-6
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    has_window: bool = False
 
 
 FAMILIES: Final[dict[str, Family]] = {
     "llama": Family("LlamaForCausalLM"),
-    "mistral": Family("MistralForCausalLM"),
-    "qwen2": Family("Qwen2ForCausalLM", qkv_bias=True),
-    "qwen3": Family("Qwen3ForCausalLM", qk_norm=True),
-    "arcee": Family("ArceeForCausalLM", mlp="relu2", activation="relu2"),
+    "mistral": Family("MistralForCausalLM", kv_heads=8, has_window=True),
+    "qwen2": Family("Qwen2ForCausalLM", qkv_bias=True, kv_heads=32),
+    "qwen3": Family("Qwen3ForCausalLM", qk_norm=True, kv_heads=32, head_dim=128),
+    "arcee": Family("ArceeForCausalLM", mlp="relu2", activation="relu2", norm_eps=1e-5),
 }
 """By `model_type`; SmolLM's is `llama`."""
-_QWEN3_HEAD: Final = 128
 
 
 def spec_of(config: Config, seq: int) -> ModelSpec:
@@ -57,9 +62,10 @@ def spec_of(config: Config, seq: int) -> ModelSpec:
     _refuse_options(config, family)
     width, heads = _integer(config, "hidden_size"), _integer(config, "num_attention_heads")
     base, scaling = _rotary(config)
-    head_dim = config.get("head_dim")
-    if head_dim is None:
-        head_dim = _QWEN3_HEAD if config["model_type"] == "qwen3" else width // heads
+    kv_heads = config.get("num_key_value_heads", family.kv_heads)
+    head_dim = config.get("head_dim", family.head_dim)
+    if head_dim is None and family.head_dim is None and heads > 0:
+        head_dim = width // heads
     try:
         return ModelSpec.model_validate(
             {
@@ -68,7 +74,7 @@ def spec_of(config: Config, seq: int) -> ModelSpec:
                 "width": width,
                 "layers": _integer(config, "num_hidden_layers"),
                 "heads": heads,
-                "kv_heads": config.get("num_key_value_heads") or heads,
+                "kv_heads": heads if kv_heads is None else kv_heads,
                 "head_dim": head_dim,
                 "qkv_bias": family.qkv_bias,
                 "qk_norm": family.qk_norm,
@@ -76,7 +82,7 @@ def spec_of(config: Config, seq: int) -> ModelSpec:
                 "ffn": _integer(config, "intermediate_size"),
                 "seq": seq,
                 "tied": bool(config.get("tie_word_embeddings", False)),
-                "norm_eps": decimal_text(config.get("rms_norm_eps", 1e-6)),
+                "norm_eps": decimal_text(config.get("rms_norm_eps", family.norm_eps)),
                 "rope_base": base,
                 "rope_scaling": scaling,
             }
@@ -105,7 +111,11 @@ def _refuse_options(config: Config, family: Family) -> None:
     """Every option that would change what the model computes, and that the step does not have."""
     refused: dict[str, Callable[[], bool]] = {
         "quantised weights (quantization_config)": lambda: bool(config.get("quantization_config")),
-        "a sliding window (sliding_window)": lambda: _has_window(config),
+        "a sliding window (sliding_window)": lambda: _has_window(config, family),
+        "attention to what comes later (is_causal)": lambda: config.get("is_causal") is False,
+        "weights in files of another name (transformers_weights)": lambda: bool(
+            config.get("transformers_weights")
+        ),
         f"the activation {config.get('hidden_act')!r} (hidden_act)": lambda: (
             config.get("hidden_act", family.activation) != family.activation
         ),
@@ -121,29 +131,48 @@ def _refuse_options(config: Config, family: Family) -> None:
             raise _missing(what)
 
 
-def _has_window(config: Config) -> bool:
+def _has_window(config: Config, family: Family) -> bool:
     if any(kind != "full_attention" for kind in _listed(config, "layer_types")):
         return True
-    if config["model_type"] == "mistral":
-        return config.get("sliding_window", 4096) is not None
+    if family.has_window:
+        return config.get("sliding_window", ...) is not None
     return bool(config.get("use_sliding_window"))
 
 
 def _rope(config: Config) -> Config:
     """What config.json says of positions: `rope_parameters`, or before 5.0 `rope_scaling`."""
-    found = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    found = _agreed([("rope_parameters", config), ("rope_scaling", config)]) or {}
     if not isinstance(found, Mapping):
         raise ConfigError("config.json: rope_parameters is not a map")
+    if any(isinstance(value, Mapping) for value in found.values()):
+        raise _missing("other positions in each kind of layer (rope_parameters)")
     return found
+
+
+def _agreed(places: Sequence[tuple[str, Config]]) -> Any:
+    """What is said in one of several places: keys, and the maps that have them. None for nothing.
+
+    Raises:
+        ConfigError: it is said in two of them, and differently.
+    """
+    said = [of[name] for name, of in places if of.get(name)]
+    if any(value != said[0] for value in said):
+        names = " and ".join(dict.fromkeys(name for name, _ in places))
+        raise ConfigError(
+            f"config.json says one thing twice, and differently: {names}",
+            next_step="take out the one that is not so: which of them a reader takes depends on it",
+        )
+    return said[0] if said else None
 
 
 def _rotary(config: Config) -> tuple[int, RopeScalingSpec]:
     """Base and scaling."""
     rope = _rope(config)
+    _agreed([("rope_theta", rope), ("rope_theta", config)])
     base = rope.get("rope_theta", config.get("rope_theta", 10000.0))
     if not isinstance(base, int) and not (isinstance(base, float) and base.is_integer()):
         raise _missing(f"a rope_theta of {base!r}, which is no whole number")
-    kind = rope.get("rope_type", rope.get("type", "default"))
+    kind = _agreed([("rope_type", rope), ("type", rope)]) or rope.get("rope_type", "default")
     if kind == "default":
         return int(base), UNSCALED
     if kind not in ("linear", "llama3"):
@@ -153,6 +182,7 @@ def _rotary(config: Config) -> tuple[int, RopeScalingSpec]:
     if kind == "llama3":
         fields |= {"low": _figure(rope, "low_freq_factor")}
         fields |= {"high": _figure(rope, "high_freq_factor")}
+        _agreed([("original_max_position_embeddings", of) for of in (rope, config)])
         positions = _integer(rope, "original_max_position_embeddings")
     try:
         return int(base), RopeScalingSpec.model_validate(fields | {"positions": positions})

@@ -6,7 +6,6 @@ a rounding; a folder that is not whole, or not of a family that is covered, is r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,11 +23,13 @@ from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
 from atoll.law.manifest import InitSpec, ModelSpec
 from atoll.train.families import spec_of
+from atoll.train.said_once import parse
 
 WIDENED: Final = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 """By safetensors' name: each number of them is one of fp32."""
 USUAL_SEQ: Final = 1024
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_ADAPTER: Final = "adapter_config.json"
 _HEAD: Final = "lm_head.weight"
 _COMPUTED: Final = "rotary_emb.inv_freq"
 """What old checkpoints store of the positions' table, which follows from config.json."""
@@ -60,6 +61,11 @@ def prepare_init(folder: Path, seq: int | None, store: LocalStore) -> PreparedIn
         StorageError: the store cannot be written.
     """
     model, tokenizer = read_spec(folder, seq), folder / "tokenizer.json"
+    if (folder / _ADAPTER).is_file():
+        raise ConfigError(
+            f"{folder} has an {_ADAPTER}: transformers adds that adapter to its weights",
+            next_step="write its merge_and_unload() with save_pretrained, or take the file out",
+        )
     if not tokenizer.is_file():
         raise ConfigError(
             f"{folder} has no tokenizer.json",
@@ -134,14 +140,18 @@ class Weights(Mapping[str, Tensor]):
         return len(self._shapes)
 
     def _find(self) -> dict[str, str]:
-        """Every tensor's file, by its name."""
-        if (self._folder / _INDEX).is_file():
+        """Every tensor's file, by its name.
+
+        As in transformers, one file goes before an index, which may be of weights before these.
+        """
+        if not (self._folder / _SINGLE).is_file() and (self._folder / _INDEX).is_file():
             weight_map = read_json(self._folder / _INDEX).get("weight_map")
             if not isinstance(weight_map, dict):
                 raise ConfigError(f"{self._folder / _INDEX} has no weight_map")
             for file in weight_map.values():
                 if not isinstance(file, str) or Path(file).name != file:
                     raise ConfigError(f"{self._folder / _INDEX} names {file!r}, no file beside it")
+            self._check_shards(weight_map)
             return dict(weight_map)
         if not (self._folder / _SINGLE).is_file():
             raise ConfigError(
@@ -149,6 +159,17 @@ class Weights(Mapping[str, Tensor]):
                 next_step="write it with save_pretrained(..., safe_serialization=True)",
             )
         return dict.fromkeys(self._open(_SINGLE).keys(), _SINGLE)
+
+    def _check_shards(self, weight_map: Mapping[str, str]) -> None:
+        """No tensor is in another of an index's files than it says, there or there as well."""
+        for file in dict.fromkeys(weight_map.values()):
+            for name in self._open(file).keys():  # noqa: SIM118 (no map)
+                if weight_map.get(name, file) != file:
+                    raise ConfigError(
+                        f"{name} is in {file} of {self._folder}, and {_INDEX} says that it is in "
+                        f"{weight_map[name]}",
+                        next_step="save the model again, into an empty folder",
+                    )
 
     def _open(self, file: str) -> Any:
         """A file of tensors, mapped into memory."""
@@ -186,10 +207,10 @@ class Weights(Mapping[str, Tensor]):
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises ConfigError where there is no such file, or no JSON object in it."""
+    """Raises ConfigError where there is no such file, no JSON object in it, or a key twice."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        document = parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{path} is not a JSON object")

@@ -148,6 +148,16 @@ def weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Change:
     return rewrite
 
 
+def index(text: str) -> Change:
+    """Puts an index in place of the file of weights."""
+
+    def change(folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        (folder / "model.safetensors.index.json").write_text(text)
+
+    return change
+
+
 def retyped(dtype: torch.dtype) -> Change:
     name = "model.norm.weight"
     return weights(lambda tensors: tensors.update({name: tensors[name].to(dtype)}))
@@ -240,21 +250,17 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
     ),
     "an index that leads away": (
         "Llama",
-        lambda folder: (folder / "model.safetensors.index.json").write_text(
-            json.dumps({"weight_map": {"model.norm.weight": "../model.safetensors"}})
-        ),
+        index(json.dumps({"weight_map": {"model.norm.weight": "../model.safetensors"}})),
         "no file beside it",
     ),
     "an index of lists": (
         "Llama",
-        lambda folder: (folder / "model.safetensors.index.json").write_text(
-            json.dumps({"weight_map": {"model.norm.weight": []}})
-        ),
+        index(json.dumps({"weight_map": {"model.norm.weight": []}})),
         "no file beside it",
     ),
     "an index of nothing": (
         "Llama",
-        lambda folder: (folder / "model.safetensors.index.json").write_text("{}"),
+        index("{}"),
         "no weight_map",
     ),
 }  # fmt: skip
