@@ -80,6 +80,8 @@ class Preparing:
         if now > begun:
             speed = f", {(progress.bytes - before) / 1e6 / (now - begun):.1f} MB a second"
         counts = f"{progress.documents:,} documents, {progress.tokens:,} tokens"
+        if progress.unknown:
+            counts += f" ({progress.unknown / max(progress.tokens, 1):.2%} unknown)"
         return f"preparing the text: {read}, {counts}{speed}"
 
     def _write(self, text: str, end: str) -> None:

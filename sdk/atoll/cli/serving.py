@@ -125,6 +125,8 @@ async def _agree(client: Client, draft: Draft, payment: Payment) -> None:
             f"{client.address} pays {tokens_text(estimate.budget)} tokens at most, of "
             f"{tokens(estimate.balance)}; what nobody earns comes back"
         )
+    for note in draft.notes:
+        say(f"warning: {note}")
     say(PUBLIC_NOTICE)
     if payment.sure or estimate.budget > payment.max_spend:
         return  # the refusal says more than a question

@@ -128,7 +128,8 @@ class Client(Connection):
             if job is None and self.can_sign:
                 job = await self._found(manifest)
             if not (again and job) and (job is not None or self._stands(manifest, now)):
-                return Draft(key, chosen, manifest, job=job, said=said, read=text.account)
+                draft = Draft(key, chosen, manifest, job=job, said=said)
+                return replace(draft, read=text.account, notes=text.notes)
             # Its second is all that tells another job of the same words from this one.
             now = max(now, manifest.created + 1)
         floors, is_open = await self._floors(), bool(chosen.left_out())
@@ -137,7 +138,7 @@ class Client(Connection):
             measuring = ask if measured or is_open else None
             draft = await write_draft(key, chosen, found, now, floors, ask=measuring)
             manifest = await with_program(draft.manifest, self.store, ask)
-        return replace(draft, manifest=manifest, said=said, read=text.account)
+        return replace(draft, manifest=manifest, said=said, read=text.account, notes=text.notes)
 
     async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:
         """The manifest of `draft`. Raises as that."""

@@ -40,6 +40,7 @@ class Draft:
         said: the job's file as it was, with nothing computed.
         floors: of the network that it is for.
         read: what became of every file and row of the text.
+        notes: what a person should know of how the tokenizer took the text.
     """
 
     key: str
@@ -51,6 +52,7 @@ class Draft:
     said: str = ""
     floors: Floors = field(default_factory=Floors)
     read: Account | None = None
+    notes: tuple[str, ...] = ()
 
 
 async def write_draft(

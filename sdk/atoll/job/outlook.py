@@ -114,6 +114,7 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
             *_too_short(manifest, pace),
             *_too_few(draft, pace),
             *_warnings(terms, deters),
+            *draft.notes,
         ),
         roles=(
             _submitter(draft, pace),

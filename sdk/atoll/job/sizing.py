@@ -42,4 +42,4 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     async with asking() as ask:
         found = Found(data, init, await machine_numerics(ask))
         draft = await write_draft(key, spec, found, now, floors, ask=ask)
-        return replace(draft, read=text.account)
+        return replace(draft, read=text.account, notes=text.notes)

@@ -1,24 +1,32 @@
 """Conversations as text, and which of its characters are answers.
 
-Rule of this file: a template is rendered like `transformers` renders it, in jinja2's sandbox, and
-without the date, so that everybody has the same text.
+Rule of this file: what is learned is what the template says that the assistant says, where it says
+so, and else what it writes for an answer and not for the question before it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from atoll.bits.errors import DataUnusable
-from atoll.train.corpus.streams import reading
+from atoll.train.corpus.marks import chat_template, special_tokens
 from atoll.train.corpus.talks import Messages
+
+if TYPE_CHECKING:
+    from atoll.train.corpus.template import Template
 
 Render = Callable[[Messages, bool], str]
 """The text of messages; with the opening of an answer after it where the flag is set."""
 Span = tuple[int, int]
 ASSISTANT: Final = "assistant"
+PLAIN: Final = (
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>\\n' + m['content'] + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
+)
+"""`plain_template` as a chat template."""
 
 
 def plain_template(messages: Messages, opens_answer: bool) -> str:
@@ -27,25 +35,44 @@ def plain_template(messages: Messages, opens_answer: bool) -> str:
     return text + f"<|{ASSISTANT}|>\n" * opens_answer
 
 
-def find_template(folder: Path) -> Render:
+def find_template(folder: Path, marks: Mapping[str, str] | None = None) -> Render:
     """The chat template of a tokenizer's folder, or the plain one where there is none.
+
+    Args:
+        marks: the folder's special tokens by name; None reads them.
 
     Raises:
         DataUnusable: the template cannot be read or compiled, or jinja2 is not installed.
     """
-    source, marks = _template_source(folder)
-    return plain_template if source is None else _compile(source, marks, folder)
+    source = chat_template(folder)
+    if source is None:
+        return plain_template
+    return _compiled(source, special_tokens(folder) if marks is None else marks, folder)
+
+
+def asks_date(render: Render) -> bool:
+    """Whether a template asks for the date, which is one and the same for everybody."""
+    return bool(getattr(render, "asks_date", False))
+
+
+def rendering(render: Render) -> object:
+    """All that a text follows from beside its messages, in plain values."""
+    return [getattr(render, "source", PLAIN), getattr(render, "marks", {})]
 
 
 def answers(messages: Messages, render: Render, name: str) -> tuple[str, list[Span]]:
     """A conversation's text, and where in it the assistant's answers lie, their ends included.
 
-    An answer begins where the text of what came before, with an answer opened, ends; and it ends
-    with its content and what the template then closes it with.
+    An answer is what stands in the template's {% generation %}. Where it has none, it begins where
+    the text of what came before, with an answer opened, ends; and it ends with its content and what
+    the template then closes it with.
 
     Raises:
         DataUnusable: the template refuses the messages, or writes earlier ones otherwise later.
     """
+    marked = _marked(render, messages, name)
+    if marked is not None:
+        return marked
     text = _rendered(render, messages, False, name)
     spans: list[Span] = []
     for index, message in enumerate(messages):
@@ -67,9 +94,28 @@ def answers(messages: Messages, render: Render, name: str) -> tuple[str, list[Sp
     return text, spans
 
 
+def _marked(render: Render, messages: Messages, name: str) -> tuple[str, list[Span]] | None:
+    """What the template says itself; None where it says nothing."""
+    find = getattr(render, "marked", None)
+    with _refusing(name):
+        found: tuple[str, list[Span]] | None = None if find is None else find(messages)
+    if found is not None and not found[1]:
+        raise DataUnusable(
+            f"{name}: the chat template says of nothing that it is the assistant's",
+            next_step="take the row out, or use another template",
+        )
+    return found
+
+
 def _rendered(render: Render, messages: Messages, opens_answer: bool, name: str) -> str:
-    try:
+    with _refusing(name):
         return render(messages, opens_answer)
+
+
+@contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    try:
+        yield
     # A template is somebody's program: whatever it raises is about this row.
     except Exception as error:
         raise DataUnusable(
@@ -78,67 +124,20 @@ def _rendered(render: Render, messages: Messages, opens_answer: bool, name: str)
         ) from error
 
 
-def _template_source(folder: Path) -> tuple[str | None, dict[str, str]]:
-    """The template, and the special tokens that it may name."""
-    config = folder / "tokenizer_config.json"
-    plain: Any = {}
-    if config.is_file():
-        with reading(config):
-            raw = config.read_bytes()
-        try:
-            plain = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise DataUnusable(f"{config} is not JSON: {error}") from error
-    plain = plain if isinstance(plain, dict) else {}
-    marks = {key: token_text(plain[key]) for key in plain if key.endswith("_token")}
-    template = plain.get("chat_template")
-    if isinstance(template, list):
-        named = {t.get("name"): t.get("template") for t in template if isinstance(t, dict)}
-        template = named.get("default")
-    file = folder / "chat_template.jinja"
-    if file.is_file():
-        with reading(file):
-            template = file.read_text(encoding="utf-8")
-    known = {key: mark for key, mark in marks.items() if mark}
-    return (template if isinstance(template, str) else None), known
-
-
-def token_text(value: object) -> str:
-    """A token as tokenizer_config.json writes it: text, or a map of content. Empty for neither."""
-    if isinstance(value, dict):
-        value = value.get("content")
-    return value if isinstance(value, str) else ""
-
-
-def _compile(source: str, marks: dict[str, str], folder: Path) -> Render:
+def _compiled(source: str, marks: Mapping[str, str], folder: Path) -> Template:
     try:
-        from jinja2 import TemplateError  # noqa: PLC0415 (an extra)
-        from jinja2.ext import loopcontrols  # noqa: PLC0415
-        from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
+        import jinja2  # noqa: PLC0415 (an extra)
+
+        from atoll.train.corpus.template import Template  # noqa: PLC0415
     except ImportError as error:
         raise DataUnusable(
-            f"the chat template of {folder} needs jinja2, which is not installed",
+            f"the chat template of {folder} needs jinja2 3.1.6, which is not installed",
             next_step="pip install 'atoll[chat]'",
         ) from error
-
-    def refuse(message: str) -> NoReturn:
-        raise TemplateError(message)
-
-    def tojson(value: object, ensure_ascii: bool = False, indent: int | None = None) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols], autoescape=False
-    )
-    environment.filters["tojson"] = tojson
-    environment.globals["raise_exception"] = refuse
     try:
-        template = environment.from_string(source)
-    except TemplateError as error:
+        return Template(source, marks)
+    except jinja2.TemplateError as error:
         raise DataUnusable(
             f"the chat template of {folder} does not compile: {error}",
             next_step="mend it, or take it out for the plain one",
         ) from error
-    return lambda messages, opens_answer: template.render(
-        messages=messages, add_generation_prompt=opens_answer, **marks
-    )

@@ -7,12 +7,11 @@ to keep documents apart. In conversations the template's marks are marks.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +19,13 @@ from tokenizers import Tokenizer
 
 from atoll.bits.errors import DataUnusable
 from atoll.train.corpus.bytepairs import BytePairs, plain_byte_pairs
-from atoll.train.corpus.chat import Render, Span, answers, find_template, plain_template, token_text
+from atoll.train.corpus.chat import Render, Span, answers, find_template, plain_template
 from atoll.train.corpus.documents import SECTION_BYTES, Document
+from atoll.train.corpus.marks import check_added_tokens, json_of, special_tokens
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.streams import reading
-from atoll.train.tokenizer import MAX_TOKENIZER_BYTES, byte_tokenizer, read_tokenizer, tokenizing
+from atoll.train.corpus.wholes import Wholes, open_wholes
+from atoll.train.tokenizer import MAX_TOKENIZER_BYTES, byte_tokenizer, tokenizing
 
 Ids: TypeAlias = NDArray[np.uint32]
 """Token ids, with HIDDEN added to those that are no targets."""
@@ -39,57 +40,152 @@ class Encoder:
     """How the documents of one preparation become tokens.
 
     Attributes:
-        tokenizer: None takes bytes.
-        file: the tokenizer.json, byte for byte as it was given.
+        wholes: the tokenizer; None takes bytes.
+        file: the tokenizer.json.
         vocab: token ids are below it.
         end: the end token.
         render: of conversations.
         fast: another way to the same tokens of a text, where the tokenizer has one.
     """
 
-    tokenizer: Tokenizer | None
+    wholes: Wholes | None
     file: bytes
     vocab: int
     end: int
     render: Render = plain_template
     fast: BytePairs | None = None
 
+    @property
+    def unknown(self) -> int | None:
+        """What stands for text that the tokenizer does not know; None where nothing does."""
+        return None if self.wholes is None else self.wholes.unknown
+
     def encode(self, documents: Sequence[Document]) -> list[Ids]:
-        """The tokens of each document, without its end token. Raises DataUnusable."""
+        """The tokens of each document, without its end token.
+
+        Raises:
+            DataUnusable: one is not UTF-8, or has a letter that the tokenizer has no token for, or
+                the chat template or the tokenizer refuses it.
+        """
         if any(isinstance(document.content, list) for document in documents):
             return self._conversations(documents)
         texts = [doc.content for doc in documents if isinstance(doc.content, bytes)]
-        if self.tokenizer is None:
+        if self.wholes is None:
             return [np.frombuffer(text, np.uint8).astype(np.uint32) for text in texts]
-        # Of long documents, as much at once as a section has.
-        cut = [list(_cut(_decoded(t, d))) for t, d in zip(texts, documents, strict=True)]
-        self.tokenizer.encode_special_tokens = True
-        flat = [part for parts in cut for part in parts]
+        decoded = [_decoded(text, doc) for text, doc in zip(texts, documents, strict=True)]
         with _refusing(documents):
-            found = iter(self.fast.encode(flat) if self.fast else self._encoded(flat))
-        return [_joined([next(found) for _ in parts]) for parts in cut]
+            if self.fast:
+                return _told_apart(self.fast.encode, [list(_cut(text)) for text in decoded])
+            return self._encoded(self.wholes, list(_runs(documents, decoded)))
 
-    def _encoded(self, texts: Sequence[str]) -> Iterator[Ids]:
-        assert self.tokenizer is not None
-        found = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return (_ids(one.ids) for one in found)
+    def _encoded(self, wholes: Wholes, runs: Sequence[_Run]) -> list[Ids]:
+        parts: dict[int, list[Ids]] = {}
+        # Where a document's runs are of both kinds, its first is the first one's.
+        for tokenizer, is_first in ((wholes.first, True), (wholes.later, False)):
+            chosen = [run for run in runs if run.is_first == is_first]
+            tokenizer.encode_special_tokens = True
+            is_split = any(len(run.sizes) > 1 for run in chosen)
+            encode = tokenizer.encode_batch if is_split else tokenizer.encode_batch_fast
+            encoded = encode([run.text for run in chosen], add_special_tokens=False)
+            for run, one in zip(chosen, encoded, strict=True):
+                ids = _ids(one.ids)
+                _check_whole(wholes.gone, ids, tokenizer, run)
+                starts = _starts(one.offsets) if len(run.sizes) > 1 else None
+                for place, part in zip(run.places, run.split(ids, starts), strict=True):
+                    parts.setdefault(place, []).append(part)
+        return [_joined(parts[place]) for place in sorted(parts)]
 
     def _conversations(self, documents: Sequence[Document]) -> list[Ids]:
-        told = [
-            answers(doc.content, self.render, doc.name)
-            for doc in documents
-            if isinstance(doc.content, list)
-        ]
-        if self.tokenizer is None:
+        talks = [doc for doc in documents if isinstance(doc.content, list)]
+        told = [answers(talk.content, self.render, talk.name) for talk in talks]  # type: ignore[arg-type]
+        if self.wholes is None:
             return [_hide_bytes(text, spans) for text, spans in told]
-        self.tokenizer.encode_special_tokens = False
+        tokenizer, gone = self.wholes.first, self.wholes.gone
+        tokenizer.encode_special_tokens = False
         texts = [text for text, _ in told]
         with _refusing(documents):
-            found = self.tokenizer.encode_batch(texts, add_special_tokens=False)
+            found = tokenizer.encode_batch(texts, add_special_tokens=False)
+        for one, text, talk in zip(found, texts, talks, strict=True):
+            _check_whole(gone, _ids(one.ids), tokenizer, _Run(text, talk.name, True, [0], [0]))
         return [
-            _hide(_ids(one.ids), np.array(one.offsets, np.int64).reshape(-1, 2)[:, 0], spans)
+            _hide(_ids(one.ids), _starts(one.offsets), spans)
             for one, (_, spans) in zip(found, told, strict=True)
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Text that is encoded at once: a part of a document, or sections of one that follow each
+    other, which are one text until they are drawn apart.
+
+    Attributes:
+        name: of the document that it begins with.
+        is_first: whether it is the beginning of its text.
+        places: of its documents among those of the batch.
+        sizes: letters of each.
+    """
+
+    text: str
+    name: str
+    is_first: bool
+    places: list[int]
+    sizes: list[int]
+
+    def split(self, ids: Ids, starts: NDArray[np.int64] | None) -> list[Ids]:
+        """The ids of each document: those that begin in it. `starts` of one alone may be None."""
+        if starts is None:
+            return [ids]
+        ends = np.cumsum(self.sizes)[:-1]
+        return np.split(ids, np.searchsorted(np.maximum.accumulate(starts), ends))
+
+
+def _runs(documents: Sequence[Document], texts: Sequence[str]) -> Iterator[_Run]:
+    """The documents of a batch as runs of at most a section's letters, in their order."""
+    held: list[tuple[int, str]] = []
+    size, end = 0, 0
+
+    def run() -> _Run:
+        first = documents[held[0][0]]
+        places, parts = [place for place, _ in held], [part for _, part in held]
+        return _Run("".join(parts), first.name, not first.before, places, list(map(len, parts)))
+
+    for place, (document, text) in enumerate(zip(documents, texts, strict=True)):
+        is_next = document.before > 0 and document.before == end
+        if held and not (is_next and size + len(text) <= SECTION_BYTES):
+            yield run()
+            held, size = [], 0
+        head, *more = _cut(text)
+        held.append((place, head))
+        size += len(head)
+        if more:
+            yield run()
+            held, size = [], 0
+            yield from (_Run(part, document.name, False, [place], [len(part)]) for part in more)
+        end = document.before + len(document.content)
+    if held:
+        yield run()
+
+
+def _told_apart(encode: Callable[[list[str]], list[Ids]], cut: list[list[str]]) -> list[Ids]:
+    """The ids of each text, which is cut in parts that are encoded apart."""
+    found = iter(encode([part for parts in cut for part in parts]))
+    return [_joined([next(found) for _ in parts]) for parts in cut]
+
+
+def _check_whole(gone: int | None, ids: Ids, tokenizer: Tokenizer, run: _Run) -> None:
+    """Raises DataUnusable where a letter of the text has no token."""
+    if gone is None or not (ids == gone).any():
+        return
+    found = tokenizer.encode(run.text, add_special_tokens=False)
+    places = [offset for id, offset in zip(found.ids, found.offsets, strict=True) if id == gone]
+    letters = sorted({run.text[begin:end] for begin, end in places})
+    raise DataUnusable(
+        f"{run.name}: the tokenizer has no token for {', '.join(map(repr, letters[:8]))}"
+        f"{' and others' if len(letters) > 8 else ''}, and none for what it does not know: "
+        "these letters would be left out of the text",
+        next_step="take a tokenizer with bytes, byte fallback or an unknown token, or take such "
+        "texts out",
+    )
 
 
 @contextmanager
@@ -99,6 +195,8 @@ def _refusing(documents: Sequence[Document]) -> Iterator[None]:
         with tokenizing():
             yield
     except ValueError as error:
+        if isinstance(error.__cause__, DataUnusable):
+            raise error.__cause__ from None
         raise DataUnusable(
             f"the tokenizer fails between {documents[0].name} and {documents[-1].name}: {error}",
             next_step="take another tokenizer, or mend this one: a byte-level one has every text",
@@ -138,31 +236,35 @@ def _open_tokenizer(path: Path, options: DataOptions) -> Encoder:
     if len(raw) > MAX_TOKENIZER_BYTES:
         raise DataUnusable(f"{file} has {len(raw)} bytes, at most {MAX_TOKENIZER_BYTES} are taken")
     try:
-        tokenizer = read_tokenizer(raw)
+        wholes = open_wholes(raw)
     except ValueError as error:
         raise DataUnusable(
             f"{file} is not a tokenizer: {error}", next_step="save it again"
         ) from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
+    tokenizer = wholes.tokenizer
+    check_added_tokens(file.parent, tokenizer)
+    marks = special_tokens(file.parent, tokenizer)
+    render = find_template(file.parent, marks) if options.chat else plain_template
     letters = tokenizer.get_vocab(with_added_tokens=True)
     if letters == byte_tokenizer().get_vocab() and not options.end_token:
         # What a job over bytes was given, and gives back with its model.
-        return Encoder(None, raw, len(letters), BYTE_END)
+        return Encoder(None, raw, len(letters), BYTE_END, render)
     # Ids may have gaps, and a token beyond the count.
     vocab = max(letters.values(), default=-1) + 1
-    render = find_template(file.parent) if options.chat else plain_template
-    end = _end_token(tokenizer, file, options)
+    end = _end_token(tokenizer, file, options, marks)
     try:
         with tokenizing():
             fast = plain_byte_pairs(tokenizer)
     except ValueError:  # over its own tokens, which a text need not have
         fast = None
-    return Encoder(tokenizer, raw, vocab, end, render, fast)
+    return Encoder(wholes, wholes.file, vocab, end, render, fast)
 
 
-def _end_token(tokenizer: Tokenizer, file: Path, options: DataOptions) -> int:
-    names = [options.end_token] if options.end_token else list(_named_ends(tokenizer, file))
+def _end_token(
+    tokenizer: Tokenizer, file: Path, options: DataOptions, marks: Mapping[str, str]
+) -> int:
+    named = options.end_token
+    names = [named] if named else list(_named_ends(tokenizer, file, marks))
     for name in names:
         found = tokenizer.token_to_id(name)
         if found is not None:
@@ -175,29 +277,16 @@ def _end_token(tokenizer: Tokenizer, file: Path, options: DataOptions) -> int:
     )
 
 
-def _named_ends(tokenizer: Tokenizer, file: Path) -> Iterator[str]:
+def _named_ends(tokenizer: Tokenizer, file: Path, marks: Mapping[str, str]) -> Iterator[str]:
     """What the folder says the end token is; then well-known special tokens of the tokenizer."""
-    for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        yield token_text(_json_of(file.with_name(name)).get("eos_token"))
+    yield marks.get("eos_token", "")
     for name in ("generation_config.json", "config.json"):
-        found = _json_of(file.with_name(name)).get("eos_token_id")
+        found = json_of(file.with_name(name)).get("eos_token_id")
         token = found[0] if isinstance(found, list) and found else found
         if type(token) is int and 0 <= token < 1 << 32:
             yield tokenizer.id_to_token(token) or ""
     special = {t.content for t in tokenizer.get_added_tokens_decoder().values() if t.special}
     yield from (name for name in _KNOWN_ENDS if name in special)
-
-
-def _json_of(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    with reading(path):
-        raw = path.read_bytes()
-    try:
-        plain = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise DataUnusable(f"{path} is not JSON: {error}", next_step="mend it") from error
-    return plain if isinstance(plain, dict) else {}
 
 
 def _decoded(text: bytes, document: Document) -> str:
@@ -217,6 +306,10 @@ def _cut(text: str) -> Iterator[str]:
         yield text[:end]
         text = text[end:]
     yield text
+
+
+def _starts(offsets: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    return np.array(offsets, np.int64).reshape(-1, 2)[:, 0]
 
 
 def _ids(tokens: Sequence[int]) -> Ids:

@@ -52,6 +52,7 @@ class State:
         documents: so many were put into each stream: training, held out.
         bytes: of text read.
         skipped: rows that were left out, by reason.
+        unknown: tokens that stand for what the tokenizer does not know.
         done: whether nothing is left to read.
     """
 
@@ -61,6 +62,7 @@ class State:
     documents: tuple[int, int] = (0, 0)
     bytes: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
+    unknown: int = 0
     done: bool = False
     train: StreamState = StreamState()
     held_out: StreamState = StreamState()

@@ -27,8 +27,10 @@ from atoll.content.unixfs import Child
 from atoll.law.manifest import DataSpec, TokenType
 from atoll.law.words import Digest
 from atoll.train.corpus.account import Account, skipped_told
+from atoll.train.corpus.chat import rendering
 from atoll.train.corpus.documents import Document, Read, Skipped, read_documents, section_bytes
 from atoll.train.corpus.encoders import HIDDEN, Encoder, Ids, open_encoder
+from atoll.train.corpus.faithful import COMPARED, notes_on, unknown_note
 from atoll.train.corpus.files import Sources, find_files
 from atoll.train.corpus.journal import Journal, StreamState
 from atoll.train.corpus.options import DataOptions
@@ -52,17 +54,22 @@ _Taken: TypeAlias = list[Ids | Skipped]
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a preparation is: bytes of text read, of so many that the files have (compressed
-    ones have more), documents, and tokens of both parts."""
+    ones have more), documents, and tokens of both parts, with those among them that stand for what
+    the tokenizer does not know."""
 
     bytes: int
     bytes_total: int
     documents: int
     tokens: int
+    unknown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedData:
-    """Prepared data. CIDs are binary; `train_targets` and `eval_targets` are what is learned."""
+    """Prepared data. CIDs are binary; `train_targets` and `eval_targets` are what is learned.
+
+    `notes` are what a person should know of how the tokenizer took the text.
+    """
 
     cid: bytes
     root: Digest
@@ -79,6 +86,7 @@ class PreparedData:
     eval_targets: int
     eval_documents: int
     account: Account = field(default_factory=Account)
+    notes: tuple[str, ...] = ()
 
     def spec(self, eval_batches: int) -> DataSpec:
         """The manifest's section."""
@@ -204,6 +212,7 @@ class _Preparation:
         }
 
     def run(self) -> PreparedData:
+        notes = notes_on(self._encoder, self._first_documents())
         saved_at = self._state.bytes
         if not self._state.done:
             for batch, encoded in self._encoded():
@@ -223,7 +232,8 @@ class _Preparation:
             self._end_document()
             self._state = replace(self._state, done=True)
             self._save()
-        return self._finish()
+        unknown = unknown_note(self._state.unknown, self._tokens())
+        return replace(self._finish(), notes=(*notes, *unknown))
 
     # -- one document after another --------------------------------------------------------------
 
@@ -242,12 +252,17 @@ class _Preparation:
             place=place[1],
             open_in=side + "-hidden" * bool(len(ids) and ids[-1] & HIDDEN),
             bytes=state.bytes + _size(document),
+            unknown=state.unknown + self._unknown(ids),
         )
 
     def _skip(self, place: tuple[int, Place], reason: str) -> None:
         counts = self._state.skipped
         counts = counts | {reason: counts.get(reason, 0) + 1}
         self._state = replace(self._state, file=place[0], place=place[1], skipped=counts)
+
+    def _unknown(self, ids: Ids) -> int:
+        unknown = self._encoder.unknown
+        return 0 if unknown is None else int(((ids & (HIDDEN - 1)) == unknown).sum())
 
     def _end_document(self) -> None:
         """Ends the document that is open with the end token, which is learned like its last one."""
@@ -338,6 +353,16 @@ class _Preparation:
             for found in read_documents(self._files[index], self._options, self._section, place):
                 yield (index, found.place), found
 
+    def _first_documents(self) -> Iterator[Document]:
+        """The documents that the tokenizer is tried on, wherever the preparation is."""
+        found = (
+            document
+            for file in self._files
+            for document in read_documents(file, self._options, self._section)
+            if isinstance(document, Document)
+        )
+        return islice(found, COMPARED)
+
     # -- the state -------------------------------------------------------------------------------
 
     def _save(self) -> None:
@@ -348,7 +373,8 @@ class _Preparation:
 
     def _tell(self) -> None:
         state = self._state
-        self._on_progress(Progress(state.bytes, self._total, sum(state.documents), self._tokens()))
+        documents, tokens = sum(state.documents), self._tokens()
+        self._on_progress(Progress(state.bytes, self._total, documents, tokens, state.unknown))
 
     def _finish(self) -> PreparedData:
         train, held_out = (self._streams[name] for name in ("train", "held_out"))
@@ -427,6 +453,7 @@ def _inputs(options: DataOptions, files: Sources, encoder: Encoder) -> object:
             for part in (files.held_out, files.train)
         ),
         hashlib.sha256(encoder.file).hexdigest(),
+        rendering(encoder.render) if options.chat else None,
         [encoder.end, options.field, options.chat, options.bad_rows, options.held_out],
         [options.max_tokens, options.model_vocab, tokenizers.__version__],
     ]
