@@ -35,20 +35,6 @@ class Certified:
     digest: Digest
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How a model is written.
-
-    Attributes:
-        merged: adapters are added to their base, and the whole is written.
-        like: the folder that the job started from, where it is on this machine: its family,
-            special tokens and chat template are kept.
-    """
-
-    merged: bool
-    like: Path | None
-
-
 def model_after(view: JobView, rounds: int) -> Certified:
     """The model after so many rounds. Raises ConfigError where nothing was merged by then."""
     cid = cid_of(view, rounds)
@@ -58,9 +44,9 @@ def model_after(view: JobView, rounds: int) -> Certified:
 
 
 async def fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenizer: Cid) -> None:
-    """Brings a global state and the tokenizer into the store. Raises as `Fetcher.fetch`."""
+    """Brings a global state and what goes with it into the store. Raises as `Fetcher.fetch`."""
     from atoll.bits.layout import max_state_bytes  # noqa: PLC0415
-    from atoll.train.tokenizer import MAX_TOKENIZER_BYTES  # noqa: PLC0415
+    from atoll.train.belongings import MAX_TOKENIZER_BYTES  # noqa: PLC0415
 
     await fetcher.fetch(model, max_state_bytes(manifest))
     await fetcher.fetch(tokenizer, MAX_TOKENIZER_BYTES)
@@ -111,9 +97,13 @@ def export(
     origin: Origin,
     model: Certified,
     folder: Path,
-    form: Form,
+    *,
+    merged: bool,
 ) -> None:
-    """Writes a model that is in the store, and its card, as its family's files.
+    """Writes a model that is in the store, what belongs to it, and its card.
+
+    Args:
+        merged: adapters are added to their base, and the whole is written.
 
     Raises:
         ConfigError: the train extra is missing.
@@ -123,17 +113,18 @@ def export(
     manifest = origin.manifest
     state = _open_model(store, manifest, model)
     from atoll.train.adapters import export_adapters, full_weights  # noqa: PLC0415
-    from atoll.train.export import export_model  # noqa: PLC0415
-    from atoll.train.tokenizer import open_tokenizer  # noqa: PLC0415
+    from atoll.train.export import export_model, write_belongings  # noqa: PLC0415
+    from atoll.train.tokenizer import open_belongings  # noqa: PLC0415
 
     # First, so that who was stopped amid the weights may write there again.
     _write_card(origin, folder)
-    if manifest.lora is not None and not form.merged:
+    belongings = open_belongings(store, manifest.data.tokenizer_cid)
+    if manifest.lora is not None and not merged:
         export_adapters(state.params, manifest.lora, folder)
+        write_belongings(belongings, manifest.model, folder)
         return
     weights = full_weights(state.params, manifest, store)
-    tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
-    export_model(weights, manifest.model, tokenizer, folder, like=form.like)
+    export_model(weights, manifest.model, belongings, folder)
 
 
 def sample_from(

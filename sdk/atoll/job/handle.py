@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from atoll.job.asking import missing_extra
 from atoll.job.card import NO_LABELS, Labels, Origin
 from atoll.job.certified import (
     Certified,
-    Form,
     check_folder,
     export,
     fetch_base,
@@ -204,8 +204,8 @@ class JobHandle(FollowedJob):
         cuts = [event for event in events if isinstance(event, Missed | Fell)]
         told = view, manifest, rounds, await self.figures(), cuts, dress.labels
         origin = Origin(*told, delivery=dress.delivery)
-        form = Form(dress.merged, self._started_from())
-        await asyncio.to_thread(export, self.client.store, origin, model, folder, form)
+        write = partial(export, merged=dress.merged)
+        await asyncio.to_thread(write, self.client.store, origin, model, folder)
         return folder
 
     async def sample(
@@ -225,14 +225,6 @@ class JobHandle(FollowedJob):
             await fetch_base(self.client.fetcher_of(self.id), manifest)
         store = self.client.store
         return await asyncio.to_thread(sample_from, store, manifest, model, prompt, sampling)
-
-    def _started_from(self) -> Path | None:
-        """The folder that the job started from, if this home submitted it and has it still."""
-        own = self.client.submissions.of_job(self.id)
-        if own is None or not own.spec:
-            return None
-        named = JobSpec.of(parse_toml(own.spec), "the job's file").init.folder
-        return Path(named) if named and (Path(named) / "config.json").is_file() else None
 
     async def _fetch_certified(self, manifest: Manifest, model: Certified) -> None:
         tokenizer = Cid.from_bytes(manifest.data.tokenizer_cid)

@@ -69,6 +69,7 @@ def prepare_text(
         held_out_paths=tuple(map(Path, chosen.held_out_paths)),
         max_tokens=chosen.max_tokens,
         model_vocab=model.vocab if model else None,
+        model_folder=Path(spec.init.folder) if spec.init.folder else None,
     )
     prepared = prepare(options, store, on_progress)
     if model is not None:

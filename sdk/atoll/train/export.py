@@ -1,39 +1,40 @@
 """The result as Hugging Face's `AutoModelForCausalLM.from_pretrained` opens it.
 
-A model comes back as the family that it was; one that differs from Llama in nothing that is
-computed comes back as Llama, unless the folder that it came from is given.
+A model comes back as the family that it was, wherever it is fetched: what its folder said beside
+the weights is content of the job. One whose weights were drawn and that differs from Llama in
+nothing that is computed is a Llama.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer
 
 from atoll.bits.state import Tensors
-from atoll.errors import ConfigError, StorageError
+from atoll.errors import StorageError
 from atoll.law.manifest import ModelSpec
-from atoll.train.families import config_of
-from atoll.train.pretrained import read_json, read_spec
+from atoll.train.belongings import (
+    CONFIG,
+    GENERATION,
+    MORE_TEMPLATES,
+    OF_TOKENIZER,
+    TOKENIZER,
+    Belongings,
+)
+from atoll.train.families import config_like, config_of
+from atoll.train.said_once import parse
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+_SETTINGS: Final = "tokenizer_config.json"
 _DTYPES: Final[dict[Dtype, torch.dtype]] = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-_COPIED: Final = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "generation_config.json",
-    "chat_template.jinja",
-)
-"""What a folder says beside its model: how text becomes tokens, and when an answer ends."""
 
 FILES = (
     "model.safetensors",
@@ -47,42 +48,29 @@ FILES = (
 def export_model(
     params: Tensors,
     spec: ModelSpec,
-    tokenizer: Tokenizer,
+    belongings: Belongings,
     folder: Path,
     *,
     dtype: Dtype = "float32",
-    like: Path | None = None,
 ) -> None:
-    """Writes `FILES` into `folder`, which is created; existing ones are replaced.
+    """Writes `FILES` into `folder`, and what else belongs to the model; the folder is created, and
+    existing files are replaced.
 
     Args:
+        belongings: tokenizer, template and configuration; its config.json gives family, context and
+            special tokens, where it is of this model.
         dtype: what the weights are rounded to, to nearest, ties to even.
-        like: the folder that the model came from, whose configuration is kept: its family, its
-            context, its special tokens and its chat template.
 
     Raises:
-        ConfigError: `like` is another model, or no family has one of these parts.
+        ConfigError: no family has one of the model's parts.
         StorageError: the folder cannot be written.
     """
-    config = config_of(spec, dtype) if like is None else _config_like(like, spec, dtype)
-    documents: dict[str, dict[str, Any]] = {
-        "config.json": config,
-        "generation_config.json": {"do_sample": True, "max_length": spec.seq},
-        "tokenizer_config.json": {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": spec.seq,
-            "clean_up_tokenization_spaces": False,
-        },
-    }
+    config = _object(belongings, CONFIG)
+    like = None if config is None else config_like(config, spec, dtype)
+    document = config_of(spec, dtype) if like is None else like
+    write_belongings(belongings, spec, folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, document in documents.items():
-            (folder / name).write_text(json.dumps(document, indent=2) + "\n")
-        (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True))
-        kept = [] if like is None else [like / name for name in _COPIED]
-        for path in kept:
-            if path.is_file():
-                shutil.copyfile(path, folder / path.name)
+        (folder / CONFIG).write_bytes(_json(document))
         kind = _DTYPES[dtype]
         tensors = {name: p.detach().to(kind).contiguous() for name, p in params.items()}
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -90,10 +78,65 @@ def export_model(
         raise StorageError(f"cannot write the model to {folder}: {error}") from error
 
 
-def _config_like(like: Path, spec: ModelSpec, dtype: Dtype) -> dict[str, Any]:
-    """That folder's config.json, of weights in another dtype."""
-    if read_spec(like, spec.seq) != spec:
-        raise ConfigError(f"{like / 'config.json'} is of another model")
-    config = read_json(like / "config.json")
-    config.pop("torch_dtype", None)  # its name before transformers 4.56
-    return config | {"dtype": dtype}
+def write_belongings(belongings: Belongings, spec: ModelSpec, folder: Path) -> None:
+    """Writes all that belongs to a model but its config.json; what an earlier one had goes.
+
+    A stranger wrote them: what is no JSON where it should be is left out, and so is a name of code
+    that `transformers` would fetch and run.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    files = {
+        GENERATION: _generation(belongings, spec),
+        _SETTINGS: _settings(belongings, spec),
+    }
+    for name, content in belongings.files.items():
+        is_checked = name.endswith(".json") and name != TOKENIZER
+        if name in (CONFIG, *files) or (is_checked and _object(belongings, name) is None):
+            continue
+        files[name] = content
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in (*map(folder.joinpath, OF_TOKENIZER), *(folder / MORE_TEMPLATES).glob("*")):
+            path.unlink(missing_ok=True)
+        for name, content in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise StorageError(f"cannot write the model to {folder}: {error}") from error
+
+
+def _generation(belongings: Belongings, spec: ModelSpec) -> bytes:
+    """generation_config.json, byte for byte where it is of a model that was there before."""
+    said = _object(belongings, GENERATION)
+    if said is not None and CONFIG in belongings.files:
+        return belongings.files[GENERATION]
+    return _json({"max_length": spec.seq} | (said or {"do_sample": True}))
+
+
+def _settings(belongings: Belongings, spec: ModelSpec) -> bytes:
+    """tokenizer_config.json, byte for byte where nothing has to go or to come."""
+    said = _object(belongings, _SETTINGS)
+    if said is None:
+        said = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+        }
+    elif "auto_map" not in said and CONFIG in belongings.files:
+        return belongings.files[_SETTINGS]
+    length = {} if CONFIG in belongings.files else {"model_max_length": spec.seq}
+    return _json(length | {key: value for key, value in said.items() if key != "auto_map"})
+
+
+def _object(belongings: Belongings, name: str) -> dict[str, Any] | None:
+    """What a file of JSON says; None where there is no such file, or no object in it."""
+    try:
+        found = parse(belongings.files[name])
+    except (KeyError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()

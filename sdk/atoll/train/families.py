@@ -52,6 +52,18 @@ FAMILIES: Final[dict[str, Family]] = {
 """By `model_type`; SmolLM's is `llama`."""
 
 
+_OF_MODELS: Final = (
+    "rope_parameters",
+    "sliding_window",
+    "layer_types",
+    "partial_rotary_factor",
+    "original_max_position_embeddings",
+)
+"""What a config says of what is computed, beside what `config_of` writes: `spec_of` judges it."""
+_NUMBERS: Final = ("max_position_embeddings", "initializer_range", "max_window_layers")
+_TOKENS: Final = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+
 def spec_of(config: Config, seq: int) -> ModelSpec:
     """The model that a config.json describes, to be trained on sequences of `seq` tokens.
 
@@ -229,6 +241,29 @@ def config_of(spec: ModelSpec, dtype: str) -> dict[str, Any]:
         "eos_token_id": None,
         "dtype": dtype,
     }
+
+
+def config_like(config: Config, spec: ModelSpec, dtype: str) -> dict[str, Any] | None:
+    """A config.json of that model with weights of `dtype`, in the words of an earlier one.
+
+    What neither says the model nor is harmless to whoever opens it is left out: a name of code to
+    run, for one. None where the earlier one is of another model.
+    """
+    try:
+        if spec_of(config, spec.seq) != spec:
+            return None
+    except ConfigError:
+        return None
+    said = {name: config[name] for name in (*_OF_MODELS, *config_of(spec, dtype)) if name in config}
+    numbers = {k: v for k, v in config.items() if k in _NUMBERS and type(v) in (int, float)}
+    tokens = {k: v for k, v in config.items() if k in _TOKENS and _is_tokens(v)}
+    free = (*_NUMBERS, *_TOKENS, "dtype")
+    return {k: v for k, v in said.items() if k not in free} | numbers | tokens | {"dtype": dtype}
+
+
+def _is_tokens(value: object) -> bool:
+    listed = value if isinstance(value, list) else [value]
+    return value is None or all(type(token) is int for token in listed)
 
 
 def _scaling_of(scaling: RopeScalingSpec) -> dict[str, Any] | None:

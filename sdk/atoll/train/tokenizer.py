@@ -1,4 +1,4 @@
-"""The tokenizer of a data set, a file in the store; training reads tokens only. Needs no torch."""
+"""The tokenizer of a data set, in the store; training reads tokens only. Needs no torch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from atoll.bits.errors import MalformedDataset
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
-
-MAX_TOKENIZER_BYTES = 1 << 26
+from atoll.train.belongings import MAX_TOKENIZER_BYTES, TOKENIZER, Belongings
 
 
 def byte_tokenizer() -> Tokenizer:
@@ -31,13 +30,26 @@ def _byte_alphabet() -> list[str]:
     return [chr(byte if byte in printable else next(shifted)) for byte in range(256)]
 
 
-def open_tokenizer(store: LocalStore, cid: bytes) -> Tokenizer:
-    """The tokenizer.json with this CID.
+def open_belongings(store: LocalStore, cid: bytes) -> Belongings:
+    """What goes with a model: the tokenizer that its text was made with, and its folder.
 
     Raises:
-        MalformedDataset: the file is not a tokenizer.
+        MalformedDataset: the file is none of belongings.
     """
     raw = store.read_bytes(Cid.from_bytes(cid), MAX_TOKENIZER_BYTES)
+    try:
+        return Belongings.from_bytes(raw)
+    except ValueError as error:
+        raise MalformedDataset(f"what goes with the model: {error}") from error
+
+
+def open_tokenizer(store: LocalStore, cid: bytes) -> Tokenizer:
+    """The tokenizer among these belongings.
+
+    Raises:
+        MalformedDataset: there is none.
+    """
+    raw = open_belongings(store, cid).files[TOKENIZER]
     try:
         return read_tokenizer(raw)
     except ValueError as error:

@@ -16,7 +16,7 @@ from atoll.cli.network import Network
 from atoll.errors import ConfigError, StorageError
 from atoll.job import certified
 from atoll.job.card import CARD, FACTS, Origin
-from atoll.job.certified import Certified, Form, check_folder
+from atoll.job.certified import Certified, check_folder
 from atoll.job.client import Client
 from atoll.job.handle import JobHandle
 from atoll.job.script import train_model
@@ -95,7 +95,7 @@ def test_who_was_stopped_amid_the_weights_may_write_there_again(
     with monkeypatch.context() as during:
         during.setattr(export, "save_file", stopped)
         with pytest.raises(KeyboardInterrupt):
-            certified.export(job.store, origin, model, folder, Form(False, None))
+            certified.export(job.store, origin, model, folder, merged=False)
     check_folder(folder)
-    certified.export(job.store, origin, model, folder, Form(False, None))
+    certified.export(job.store, origin, model, folder, merged=False)
     assert {path.name for path in folder.iterdir()} == {*FILES, CARD, FACTS}

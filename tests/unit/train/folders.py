@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from atoll.train.belongings import Belongings, is_belonging
 from atoll.train.tokenizer import byte_tokenizer
 
 SEQ = 24
@@ -34,6 +35,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "Qwen3": {"model_type": "qwen3", "head_dim": 12, "rope_theta": 1e6},
     "Qwen3, tied": {"model_type": "qwen3", "head_dim": 8, "tie_word_embeddings": True},
 }  # fmt: skip
+
+
+def belongings(folder: Path | None = None) -> Belongings:
+    """What goes with the model of such a folder; without one, a tokenizer over bytes alone."""
+    if folder is None:
+        return Belongings({"tokenizer.json": byte_tokenizer().to_str().encode()})
+    paths = [path for path in folder.iterdir() if is_belonging(path.name)]
+    return Belongings({path.name: path.read_bytes() for path in paths})
 
 
 def make_folder(

@@ -16,6 +16,7 @@ from atoll.errors import CorruptBlock, NotFound
 from atoll.law.games.judge import Need
 from atoll.law.games.trees import piece_root as shown_root
 from atoll.law.manifest import DataSpec
+from atoll.train.belongings import Belongings
 from atoll.train.data import TokenFile, WordForm, nodes_bytes, read_nodes, write_tokens
 from atoll.train.judging import _pieces_of_tokens
 from atoll.train.tokenizer import byte_tokenizer, open_tokenizer
@@ -212,6 +213,9 @@ PANICS = '{"type": "Precompiled", "precompiled_charsmap": ""}'
 )
 def test_a_file_that_is_no_tokenizer_is_refused(store: LocalStore, file: bytes) -> None:
     with pytest.raises(MalformedDataset, match=r"tokenizer\.json"):
+        whole = Belongings({"tokenizer.json": file}).to_bytes()
+        open_tokenizer(store, store.add_bytes(whole).to_bytes())
+    with pytest.raises(MalformedDataset, match="what goes with the model"):
         open_tokenizer(store, store.add_bytes(file).to_bytes())
 
 

@@ -11,7 +11,7 @@ import torch
 from tests.engines import exact_ops
 from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, make_job
-from tests.unit.train.folders import make_folder
+from tests.unit.train.folders import belongings, make_folder
 from torch import Tensor
 
 from atoll.bits.base import Base, freeze
@@ -44,7 +44,6 @@ from atoll.train.evaluate import evaluate
 from atoll.train.export import export_model
 from atoll.train.pretrained import prepare_init, read_params
 from atoll.train.round import train_round
-from atoll.train.tokenizer import byte_tokenizer
 
 ALL = list(LINEARS)
 GAIN = "model.norm.weight"
@@ -345,9 +344,7 @@ def test_peft_opens_the_result_with_the_same_logits(
 
     weights = merged_weights(adapters, manifest, job.store)
     assert weights.keys() == param_shapes(manifest.model).keys()
-    export_model(
-        weights, manifest.model, byte_tokenizer(), tmp_path / "merged", like=folder / "base"
-    )
+    export_model(weights, manifest.model, belongings(folder / "base"), tmp_path / "merged")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     with torch.no_grad():
         torch.testing.assert_close(merged(ids()).logits, expected, atol=2e-4, rtol=2e-4)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.unit.train.factories import small_model
+from tests.unit.train.folders import belongings
 
 from atoll.bits.init import initial_params
 from atoll.bits.layout import param_shapes
@@ -16,7 +17,6 @@ from atoll.bits.ops import NativeOps
 from atoll.errors import StorageError
 from atoll.law.manifest import ModelSpec
 from atoll.train.export import FILES, export_model
-from atoll.train.tokenizer import byte_tokenizer
 
 SPECS = {
     "tied, shared key heads": small_model(),
@@ -46,7 +46,7 @@ def test_an_exported_model_gives_the_same_logits(name: str, tmp_path: Path) -> N
 
     spec = SPECS[name]
     params = random_params(spec)
-    export_model(params, spec, byte_tokenizer(), tmp_path)
+    export_model(params, spec, belongings(), tmp_path)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert {n for n, _ in theirs.named_parameters()} == params.keys()
     ids = torch.randint(0, 256, (3, spec.seq), generator=torch.Generator().manual_seed(0))
@@ -61,7 +61,7 @@ def test_an_exported_tokenizer_opens_and_inverts(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     spec = small_model()
-    export_model(random_params(spec), spec, byte_tokenizer(), tmp_path)
+    export_model(random_params(spec), spec, belongings(), tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     text = "def f(x):\n\treturn 'ü€𝄞'  # \x00\x7f"
     ids = tokenizer(text)["input_ids"]
@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     spec = small_model()
     with pytest.raises(StorageError, match="file"):
-        export_model(random_params(spec), spec, byte_tokenizer(), tmp_path / "file")
+        export_model(random_params(spec), spec, belongings(), tmp_path / "file")
 
 
 def test_a_position_sees_nothing_after_it() -> None:

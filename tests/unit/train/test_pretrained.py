@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.unit.train.folders import CONFIGS, SEQ, make_folder
+from tests.unit.train.folders import CONFIGS, SEQ, belongings, make_folder
 
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps, operations
@@ -19,7 +19,6 @@ from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
 from atoll.train.export import export_model
 from atoll.train.pretrained import USUAL_SEQ, Weights, prepare_init, read_params, read_spec
-from atoll.train.tokenizer import byte_tokenizer
 
 INT8_DISTANCE = 0.05
 """Root mean square of what the int8 forward pass adds to logits, over that of the logits."""
@@ -57,7 +56,7 @@ def test_there_and_back_is_bit_for_bit(name: str, dtype: Any, tmp_path: Path) ->
     assert all(p.dtype == torch.float32 for p in params.values())
     for like in (None, tmp_path / "in"):
         out = tmp_path / f"out {like is None}"
-        export_model(params, spec, byte_tokenizer(), out, dtype=dtype, like=like)
+        export_model(params, spec, belongings(like), out, dtype=dtype)
         before = load_file(tmp_path / "in" / "model.safetensors")
         after = load_file(out / "model.safetensors")
         assert before.keys() == after.keys()
@@ -75,21 +74,22 @@ def test_the_folder_it_came_from_gives_its_context_and_special_tokens(tmp_path: 
     spec = read_spec(tmp_path / "in", SEQ)
     params = read_params(tmp_path / "in", spec)
     (tmp_path / "in" / "chat_template.jinja").write_text("{{ messages }}")
-    export_model(params, spec, byte_tokenizer(), tmp_path / "out", like=tmp_path / "in")
+    export_model(params, spec, belongings(tmp_path / "in"), tmp_path / "out")
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert (config["max_position_embeddings"], config["eos_token_id"]) == (256, 0)
     assert config["dtype"] == "float32"
     assert (tmp_path / "out" / "chat_template.jinja").read_text() == "{{ messages }}"
     make_folder(tmp_path / "other", "Qwen3", head_dim=8)
-    with pytest.raises(ConfigError, match="another model"):
-        export_model(params, spec, byte_tokenizer(), tmp_path / "no", like=tmp_path / "other")
+    export_model(params, spec, belongings(tmp_path / "other"), tmp_path / "out")
+    assert read_spec(tmp_path / "out", SEQ) == spec  # whatever a stranger's config.json says
+    assert not (tmp_path / "out" / "chat_template.jinja").exists()  # it was an earlier model's
 
 
 def test_parts_that_no_family_has_together_are_not_exported(tmp_path: Path) -> None:
     make_folder(tmp_path, "Qwen3")
     spec = read_spec(tmp_path, SEQ).model_copy(update={"qkv_bias": True})
     with pytest.raises(ConfigError, match="no family"):
-        export_model({}, spec, byte_tokenizer(), tmp_path / "out")
+        export_model({}, spec, belongings(), tmp_path / "out")
 
 
 def test_shards_are_the_same_weights(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ from atoll.service.machine import Decision, State
 from atoll.service.needs import Machine
 from atoll.service.pace import Pace
 from atoll.service.policy import manifest_refusal, pace_refusal, room_refusal, terms_refusal
+from atoll.train.belongings import MAX_TOKENIZER_BYTES
 from atoll.train.data import nodes_bytes
-from atoll.train.tokenizer import MAX_TOKENIZER_BYTES
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects

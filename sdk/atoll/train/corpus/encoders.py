@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from atoll.bits.errors import DataUnusable
+from atoll.train.belongings import MAX_TOKENIZER_BYTES
 from atoll.train.corpus.bytepairs import BytePairs, plain_byte_pairs
 from atoll.train.corpus.chat import Render, Span, answers, find_template, plain_template
 from atoll.train.corpus.documents import SECTION_BYTES, Document
@@ -25,7 +26,7 @@ from atoll.train.corpus.marks import check_added_tokens, json_of, special_tokens
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.streams import reading
 from atoll.train.corpus.wholes import Wholes, open_wholes
-from atoll.train.tokenizer import MAX_TOKENIZER_BYTES, byte_tokenizer, tokenizing
+from atoll.train.tokenizer import byte_tokenizer, tokenizing
 
 Ids: TypeAlias = NDArray[np.uint32]
 """Token ids, with HIDDEN added to those that are no targets."""

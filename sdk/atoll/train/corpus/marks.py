@@ -13,12 +13,12 @@ from typing import Any, Final
 from tokenizers import Tokenizer
 
 from atoll.bits.errors import DataUnusable
+from atoll.train.belongings import MORE_TEMPLATES
 from atoll.train.corpus.streams import reading
 from atoll.train.said_once import parse
 
 NAMES: Final = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 """The special tokens that a chat template may name."""
-MORE_TEMPLATES: Final = "additional_chat_templates"
 _CONFIG, _MAP, _ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 _END: Final = "<|endoftext|>"
 _OF_CLASSES: Final[dict[str, dict[str, str]]] = {

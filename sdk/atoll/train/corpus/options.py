@@ -43,6 +43,8 @@ class DataOptions:
         max_tokens: ends with the document that reaches so many tokens, held out ones included,
             but for those of `held_out_paths`.
         model_vocab: the model's vocabulary; None where it will be the tokenizer's.
+        model_folder: of the model that training starts from, whose configuration goes with the
+            result; None where weights are drawn.
     """
 
     paths: tuple[Path, ...]
@@ -58,6 +60,7 @@ class DataOptions:
     held_out_paths: tuple[Path, ...] = ()
     max_tokens: int | None = None
     model_vocab: int | None = None
+    model_folder: Path | None = None
 
     def __post_init__(self) -> None:
         try:

@@ -28,6 +28,7 @@ from atoll.law.manifest import DataSpec, TokenType
 from atoll.law.words import Digest
 from atoll.train.corpus.account import Account, skipped_told
 from atoll.train.corpus.chat import rendering
+from atoll.train.corpus.collect import belongings_of
 from atoll.train.corpus.documents import Document, Read, Skipped, read_documents, section_bytes
 from atoll.train.corpus.encoders import HIDDEN, Encoder, Ids, open_encoder
 from atoll.train.corpus.faithful import COMPARED, notes_on, unknown_note
@@ -197,6 +198,7 @@ class _Preparation:
     ) -> None:
         # A text to evaluate on comes first: all of it is read, however little is trained on.
         self._options, self._encoder, self._sources = options, encoder, files
+        self._belongings = belongings_of(options, encoder)
         self._files = [*files.held_out, *files.train]
         self._held_out_files = len(files.held_out)
         self._store, self._on_progress = store, on_progress
@@ -383,7 +385,7 @@ class _Preparation:
         eval_cid, _ = held_out.finish()
         root = root_of_shards(nodes, train.state.tokens * DTYPES[self._dtype].itemsize)
         nodes_cid = self._store.add_bytes(nodes)
-        tokenizer_cid = self._store.add_bytes(self._encoder.file)
+        tokenizer_cid = self._store.add_bytes(self._belongings.to_bytes())
         for kept in (cid, eval_cid, nodes_cid, tokenizer_cid):
             self._store.pin(kept, "data")
         return PreparedData(

@@ -15,12 +15,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from atoll.bits.errors import DataUnusable
 from atoll.bits.pieces import piece_root
-from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import PreparedData, Progress, prepare
 from atoll.train.data import TokenFile, WordForm
-from atoll.train.tokenizer import byte_tokenizer, open_tokenizer
+from atoll.train.tokenizer import byte_tokenizer, open_belongings, open_tokenizer
 
 WORDS = [
     "the",
@@ -166,7 +165,7 @@ def test_a_tokenizer_is_used_with_its_end_token(
     assert (train + held_out).count(end) == len(paths)
     texts = tokenizer.decode(train, skip_special_tokens=False).split("<|endoftext|>")[:-1]
     assert texts == [p.read_text() for p in paths if p.read_text() in texts]
-    stored = store.read_bytes(Cid.from_bytes(data.tokenizer_cid), 1 << 26)
+    stored = open_belongings(store, data.tokenizer_cid).files["tokenizer.json"]
     assert stored == (tokenizer_folder / "tokenizer.json").read_bytes()
 
 
