@@ -28,6 +28,8 @@ OF_TOKENIZER: Final = (
 """What a tokenizer's folder has; more templates are in a folder of their own in it."""
 MORE_TEMPLATES: Final = "additional_chat_templates"
 _NAMES: Final = frozenset({*OF_TOKENIZER, CONFIG, GENERATION})
+_BYTES, _TEXT, _MAP = 2, 3, 5
+"""CBOR's kinds of items."""
 _MORE: Final = re.compile(MORE_TEMPLATES + r"/[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}\.jinja", re.ASCII)
 
 
@@ -57,13 +59,37 @@ class Belongings:
     @classmethod
     def from_bytes(cls, raw: bytes) -> Belongings:
         """What such a file holds. Raises ValueError where it is none."""
+        _check_flat(raw)
         plain = decode(raw, MAX_TOKENIZER_BYTES)
-        if not isinstance(plain, dict):
-            raise ValueError("not a map")
-        files = {name: content for name, content in plain.items() if isinstance(content, bytes)}
-        if len(files) < len(plain):
-            raise ValueError("a file is not bytes")
-        return cls(files)
+        assert isinstance(plain, dict)  # `_check_flat` says so, and that values are bytes
+        return cls({name: file for name, file in plain.items() if isinstance(file, bytes)})
+
+
+def _check_flat(raw: bytes) -> None:
+    """That a file is a map from texts to bytes, of few: 64 MiB of other things are gigabytes of
+    Python's. Raises ValueError."""
+    major, count, place = _head(raw, 0)
+    if major != _MAP or count > MAX_FILES:
+        raise ValueError(f"not a map of at most {MAX_FILES} files")
+    for _ in range(count):
+        for wanted in (_TEXT, _BYTES):
+            major, size, place = _head(raw, place)
+            if major != wanted:
+                raise ValueError("a name is not text, or a file is not bytes")
+            place += size
+
+
+def _head(raw: bytes, place: int) -> tuple[int, int, int]:
+    """An item's kind, its size, and where what follows its head begins."""
+    if place >= len(raw):
+        raise ValueError("it ends too early")
+    major, size, place = raw[place] >> 5, raw[place] & 31, place + 1
+    if size < 24:
+        return major, size, place
+    if size > 27:
+        raise ValueError("not canonical")
+    end = place + (1 << size - 24)
+    return major, int.from_bytes(raw[place:end], "big"), end
 
 
 def is_belonging(name: str) -> bool:

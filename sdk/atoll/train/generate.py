@@ -44,7 +44,8 @@ def generate(
         MalformedDataset: the tokenizer fails, or has more tokens than the model.
     """
     with _refusing():
-        ids = tokenizer.encode(prompt).ids
+        # Without what a tokenizer adds to a text: no text that was trained on had it.
+        ids = tokenizer.encode(prompt, add_special_tokens=False).ids
     if max(ids, default=0) >= spec.vocab:
         raise MalformedDataset(
             f"the job's tokenizer has token {max(ids)}, of the {spec.vocab} that the model knows"

@@ -228,6 +228,8 @@ def test_an_outlook_agrees_with_the_manifest() -> None:
     text = report(draft, look)
     assert "windows.train" in text
     assert PUBLIC_NOTICE in text
+    noted = replace(draft, notes=("half of it is unknown",))
+    assert "warning: half of it is unknown" in report(noted, outlook(noted, PACE, fee_cap=1))
 
 
 def test_an_outlook_says_when_pay_and_result_are_final() -> None:

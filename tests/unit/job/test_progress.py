@@ -52,6 +52,11 @@ def test_elsewhere_there_is_a_line_for_each_tenth() -> None:
     assert lines[-1].endswith(", 10.0 MB a second")
 
 
+def test_the_share_of_unknown_tokens_is_told() -> None:
+    text = tell(io.StringIO(), [(0.1, Progress(MB, MB, 3, 400, 2))])
+    assert "3 documents, 400 tokens (0.50% unknown)" in text
+
+
 def test_elsewhere_a_slow_text_is_told_of_each_half_minute() -> None:
     states = [(LINE_SECONDS / 3, Progress(n * MB, 10**9 * MB, n, n)) for n in range(1, 10)]
     assert len(tell(io.StringIO(), states).splitlines()) == 3

@@ -179,6 +179,9 @@ BAD: dict[str, Any] = {
     "weights": {"tokenizer.json": BYTES, "model.safetensors": b""},
     "text for bytes": {"tokenizer.json": "{}"},
     "a list": [BYTES],
+    "a map in a map": {"tokenizer.json": {"x": b""}},
+    "a million names": {str(n): b"" for n in range(1_000_000)},
+    "a million numbers": {"tokenizer.json": [0] * 1_000_000},
     "too many": {"tokenizer.json": BYTES} | {
         f"additional_chat_templates/{n}.jinja": b"" for n in range(MAX_FILES)
     },
@@ -189,6 +192,17 @@ BAD: dict[str, Any] = {
 def test_what_belongs_to_no_model_is_refused(name: str, store: LocalStore) -> None:
     with pytest.raises(MalformedDataset, match="what goes with the model"):
         open_belongings(store, store.add_bytes(encode(BAD[name])).to_bytes())
+
+
+def test_a_file_that_is_cut_or_not_canonical_is_refused() -> None:
+    whole = Belongings({"tokenizer.json": BYTES, "config.json": b"{}"}).to_bytes()
+    assert Belongings.from_bytes(whole).to_bytes() == whole
+    for place in range(0, len(whole), 97):
+        with pytest.raises(ValueError, match=r"."):
+            Belongings.from_bytes(whole[:place])
+    for broken in (whole + b"\0", b"\xb8\x02" + whole[1:], b"\xbf" + whole[1:], b"", b"\xff" * 9):
+        with pytest.raises(ValueError, match=r"."):
+            Belongings.from_bytes(broken)
 
 
 def test_what_a_stranger_wrote_never_keeps_a_result_from_its_reader(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, processors
 
 from atoll.bits.errors import MalformedDataset
 from atoll.bits.held_out import batch_losses, window_starts
@@ -91,6 +91,16 @@ def test_text_continues_the_prompt_and_repeats(job: Job) -> None:
     assert sample() == sample()
     assert sample(seed=1) != sample()
     assert sample(temperature=0.0) == sample(temperature=0.0, seed=5)
+
+
+def test_a_prompt_has_what_the_text_had_and_no_mark_that_a_tokenizer_adds(job: Job) -> None:
+    marking: Tokenizer = byte_tokenizer()
+    marking.post_processor = processors.TemplateProcessing(
+        single="$A A", pair=None, special_tokens=[("A", 65)]
+    )
+    sampling = Sampling(length=0)
+    said = generate(job.model.params, job.manifest.model, marking, "line", sampling)
+    assert said == "line"
 
 
 def test_an_empty_prompt_is_refused(job: Job) -> None:

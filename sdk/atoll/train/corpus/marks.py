@@ -149,7 +149,13 @@ def _templates(folder: Path) -> dict[str, str] | None:
     if not isinstance(said, list):
         return None
     named = [t for t in said if isinstance(t, dict) and isinstance(t.get("template"), str)]
-    return {str(t.get("name")): t["template"] for t in named}
+    found = {str(t.get("name")): t["template"] for t in named}
+    if len(found) < len(named):
+        raise DataUnusable(
+            f"{folder / _CONFIG} has two chat templates of one name",
+            next_step=f"write the usual one to {folder}/chat_template.jinja",
+        )
+    return found
 
 
 def _text_of(path: Path) -> str:

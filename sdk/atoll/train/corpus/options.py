@@ -12,9 +12,10 @@ from atoll.bits.errors import DataUnusable
 Format = Literal["auto", "text", "jsonl", "csv", "parquet", "datasets"]
 BadRows = Literal["refuse", "skip"]
 PUBLIC_NOTICE: Final = (
-    "What is submitted becomes public: the text in tokens, the held-out part, the tokenizer, the "
-    "weights to start from and every model trained can be fetched by anyone, copied, and never "
-    "taken back. Submit nothing that is secret, personal, or not yours to publish."
+    "What is submitted becomes public: the text in tokens, the held-out part, the tokenizer with "
+    "its folder's settings, the weights to start from and every model trained can be fetched by "
+    "anyone, copied, and never taken back. Submit nothing that is secret, personal, or not yours "
+    "to publish."
 )
 """Shown before anything is paid for."""
 

@@ -160,6 +160,16 @@ def test_a_template_among_others_is_the_usual_one_or_refused(tmp_path: Path) -> 
     assert find_template(folder)(talk(1), False) == theirs(folder, talk(1)) == "usual"
 
 
+def test_a_template_that_is_said_twice_or_nests_without_end_is_refused(tmp_path: Path) -> None:
+    twice = [{"name": "default", "template": "a"}, {"name": "default", "template": "b"}]
+    folder = written(tmp_path, tokenizer_config__json=CONFIG | {"chat_template": twice})
+    with pytest.raises(DataUnusable, match="two chat templates of one name"):
+        find_template(folder)
+    (folder / "chat_template.jinja").write_text("{{ " + "(" * 100_000 + ")" * 100_000 + " }}")
+    with pytest.raises(DataUnusable, match="does not compile"):
+        find_template(folder)
+
+
 def test_a_processors_template_is_not_passed_over(tmp_path: Path) -> None:
     folder = written(
         tmp_path, tokenizer_config__json=CONFIG, chat_template__json={"chat_template": CHATML}

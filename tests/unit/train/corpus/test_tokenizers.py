@@ -166,9 +166,17 @@ def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
 
 # --- letters without a token ---
 
+
+def byte_fallback_without_bytes() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    return trained(tokenizer)
+
+
 LOSSES: dict[str, tuple[Callable[[], Tokenizer], str]] = {
     "no alphabet, no unknown": (lambda: metaspace(unk=None), "the ring Žlutý of coral"),
     "bytes without some": (lambda: byte_level(alphabet=False), "the ring 漢 of coral"),
+    "byte fallback without bytes": (byte_fallback_without_bytes, "the ring of 漢"),
     "a letter within a word": (lambda: metaspace(unk=None), "the riñg of coral"),
 }
 
