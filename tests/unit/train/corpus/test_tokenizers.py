@@ -312,3 +312,27 @@ def test_a_token_that_tokenizer_json_lacks_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(DataUnusable, match="as number 7"):
         open_encoder(DataOptions((), tokenizer=tmp_path))
+
+
+def test_a_preparation_that_was_killed_has_the_same_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sections are joined within what is tokenised at once, whose bounds a kill does not move."""
+    monkeypatch.setattr(preparing, "SAVE_BYTES", 1)
+    monkeypatch.setattr(preparing, "BATCH_BYTES", 7000)
+    (tmp_path / "text.txt").write_text(text(12_000) + "ž\n" * 90)
+    options = DataOptions((tmp_path / "text.txt",), tokenizer=folder(tmp_path / "t", metaspace()))
+    whole = prepare(options, LocalStore(tmp_path / "whole", sync=False))
+    store, left = LocalStore(tmp_path / "store", sync=False), [1, 2, 3]
+
+    def stop(_: Progress) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            left.pop(0)
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            prepare(options, store, stop)
+    assert prepare(options, store) == whole
+    assert any("does not know" in note for note in whole.notes)
