@@ -6,7 +6,6 @@ moving a function between contracts changes no Python.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -20,6 +19,7 @@ from eth_utils.abi import (
 )
 
 from atoll.errors import ChainError
+from atoll.nested import loads
 
 ENTRY_CONTRACTS = (
     "Rounds",
@@ -100,7 +100,7 @@ def load_artifact(name: str) -> dict[str, Any]:
     """
     path = resources.files("atoll.chain") / "artifacts" / f"{name}.json"
     try:
-        return cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8")))
+        return cast(dict[str, Any], loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         raise ChainError(f"the package ships no contract {name}") from error
 

@@ -13,6 +13,7 @@ from eth_utils.address import is_address, to_checksum_address
 from atoll.errors import ConfigError
 from atoll.files import durable_rename
 from atoll.law.words import Address, Domain
+from atoll.nested import loads
 
 DEVELOPMENT_CHAINS = frozenset({1337, 31337})
 """Of Ganache and Anvil: everybody is on this machine, and the chain begins anew at each start."""
@@ -68,7 +69,7 @@ class Deployment:
             ConfigError: not JSON, a contract is missing, or something is not an address.
         """
         try:
-            document = json.loads(text)
+            document = loads(text)
             chain_id, block = int(document["chain_id"]), int(document["block"])
             addresses = dict(document["addresses"])
         except (ValueError, KeyError, TypeError) as error:

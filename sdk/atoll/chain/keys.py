@@ -7,7 +7,6 @@ is imported here alone, when a key is used. It takes as long as the rest of a co
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,10 @@ from eth_typing import Hash32
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from atoll.chain import RECURSION_LIMIT
 from atoll.errors import KeystoreError
 from atoll.files import durable_rename, write_beside, write_once
 from atoll.law.words import Address, Digest
+from atoll.nested import loads
 
 if TYPE_CHECKING:
     from eth_account import Account
@@ -42,10 +41,9 @@ class KeyInfo:
 
 
 def _library() -> type[Account]:
-    """The library's class of accounts; the limit that importing it lifts is set again."""
+    """The library's class of accounts."""
     from eth_account import Account  # noqa: PLC0415 (the rule of this file)
 
-    sys.setrecursionlimit(RECURSION_LIMIT)
     return Account
 
 
@@ -231,7 +229,7 @@ def _decrypt(text: str, password: str, what: str) -> LocalAccount:
 
 def _parse(text: str, what: str) -> dict[str, Any]:
     try:
-        keystore = json.loads(text)
+        keystore = loads(text)
     except ValueError as error:
         raise KeystoreError(f"{what} is not a keystore: not JSON") from error
     if not isinstance(keystore, dict) or keystore.get("version") != 3:

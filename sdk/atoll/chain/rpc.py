@@ -23,6 +23,7 @@ import aiohttp
 from atoll.chain.answers import quantity, text
 from atoll.chain.urls import redact, require_endpoint
 from atoll.errors import ChainError, ConfigError, RpcUnavailable, WrongChain
+from atoll.nested import loads
 
 T = TypeVar("T")
 Read = Callable[[Any], T]
@@ -462,8 +463,8 @@ def _result_of(body: bytes, method: str) -> Any:
     if is_long and sum(map(body.count, (b",", b"[", b"{"))) > len(body) // VALUE_BYTES:
         raise _NoAnswer("the answer is of more values than it can have")
     try:
-        response = json.loads(body, cls=_PatientDecoder if is_long else None)
-    except (ValueError, RecursionError) as error:
+        response = loads(body, cls=_PatientDecoder if is_long else None)
+    except ValueError as error:
         raise _NoAnswer("the answer is not JSON") from error
     if not isinstance(response, dict):
         raise _NoAnswer("the answer is not a JSON-RPC response")

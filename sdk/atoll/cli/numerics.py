@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from dataclasses import asdict
@@ -14,6 +13,7 @@ import typer
 from atoll.bits.kernels.variables import DEVICES
 from atoll.cli.output import Json, emit
 from atoll.errors import AtollError, ConfigError, NumericsMismatch
+from atoll.nested import loads
 
 if TYPE_CHECKING:
     from atoll.lab.differential import LabResult, LabRun, Setting
@@ -142,7 +142,7 @@ def _check(key: str, digests: list[str]) -> None:
     """Raises NumericsMismatch unless the digests are one, and the repository's where it has one."""
     from atoll.lab.differential import EXPECTED
 
-    known: dict[str, str] = json.loads(EXPECTED.read_text())
+    known: dict[str, str] = loads(EXPECTED.read_text())
     wanted = set(digests) | ({known[key]} if key in known else set())
     if len(wanted) > 1:
         raise NumericsMismatch(

@@ -17,6 +17,7 @@ from typing import IO, Any, TypeAlias
 
 from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.errors import ConfigError
+from atoll.nested import loads
 
 Ask: TypeAlias = Callable[[dict[str, str]], Awaitable[Any]]
 """Takes a question of `atoll.train.answers` and returns its answer."""
@@ -69,7 +70,7 @@ class _Machine:
             line = b""  # it ended while it was asked
         if not line:
             raise await self._failed(process)
-        return json.loads(line)
+        return loads(line)
 
     async def end(self) -> None:
         if self._process is not None:

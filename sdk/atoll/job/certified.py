@@ -21,6 +21,7 @@ from atoll.job.figures import cid_of, model_of, named
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView
 from atoll.law.words import Digest
+from atoll.nested import loads
 
 if TYPE_CHECKING:
     from atoll.bits.state import GlobalState
@@ -71,7 +72,7 @@ def check_folder(folder: Path) -> None:
     try:
         if not folder.exists() or not any(folder.iterdir()):
             return
-        told = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        told = loads((folder / FACTS).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         told = None
     except OSError as error:

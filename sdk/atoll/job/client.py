@@ -50,6 +50,7 @@ from atoll.law.certificates import Kind
 from atoll.law.events import ContractEvent
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, JobId, Params
+from atoll.nested import loads
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ class Client(Connection):
         if isinstance(job, int):
             return JobHandle(self, JobId(job))
         try:
-            document = json.loads(job)
+            document = loads(job)
             number, there = int(document["job"]), document["deployment"]
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"this is not a job handle: {error!r}") from error

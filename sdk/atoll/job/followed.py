@@ -23,6 +23,7 @@ from atoll.job.story import RoundStory, tell_rounds
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
 from atoll.law.words import JobId
+from atoll.nested import loads
 
 FIGURES_SECONDS = 3.0
 """Between two looks at what was computed here."""
@@ -47,7 +48,7 @@ class FollowedJob:
 
     def to_json(self) -> str:
         """All it takes to attach to the job from elsewhere; no secret in it."""
-        deployment = json.loads(self.client.deployment.to_json())
+        deployment = loads(self.client.deployment.to_json())
         return json.dumps({"job": self.id, "deployment": deployment})
 
     async def view(self) -> JobView:

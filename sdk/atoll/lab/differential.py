@@ -32,6 +32,7 @@ from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step, state_roots
 from atoll.errors import AtollError, NumericsMismatch
 from atoll.law.manifest import UNSCALED, InnerSpec, ModelSpec
+from atoll.nested import loads
 
 BATCH, VOCABULARY = 4, 256
 CAPS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
@@ -226,12 +227,12 @@ def run_apart(what: LabRun, how: Setting) -> LabResult | str:
     )  # fmt: skip
     if done.returncode:
         return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no result"
-    return LabResult(**json.loads(done.stdout.splitlines()[-1]))
+    return LabResult(**loads(done.stdout.splitlines()[-1]))
 
 
 def expected_digest(what: LabRun) -> str | None:
     """The digest this repository says that run has, if it says."""
-    digests: dict[str, str] = json.loads(EXPECTED.read_text())
+    digests: dict[str, str] = loads(EXPECTED.read_text())
     return digests.get(what.key)
 
 
@@ -240,7 +241,7 @@ def main() -> None:
     # Standard output is the document's alone.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
     try:
-        result = run(LabRun(**json.loads(sys.argv[1])), Setting(**json.loads(sys.argv[2])))
+        result = run(LabRun(**loads(sys.argv[1])), Setting(**loads(sys.argv[2])))
     except AtollError as error:
         sys.exit(f"error: {error}")
     sys.stdout.write(json.dumps(asdict(result)) + "\n")

@@ -408,7 +408,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
             f"cannot read the config {path}: {error.strerror}",
             next_step="pass --config FILE with the path of a TOML file",
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also too many digits, too deep, not UTF-8
         raise ConfigError(f"{path} is not TOML: {error}", next_step=f"correct {path}") from error
 
 
@@ -430,6 +430,6 @@ def _set(layered: Layered, name: str, text: str, origin: str) -> None:
             raise ConfigError(f"{origin}: {section} is no section", next_step="correct its name")
     place[last] = text
     if not text.startswith("0x"):
-        with suppress(tomllib.TOMLDecodeError):
+        with suppress(ValueError, RecursionError):
             place[last] = tomllib.loads(f"value = {text}")["value"]
     layered.origins[name] = origin

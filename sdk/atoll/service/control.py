@@ -18,6 +18,7 @@ import structlog
 from aiohttp import web
 
 from atoll.errors import AtollError, ConfigError
+from atoll.nested import loads
 
 SOCKET_NAME: Final = "control.sock"
 ASK_SECONDS: Final = 20.0
@@ -56,7 +57,7 @@ async def listening(data_dir: Path, answers: Mapping[str, Answer]) -> AsyncItera
         if answer is None:
             return _told({"error": "this service is not asked that"}, 404)
         try:
-            return _told({"result": await answer(await request.json())})
+            return _told({"result": await answer(await request.json(loads=loads))})
         except AtollError as error:
             return _told(
                 {"error": str(error), "next_step": error.next_step, "exit_code": error.exit_code}
@@ -103,7 +104,7 @@ async def ask(data_dir: Path, question: str, **arguments: Any) -> Any:
                 ) as session,
                 session.post(f"http://service/{question}", json=arguments) as response,
             ):
-                told = await response.json()
+                told = await response.json(loads=loads)
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise NotRunning(
             f"no service answers in {data_dir}", next_step="start it, or look at its log"

@@ -30,6 +30,7 @@ from atoll.content.door import Budget
 from atoll.content.gateway import Gateway, GatewayConfig, url_of
 from atoll.content.local import LocalStore
 from atoll.errors import AtollError, ConfigError
+from atoll.nested import loads
 from atoll.service.beside import end
 from atoll.service.greeting import greeted
 from atoll.service.logs import level_here, lines_to, log_from
@@ -180,7 +181,7 @@ class GatewayProcess:
         assert self._process is not None and self._process.stdout is not None
         line = await self._process.stdout.readline()
         # The last line may be cut off by its end.
-        return json.loads(line) if line.endswith(b"\n") else None
+        return loads(line) if line.endswith(b"\n") else None
 
     def _say(self, document: dict[str, Any]) -> None:
         if self._process is not None and self._process.stdin is not None:
@@ -284,7 +285,7 @@ async def _serve() -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     if not (line := await lines.readline()):
         return  # forked ahead, and its parent ended without a gateway
-    told = json.loads(line)
+    told = loads(line)
     spec = GatewaySpec(**{**told, "budget": Budget(**told["budget"])})
     log_from(spec.level)
     members: set[str] = set()
@@ -298,7 +299,7 @@ async def _serve() -> None:
     counts = asyncio.create_task(_tell_counts(gateway))
     while line := await lines.readline():  # ends with the parent
         members.clear()
-        members.update(json.loads(line)["members"])
+        members.update(loads(line)["members"])
     counts.cancel()
     # At once: a service that starts again wants the port, and nothing here has to be kept.
     os._exit(0)

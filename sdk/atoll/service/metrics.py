@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from atoll.chain.database import open_read_only
+from atoll.nested import loads
 
 Measure = tuple[int, int, str, float]
 """Job, round, name and sum."""
@@ -48,7 +49,7 @@ def write_metrics(measures: Sequence[Measure], path: Path, about: Mapping[str, o
 def read_metrics(path: Path) -> dict[str, object]:
     """What `write_metrics` wrote; an empty mapping where there is nothing that can be read."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # not written yet, or by somebody else: measures are no duty
         return {}
     return data if isinstance(data, dict) else {}

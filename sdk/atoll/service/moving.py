@@ -19,6 +19,7 @@ from typing import Any, Final
 from atoll.chain.database import Database
 from atoll.errors import ConfigError, StorageError
 from atoll.files import write_once
+from atoll.nested import loads
 from atoll.service.journal import (
     KEYS,
     MOVED_AT,
@@ -177,9 +178,9 @@ def _read(source: Path, whose: Belongs) -> list[dict[str, list[Any]]]:
     body, _, last = data.rstrip(b"\n").rpartition(b"\n")
     body += b"\n"
     try:
-        if json.loads(last)["sha256"] != hashlib.sha256(body).hexdigest():
+        if loads(last)["sha256"] != hashlib.sha256(body).hexdigest():
             raise ValueError("its end does not fit")
-        header, *rows = map(json.loads, body.splitlines())
+        header, *rows = map(loads, body.splitlines())
         version = (header["format"], header["version"])
         found = Belongs(header["account"], header["chain_id"])
         wrong = [row for row in rows if len(row) != 1 or len(TABLES[next(iter(row))]) != len(

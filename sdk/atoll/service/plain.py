@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from atoll.errors import AtollError
+from atoll.nested import loads
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ def to_json(value: object) -> str:
 def from_json(cls: type[T], text: str) -> T:
     """The dataclass that `to_json` wrote; raises JournalError when the text does not fit it."""
     try:
-        return cast(T, _build(cls, json.loads(text)))
+        return cast(T, _build(cls, loads(text)))
     except (TypeError, ValueError, KeyError) as error:
         raise JournalError(f"cannot read a {cls.__name__}: {error}") from error
 

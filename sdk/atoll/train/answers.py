@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from atoll.law.manifest import Manifest
+from atoll.nested import loads
 from atoll.train.pace import measure
 from atoll.train.probe import numerics_spec, pin_torch
 from atoll.train.program import program_root
@@ -33,7 +34,7 @@ def answer(question: dict[str, str]) -> Any:
     pin_torch()
     match question:
         case {"numerics": _}:
-            return json.loads(json.dumps(numerics_spec().model_dump(), default=bytes.hex))
+            return loads(json.dumps(numerics_spec().model_dump(), default=bytes.hex))
         case {"pace": manifest}:
             return measure(Manifest.from_bytes(bytes.fromhex(manifest)))
         case {"program": manifest, "store": folder}:
@@ -46,7 +47,7 @@ def main() -> None:
     # Standard output is the answers' alone.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(answer(json.loads(line))) + "\n")
+        sys.stdout.write(json.dumps(answer(loads(line))) + "\n")
         sys.stdout.flush()
 
 

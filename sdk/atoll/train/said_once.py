@@ -5,21 +5,19 @@ Rule of this file: readers differ in which of two values under one key they take
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
+
+from atoll.nested import loads
 
 
 def parse(text: str | bytes) -> Any:
     """The value of a JSON document.
 
     Raises:
-        ValueError: it is none, says one key of an object twice, or nests without end.
+        ValueError: it is none, says one key of an object twice, or nests too deeply.
     """
-    try:
-        return json.loads(text, object_pairs_hook=_once)
-    except RecursionError as error:
-        raise ValueError(str(error)) from error
+    return loads(text, object_pairs_hook=_once)
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

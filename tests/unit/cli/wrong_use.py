@@ -67,12 +67,10 @@ def main() -> None:
 
 def import_all() -> None:
     """Everything that a command may import where it runs."""
-    limit = sys.getrecursionlimit()
     ours = (each.name for each in pkgutil.walk_packages(atoll.__path__, "atoll."))
     for name in (*IMPORTED_ONCE, *ours):
         if name not in FOR_A_GPU:
             importlib.import_module(name)
-    sys.setrecursionlimit(limit)  # which eth_account lifts
     gc.freeze()
 
 

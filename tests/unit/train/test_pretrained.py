@@ -212,7 +212,7 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
         "Llama", lambda folder: (folder / "config.json").write_text("[]"), "not a JSON object",
     ),
     "a config without end": (
-        "Llama", lambda folder: (folder / "config.json").write_text("[" * 100_000), "recursion",
+        "Llama", lambda folder: (folder / "config.json").write_text("[" * 100_000), "nests deeper",
     ),
     "no weights": (
         "Llama", lambda folder: (folder / "model.safetensors").unlink(), "has neither",

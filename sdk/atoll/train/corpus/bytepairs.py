@@ -8,7 +8,6 @@ tokenizer only where this is certain, and whatever a fast encoder cannot do goes
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tiktoken import Encoding
 from tokenizers import Tokenizer
+
+from atoll.nested import loads
 
 GPT2_PATTERN: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """How ByteLevel cuts a text where nothing else did: GPT-2's encoder.py."""
@@ -66,7 +67,7 @@ def plain_byte_pairs(tokenizer: Tokenizer) -> BytePairs | None:
     merged x and y to t, and no merge names these two: the bytes of t alone would have come to x
     and y as well, by the same merges, and would have stayed there.
     """
-    made = json.loads(tokenizer.to_str())
+    made = loads(tokenizer.to_str())
     pattern, normalizer = _pattern(made["pre_tokenizer"]), made["normalizer"]
     is_composed = normalizer is not None and normalizer["type"] == "NFC"
     if pattern is None or (normalizer is not None and not is_composed):

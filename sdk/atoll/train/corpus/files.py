@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from atoll.bits.errors import DataUnusable
+from atoll.nested import loads
 from atoll.train.corpus.folders import (
     DESCRIBES,
     LeftOut,
@@ -202,8 +202,8 @@ def _has_rows(path: Path, options: DataOptions) -> bool:
         return head[:1] == b"["
     line, end, rest = head.partition(b"\n")
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = loads(line)
+    except ValueError:
         return False
     return bool(end and rest.strip()) or bool(columns(options, row.keys()))
 
@@ -253,10 +253,10 @@ def _arrow_files(folder: Path, use: Use) -> Iterator[SourceFile | LeftOut]:
 def _saved_files(folder: Path) -> Iterator[SourceFile | LeftOut]:
     state = folder / "state.json"
     try:
-        plain = json.loads(state.read_bytes())
+        plain = loads(state.read_bytes())
         names = [Path(str(entry["filename"])).name for entry in plain["_data_files"]]
         chosen = plain.get("_indices_data_files")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataUnusable(
             f"{state} does not list a data set's files: {type(error).__name__}: {error}",
             next_step="save it again with Dataset.save_to_disk, or name a split's own folder",

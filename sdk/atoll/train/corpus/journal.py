@@ -20,6 +20,7 @@ from atoll.content.blocks import disk_errors
 from atoll.content.cid import RAW, Cid
 from atoll.content.local import LocalStore
 from atoll.errors import CorruptBlock, NotFound
+from atoll.nested import loads
 
 _RECORD_BYTES: Final = 64
 _VERSION: Final = 2
@@ -126,7 +127,7 @@ class Journal:
 
     def _read(self) -> State | None:
         try:
-            plain: Any = json.loads((self._folder / "state.json").read_text(encoding="ascii"))
+            plain: Any = loads((self._folder / "state.json").read_text(encoding="ascii"))
             for name in ("train", "held_out"):
                 plain[name] = StreamState(**plain[name])
             for name in ("place", "documents"):

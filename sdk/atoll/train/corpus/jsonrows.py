@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Final
 
 from atoll.bits.errors import DataUnusable
 from atoll.content.blocks import disk_errors
+from atoll.nested import loads
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.rows import LONG_BYTES, MAX_ROW_BYTES, BadRow, Place, Row
 from atoll.train.corpus.streams import open_stream, reading
@@ -355,8 +356,8 @@ class _Spool:
 
 def _parsed(raw: bytes, name: str) -> dict[str, object] | BadRow:
     try:
-        row = json.loads(raw.removeprefix(codecs.BOM_UTF8), object_pairs_hook=_object)
-    except (ValueError, RecursionError) as error:
+        row = loads(raw.removeprefix(codecs.BOM_UTF8), object_pairs_hook=_object)
+    except ValueError as error:
         return _not_json(name, str(error) or type(error).__name__)
     if not isinstance(row, dict):
         return BadRow(name, f"{_kind(row)}, not an object with columns", "no object")

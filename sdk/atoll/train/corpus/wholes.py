@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer
 
+from atoll.nested import loads
 from atoll.train.said_once import parse
 from atoll.train.tokenizer import read_tokenizer
 
@@ -53,7 +54,7 @@ def open_wholes(raw: bytes) -> Wholes:
     given = read_tokenizer(raw)
     given.no_padding()
     given.no_truncation()
-    made: Plain = json.loads(given.to_str())
+    made: Plain = loads(given.to_str())
     drawn = [name for name in _RANDOM if _model(said).pop(name, None)]
     for name in _RANDOM:
         made["model"].pop(name, None)
