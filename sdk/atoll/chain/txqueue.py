@@ -70,6 +70,7 @@ class QueueConfig:
         final_blocks: depth from which a block counts as there to stay.
         poll_seconds: how often `run` looks.
         gas_margin_percent: added to the estimate, since state moves until the block.
+        pair: the id of the journal beside the queue's file; empty where any will do.
     """
 
     fee_cap: int = 200 * GWEI
@@ -79,6 +80,7 @@ class QueueConfig:
     final_blocks: int = 64
     poll_seconds: float = 0.5
     gas_margin_percent: int = 25
+    pair: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class TxQueue:
         self._chain = chain
         self._account = account
         self._clock = clock
-        self._store = TxStore(path, self.address, chain.deployment.chain_id)
+        self._store = TxStore(path, self.address, chain.deployment.chain_id, self.config.pair)
         self._head: BlockRef | None = None
         self._reconciled: BlockRef | None = None
         self._first_shown: dict[str, float] = {}
@@ -199,6 +201,10 @@ class TxQueue:
     def has_signed(self, tx_hash: str) -> bool:
         """Whether a transaction, by its hash in hex, is one that this queue signed."""
         return self._store.has_signed(tx_hash)
+
+    def claimed(self, claims: int) -> None:
+        """The journal beside it has claimed so many slots by now; on disk when this returns."""
+        self._store.claimed(claims)
 
     def gas_by_label(self) -> dict[str, GasUse]:
         """Gas used by mined transactions, by function name."""

@@ -1,12 +1,17 @@
 """What the transaction queue must not forget, in SQLite.
 
 Rule of this file: a row is on disk before anything that depends on it leaves this machine
-(write-ahead log, `synchronous=FULL`), and one process at a time holds the file.
+(write-ahead log, `synchronous=FULL`), and one process at a time holds the file. It is made whole or
+not at all, so that one without a beginning was damaged, and is not taken for a new one.
+
+A service's file carries the id of the journal beside it, and how much that one had claimed to sign
+when it was last asked: so a journal that is gone, or older, is known by what was sent.
 """
 
 from __future__ import annotations
 
 import fcntl
+import secrets
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
@@ -15,13 +20,20 @@ from enum import StrEnum
 from pathlib import Path
 
 from atoll.chain.calls import Call
-from atoll.chain.database import Database, open_read_only
+from atoll.chain.database import (
+    Database,
+    has_log,
+    is_damage,
+    make_database,
+    open_read_only,
+)
 from atoll.errors import ConfigError, StorageError
 from atoll.law.words import Address
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (chain_id INTEGER NOT NULL, account TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS intents (
+CREATE TABLE meta (chain_id INTEGER NOT NULL, account TEXT NOT NULL, pair TEXT NOT NULL,
+    claims INTEGER NOT NULL);
+CREATE TABLE intents (
     id INTEGER PRIMARY KEY,
     key TEXT NOT NULL,
     generation INTEGER NOT NULL,
@@ -43,8 +55,8 @@ CREATE TABLE IF NOT EXISTS intents (
     message TEXT NOT NULL DEFAULT '',
     UNIQUE (key, generation)
 );
-CREATE INDEX IF NOT EXISTS intents_by_state ON intents (final, state);
-CREATE TABLE IF NOT EXISTS signed (
+CREATE INDEX intents_by_state ON intents (final, state);
+CREATE TABLE signed (
     tx_hash TEXT PRIMARY KEY,
     intent INTEGER NOT NULL REFERENCES intents (id) ON DELETE CASCADE,
     raw BLOB NOT NULL,
@@ -53,6 +65,10 @@ CREATE TABLE IF NOT EXISTS signed (
     cancels INTEGER NOT NULL
 );
 """
+QUEUE_FILE = "transactions.sqlite"
+"""In a service's data folder, and in a client's home."""
+TABLES = ("meta", "intents", "signed")
+PAIRING = "SELECT pair, claims, (SELECT COUNT(*) FROM signed) FROM meta"
 GAS = "SELECT label, gas_used, fee_wei FROM intents WHERE gas_used > 0"
 
 
@@ -132,14 +148,34 @@ class GasUse:
     fees: int
 
 
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """What a queue's file says of the journal beside it.
+
+    Attributes:
+        pair: the id that both carry.
+        claims: how many slots that journal had claimed to sign, when it last said so.
+        signed: how many transactions were signed here.
+    """
+
+    pair: str
+    claims: int
+    signed: int
+
+
 class TxStore:
     """The queue's memory of one account on one chain.
 
+    Args:
+        pair: the id of the journal beside it; empty where there is none, or any will do.
+
     Raises:
-        ConfigError: another process holds the file, or it belongs to another account or chain.
+        ConfigError: another process holds the file, or it belongs to another account or chain, or
+            beside another journal.
+        StorageError: it is damaged, or cannot be used.
     """
 
-    def __init__(self, path: Path, account: Address, chain_id: int) -> None:
+    def __init__(self, path: Path, account: Address, chain_id: int, pair: str = "") -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = path.with_name(f"{path.name}.lock").open("w")
         try:
@@ -150,8 +186,16 @@ class TxStore:
                 f"another process already sends transactions of {account} ({path} is locked)",
                 next_step="stop the other one: a key has one writer",
             ) from error
-        self._db = Database(path, SCHEMA)
-        self._claim(path, account, chain_id)
+        try:
+            self._db = _open_or_make(path, account, chain_id, pair)
+        except BaseException:
+            self._lock.close()
+            raise
+        try:
+            self._check_whose(account, chain_id, pair)
+        except BaseException:
+            self.close()
+            raise
         self._final_gas: dict[str, GasUse] | None = None
 
     def close(self) -> None:
@@ -295,18 +339,108 @@ class TxStore:
             self._final_gas = _with_gas({}, self._db.rows(f"{GAS} AND final = 1"))
         return _with_gas(self._final_gas, self._db.rows(f"{GAS} AND final = 0"))
 
-    def _claim(self, path: Path, account: Address, chain_id: int) -> None:
-        row = self._db.execute("SELECT chain_id, account FROM meta").fetchone()
-        if row is None:
-            self._db.execute("INSERT INTO meta VALUES (?, ?)", (chain_id, account))
-        elif (row["chain_id"], row["account"]) != (chain_id, account):
-            self.close()
+    @property
+    def pairing(self) -> Pairing:
+        """What it knows of the journal beside it."""
+        return _pairing(self._db.rows(PAIRING))
+
+    def claimed(self, claims: int) -> None:
+        """The journal beside it has claimed so many slots by now; durable when this returns."""
+        self._db.execute("UPDATE meta SET claims = max(claims, ?)", (claims,))
+
+    def _check_whose(self, account: Address, chain_id: int, pair: str) -> None:
+        path = self._db.path
+        (row,) = self._db.rows("SELECT chain_id, account, pair FROM meta")
+        if (row["chain_id"], row["account"]) != (chain_id, account):
             raise ConfigError(
                 f"{path} belongs to {row['account']} on chain {row['chain_id']}, "
                 f"not to {account} on chain {chain_id}",
                 next_step="use a folder of its own for each account and chain: another --home "
                 "(ATOLL_HOME), or a service's data_dir",
             )
+        if pair and row["pair"] != pair:
+            raise ConfigError(
+                f"{path} was beside another journal",
+                next_step="bring the journal back that was beside it, or move the file away",
+            )
+
+
+def _open_or_make(path: Path, account: Address, chain_id: int, pair: str) -> Database:
+    """The file, which was made whole once. Raises StorageError."""
+    if not path.exists():
+        if has_log(path):
+            raise _damaged(path, "its log is there without it")
+        begins = (chain_id, account, pair or secrets.token_hex(16), 0)
+        make_database(path, SCHEMA, [("INSERT INTO meta VALUES (?, ?, ?, ?)", begins)])
+    try:
+        database = Database(path, "")
+    except StorageError as error:
+        raise (_damaged(path, str(error)) if is_damage(error) else error) from error
+    try:
+        ((found,),) = database.rows("PRAGMA quick_check(1)")
+        if found != "ok":
+            raise _damaged(path, str(found))
+        if len(_tables(database)) != len(TABLES) or len(database.rows(PAIRING)) != 1:
+            raise _damaged(path, "it lacks what it began with")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _tables(database: Database) -> list[sqlite3.Row]:
+    marks = ", ".join("?" * len(TABLES))
+    return database.rows(f"SELECT 1 FROM sqlite_master WHERE name IN ({marks})", TABLES)  # noqa: S608 - only question marks
+
+
+def _damaged(path: Path, why: str) -> StorageError:
+    return StorageError(
+        f"{path} is damaged: {why}",
+        next_step="bring a copy of it back; without one, wait until the chain has what the account "
+        f"sent, then move {path.name}* away: what is under way may be sent once more",
+    )
+
+
+def _pairing(rows: list[sqlite3.Row]) -> Pairing:
+    ((pair, claims, signed),) = rows
+    return Pairing(str(pair), int(claims), int(signed))
+
+
+def read_pairing(path: Path) -> Pairing | None:
+    """What a queue's file says, whoever has it open; None where there is no such file.
+
+    Raises:
+        StorageError: it is damaged, or cannot be read.
+    """
+    if not path.exists() and not has_log(path):
+        return None
+    try:
+        with closing(open_read_only(path)) as database:
+            return _pairing(database.execute(PAIRING).fetchall())
+    except (sqlite3.Error, ValueError) as error:
+        raise _damaged(path, str(error) or "it lacks what it began with") from error
+
+
+def pair_with(path: Path, pair: str, claims: int) -> None:
+    """Has a queue's file be beside another journal, or one that claims less; nothing where there is
+    no such file. Raises StorageError.
+    """
+    if path.exists():
+        with closing(Database(path, "")) as database:
+            database.execute("UPDATE meta SET pair = ?, claims = ?", (pair, claims))
+
+
+def read_signed(path: Path) -> list[str]:
+    """The hashes of every transaction that was signed, whoever has the file open; none where there
+    is no such file. Raises as `read_pairing`.
+    """
+    if not path.exists():
+        return []
+    try:
+        with closing(open_read_only(path)) as database:
+            return [str(row[0]) for row in database.execute("SELECT tx_hash FROM signed")]
+    except sqlite3.Error as error:
+        raise _damaged(path, str(error)) from error
 
 
 def read_intents(path: Path) -> list[Intent]:
@@ -325,6 +459,18 @@ def read_intents(path: Path) -> list[Intent]:
     except (sqlite3.Error, KeyError, ValueError) as error:
         step = "`atoll doctor --config …`"
         raise StorageError(f"cannot read {path}: {error}", next_step=step) from error
+
+
+def read_intent(path: Path, key: str) -> Intent | None:
+    """The latest intent of a key in a queue's file, whoever has it open; None where there is none.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    if not path.exists():
+        return None
+    found = [intent for intent in read_intents(path) if intent.key == key]
+    return max(found, key=lambda intent: intent.generation, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from atoll.cli import services
 from atoll.cli.output import Json, emit
 
 if TYPE_CHECKING:
-    from atoll.service.moving import Belongs
+    from atoll.service.journal import Belongs
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Back a service's journal up, or move it."
@@ -58,11 +58,11 @@ def import_(
 
 
 def _service_of(config: Path) -> tuple[Path, Belongs]:
-    """A config's data folder, and the account and chain that it is for."""
+    """A config's data folder, and the account and network that it is for."""
     from atoll.chain.deployment import Deployment
     from atoll.chain.keys import address_of
-    from atoll.service.moving import Belongs
+    from atoll.service.journal import Belongs
 
     settings = services.load(config.expanduser())
-    chain_id = Deployment.load(settings.deployment).chain_id
-    return settings.data_dir, Belongs(address_of(settings.keystore), chain_id)
+    whose = Belongs.of(Deployment.load(settings.deployment), address_of(settings.keystore))
+    return settings.data_dir, whose

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli import services
+from atoll.cli.members import add_stop
 from atoll.cli.network import (
     DEFAULT_RPC,
     DeploymentFile,
@@ -50,6 +51,7 @@ def init(
 def defend(
     config: Annotated[Path, typer.Option("--config", help="The config file of your node.")],
     job: OnlyJobs = None,
+    new_journal: services.NewJournal = False,
     json: Json = False,
 ) -> None:
     """Play the games about your own work while your node's service is down.
@@ -59,7 +61,11 @@ def defend(
     """
     from atoll.service.watcher import Player
 
-    services.play("atoll judge defend", Player(watches=False), config, job, as_json=json)
+    player, name = Player(watches=False), "atoll judge defend"
+    services.play(name, player, config, job, as_json=json, new_journal=new_journal)
+
+
+add_stop(app, FOLDER / services.CONFIG_NAME)
 
 
 @app.command()

@@ -141,7 +141,14 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Has what was started without standard output or error (`>&-`) write to nowhere."""
+    """Has what was started without standard input, output or error (`>&-`) use nowhere instead: a
+    database would get the number of one, and what a library writes there.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (for good)

@@ -45,11 +45,15 @@ def member_app(member: RoleCommand) -> typer.Typer:
     _add_init(app, member)
 
     @app.command()
-    def run(config: Config = default_config, settings: Set = None) -> None:
+    def run(
+        config: Config = default_config,
+        settings: Set = None,
+        new_journal: services.NewJournal = False,
+    ) -> None:
         """Run until told to stop; a restart takes up where this one was."""
-        program = f"atoll {member.command} run"
-        place = config.expanduser()
-        raise typer.Exit(services.run_service(program, member.service, place, settings or []))
+        start = (f"atoll {member.command} run", member.service, config.expanduser())
+        code = services.run_service(*start, settings or [], new_journal=new_journal)
+        raise typer.Exit(code)
 
     @app.command()
     def fit(
@@ -74,8 +78,33 @@ def member_app(member: RoleCommand) -> typer.Typer:
         found = services.status_of(config.expanduser())
         emit(found, services.status_text(found), as_json=json)
 
+    add_stop(app, default_config)
     _add_orders(app, default_config)
     return app
+
+
+def add_stop(app: typer.Typer, default_config: Path) -> None:
+    """What ends a service, however it was started."""
+
+    @app.command()
+    def stop(
+        config: Config = default_config,
+        wait: Annotated[
+            float, typer.Option("--wait", min=0, help="Seconds for an orderly end.")
+        ] = 60.0,
+        kill: Annotated[
+            bool, typer.Option("--kill", help="Then kill it: nothing that it signed is lost.")
+        ] = False,
+        json: Json = False,
+    ) -> None:
+        """End the running service, also one in the background, frozen or hanging, and wait for it.
+
+        It says what is owed meanwhile: a seat that is absent is cut. `drain` gives places up first.
+        """
+        from atoll.cli.stopping import stop as stop_service
+
+        found = stop_service(config.expanduser(), wait, kills=kill)
+        emit(found, found["text"], as_json=json)
 
 
 Owner = Annotated[

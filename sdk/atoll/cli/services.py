@@ -12,7 +12,7 @@ import shlex
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from atoll.job.fit import Fit
     from atoll.service.watcher import Player
 
+NewJournal = Annotated[
+    bool,
+    typer.Option(
+        "--new-journal",
+        help="Go on though the journal is lost, once nobody else acts with the key: what was "
+        "signed in rounds that still count may be signed otherwise, which costs the bond.",
+    ),
+]
 CONFIG_NAME = "config.toml"
 DOES_NOT_FIT = 2
 """The exit code of a machine that does not keep up with a job."""
@@ -195,13 +203,20 @@ def _from(folder: Path, path: Path) -> Path:
     return place.relative_to(inside) if place.is_relative_to(inside) else place
 
 
-def run_service(program: str, service: str, config: Path, settings: list[str]) -> int:
+def run_service(
+    program: str, service: str, config: Path, settings: list[str], *, new_journal: bool = False
+) -> int:
     """Runs a service until it is told to stop; its exit code."""
     from atoll.service.main import main
 
     serve = importlib.import_module(service).serve
     changes = [part for setting in settings for part in ("--set", setting)]
-    return main(program, serve, ["--config", str(config), *changes])
+    return main(program, serve, ["--config", str(config), *changes, *renewing(new_journal)])
+
+
+def renewing(new_journal: bool) -> list[str]:
+    """What a service is started with where it goes on without its journal."""
+    return ["--new-journal"] if new_journal else []
 
 
 def order(config: Path, what: str, **arguments: Any) -> dict[str, Any]:
@@ -299,16 +314,20 @@ def _asked_of(data_dir: Path) -> dict[str, Any]:
     """What a running service says of itself, or that it does not answer."""
     import asyncio
 
-    from atoll.service.control import NotRunning, ask
+    from atoll.service.control import Frozen, NotRunning, ask
 
     try:
         return dict(asyncio.run(ask(data_dir, "status")))
+    except Frozen as error:
+        step = error.next_step
+        return {"blocking": {"name": "frozen", "text": str(error), "next_step": step}}
     except NotRunning as error:
         text = "the process runs, and does not answer: it starts, stops, or hangs"
         return {"blocking": {"name": "silent", "text": text, "next_step": error.next_step}}
 
 
-def _owed_text(owed: dict[str, Any]) -> str:
+def owed_text(owed: dict[str, Any]) -> str:
+    """What a service owes, and by when, for a person."""
     left = owed["seconds_left"]
     until = "until the next settlement" if left is None else f"in {left} s"
     return f"{owed['duty']} of round {owed['round']}, {until}"
@@ -341,7 +360,7 @@ def status_text(status: dict[str, Any]) -> str:
         found = duties.items() if int(job) not in over else ()
         lines += [f"job {job} {duty:<12} {reason}" for duty, reason in found]
     for job, owed in status.get("owes", {}).items():
-        lines += [f"job {job} owes {_owed_text(one)}" for one in owed]
+        lines += [f"job {job} owes {owed_text(one)}" for one in owed]
     for job, missed in status.get("misses", {}).items():
         lines += [f"job {job} was cut for {one['miss']} of round {one['round']}" for one in missed]
     for job, rounds in status.get("jobs", {}).items():
@@ -368,7 +387,15 @@ def _shown(name: str, value: Any) -> str:
     return json.dumps(value) if isinstance(value, dict | list | bool) else str(value)
 
 
-def play(name: str, player: Player, config: Path, jobs: list[int] | None, *, as_json: bool) -> None:
+def play(
+    name: str,
+    player: Player,
+    config: Path,
+    jobs: list[int] | None,
+    *,
+    as_json: bool,
+    new_journal: bool = False,
+) -> None:
     """Has an outsider's service, or a part of a node's, run until it is told to stop."""
     from atoll.service.main import main
     from atoll.service.watcher import serve
@@ -378,5 +405,5 @@ def play(name: str, player: Player, config: Path, jobs: list[int] | None, *, as_
             settings = settings.model_copy(update={"jobs": tuple(jobs)})
         await serve(settings, player)
 
-    arguments = ["--config", str(config.expanduser())]
+    arguments = ["--config", str(config.expanduser()), *renewing(new_journal)]
     raise typer.Exit(main(name, run, arguments, speaks="json" if as_json else "text"))

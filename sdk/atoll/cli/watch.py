@@ -35,6 +35,7 @@ def watch(
     config: Annotated[Path, typer.Option("--config", help="What `atoll judge init` wrote.")] = (
         FOLDER / services.CONFIG_NAME
     ),
+    new_journal: services.NewJournal = False,
     json: Json = False,
 ) -> None:
     """Watch until told to stop, and say every move; a restart takes up where this one was.
@@ -52,7 +53,7 @@ def watch(
     if not 0 < part <= 1:
         raise ConfigError(f"--share {part:g} is no part", next_step="use more than 0, at most 1")
     player = Player(share=part if audit else 0.0, keys=tuple(map(_key, key or [])))
-    services.play("atoll watch", player, config, job, as_json=json)
+    services.play("atoll watch", player, config, job, as_json=json, new_journal=new_journal)
 
 
 def _key(text: str) -> Digest:

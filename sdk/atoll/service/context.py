@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -22,11 +23,14 @@ from atoll.law.words import Address, Digest, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.control import NotRunning, Refused, ask
 from atoll.service.gateway_process import GatewayProcess
-from atoll.service.journal import Journal
+from atoll.service.journal import Belongs, Journal
 from atoll.service.lock import FolderHeld, hold_folder
 from atoll.service.private import private_paths, require_private
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 GAS_MARGIN_PERCENT = 200
 """Whoever happens to be last in a phase also closes it, which no estimate made before can know."""
@@ -85,6 +89,7 @@ async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator
 
     Raises:
         FolderHeld: another process runs in the folder.
+        JournalError: what the service signed is not known, or it is another's.
         ConfigError, KeystoreError: a file, key or port that cannot be used, or one that others can
             read.
         ChainError: no endpoint answers, or it is another chain.
@@ -94,9 +99,12 @@ async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator
     require_private(private_paths(config.keystore, config.password_file, config.data_dir))
     async with AsyncExitStack() as stack:
         await hold_when_free(stack, config.data_dir)
-        session_config = _session_config(config)
-        journal = stack.enter_context(closing(Journal(config.journal_file)))
+        account = load_key(config.keystore, read_password(config.password_file))
+        whose = Belongs.of(Deployment.load(config.deployment), account.address)
+        journal = stack.enter_context(closing(Journal(config.journal_file, whose)))
+        session_config = _session_config(config, account, journal.pair)
         session = await stack.enter_async_context(open_session(session_config))
+        journal.tell_claims(session.queue.claimed)
         gateway = await session.serve(serves, journal=config.journal_file)
         niceness, device = config.worker_niceness, config.device
         workers = [Worker(niceness=niceness, device=device) for _ in range(3)]
@@ -131,7 +139,7 @@ async def hold_when_free(stack: AsyncExitStack, data_dir: Path) -> None:
     """
     for tries_left in reversed(range(HOLD_TRIES)):
         try:
-            stack.enter_context(hold_folder(data_dir))
+            stack.enter_context(hold_folder(data_dir, is_service=True))
         except FolderHeld as held:
             if not tries_left or await _is_answered(data_dir):
                 raise
@@ -151,13 +159,13 @@ async def _is_answered(data_dir: Path) -> bool:
     return True
 
 
-def _session_config(config: ServiceConfig) -> SessionConfig:
+def _session_config(config: ServiceConfig, account: LocalAccount, pair: str) -> SessionConfig:
     return SessionConfig(
         rpc_urls=config.rpc_urls,
         deployment=Deployment.load(config.deployment),
         folder=config.data_dir,
         store=StoreConfig(config.store_dir, config.store.backend, config.store.quota_bytes),
-        account=load_key(config.keystore, read_password(config.password_file)),
+        account=account,
         jobs=None if config.jobs == "any" else frozenset(config.jobs),
         confirmations=config.confirmations,
         agreement=config.rpc_agreement,
@@ -167,5 +175,6 @@ def _session_config(config: ServiceConfig) -> SessionConfig:
             fee_cap=config.fees.max_fee_gwei * GWEI,
             poll_seconds=config.poll_interval_s,
             gas_margin_percent=GAS_MARGIN_PERCENT,
+            pair=pair,
         ),
     )

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from atoll.errors import AtollError, ConfigError
 from atoll.nested import loads
+from atoll.service.lock import holder_in
 
 SOCKET_NAME: Final = "control.sock"
 ASK_SECONDS: Final = 20.0
@@ -30,6 +31,10 @@ log = structlog.get_logger("atoll.control")
 
 class NotRunning(ConfigError):
     """Nobody answers at the data folder's socket."""
+
+
+class Frozen(NotRunning):
+    """Its process was stopped by a signal, and does nothing until another one."""
 
 
 class Refused(AtollError):
@@ -93,8 +98,17 @@ async def ask(data_dir: Path, question: str, **arguments: Any) -> Any:
 
     Raises:
         NotRunning: none does, or it does not answer.
+        Frozen: its process was stopped.
         Refused: it answered with an error.
     """
+    holder = holder_in(data_dir)
+    if holder is not None and holder.is_frozen:
+        raise Frozen(
+            f"the service in {data_dir} is frozen: somebody stopped process {holder.pid} (SIGSTOP, "
+            "Ctrl-Z, or a write to a terminal that it had left), and its deadlines pass",
+            next_step=f"`kill -CONT {holder.pid}` has it go on; `atoll node stop`, or `atoll "
+            "verifier stop`, has it end",
+        )
     timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
     try:
         with _short(data_dir) as path:

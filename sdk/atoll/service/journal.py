@@ -5,6 +5,10 @@ never signed twice with different content: the UNIQUE constraint of `signed` see
 
 Every row has a checksum, and all are looked at when the file is opened. What can be computed again
 goes where it is damaged; what says what was signed, or ordered, does not, and nothing starts then.
+
+A journal is made once, whole, and before the queue's file beside it, which carries its id and how
+much it had claimed. So one that is not there, has no beginning or knows less is no new one: it was
+lost, and what was signed with it may be signed otherwise.
 """
 
 from __future__ import annotations
@@ -13,36 +17,51 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from atoll.chain.database import Database
-from atoll.errors import ProtocolError
+from atoll.chain.database import Database, has_log, is_damage, make_database
+from atoll.chain.deployment import Deployment
+from atoll.chain.txstore import QUEUE_FILE, read_pairing
+from atoll.errors import ProtocolError, StorageError
 from atoll.service.facts import OF_SERVICE, Fact, Facts
 from atoll.service.plain import JournalError, from_json, to_json
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+VERSION = "version"
+"""In `meta`: that of the schema."""
 RETIRED = "retired"
 """In `meta`: the journal was moved to this file, and goes on from there."""
-MOVED_AT = "moved at"
-"""In `meta`: unix time at which a journal was last read in here."""
+PAIR = "pair"
+"""In `meta`: the id that this file and the queue's beside it carry."""
+WHOSE = "whose"
+"""In `meta`: account, chain and network, once they were named."""
+BEGUN = "begun"
+"""In `meta`: it is known that nothing which still counts was signed before this journal, but what
+stands in it."""
+RENEWED = "renewed"
+"""In `meta`: that may be otherwise, and its operator goes on all the same (`renew_journal`)."""
+OWN: Final = frozenset({VERSION, RETIRED, PAIR, WHOSE, RENEWED})
+"""Of `meta`, what goes to no other journal."""
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL,
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL,
     sum BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS facts (
+CREATE TABLE facts (
     job INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
     written_at REAL NOT NULL, sum BLOB NOT NULL, PRIMARY KEY (job, key)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS signed (
+CREATE TABLE signed (
     slot TEXT NOT NULL PRIMARY KEY, content BLOB NOT NULL, written_at REAL NOT NULL,
     sum BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS measures (
+CREATE TABLE measures (
     job INTEGER NOT NULL, round INTEGER NOT NULL, name TEXT NOT NULL, value REAL NOT NULL,
     sum BLOB NOT NULL, PRIMARY KEY (job, round, name)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, body BLOB NOT NULL,
+CREATE TABLE notes (name TEXT PRIMARY KEY, body BLOB NOT NULL,
     sum BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE sent (tx_hash TEXT PRIMARY KEY, sum BLOB NOT NULL) WITHOUT ROWID;
 """
 TABLES: Final = {
     "signed": ("slot", "content", "written_at"),
@@ -50,9 +69,10 @@ TABLES: Final = {
     "notes": ("name", "body"),
     "meta": ("name", "value"),
     "measures": ("job", "round", "name", "value"),
+    "sent": ("tx_hash",),
 }
 """The columns of each, without the checksum, which is the last one; a key's come first."""
-KEYS: Final = {"signed": 1, "facts": 2, "notes": 1, "meta": 1, "measures": 3}
+KEYS: Final = {"signed": 1, "facts": 2, "notes": 1, "meta": 1, "measures": 3, "sent": 1}
 """How many of the columns are the key."""
 SUM_BYTES: Final = 8
 log = structlog.get_logger("atoll.journal")
@@ -62,32 +82,71 @@ class AlreadySigned(ProtocolError):
     """Something else was signed for this slot before: signing this would be equivocation."""
 
 
+class JournalGone(JournalError):
+    """What a service may have signed is not known here: to go on could be to sign otherwise."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Belongs:
+    """Whose journal it is: an account on a network, which its rounds contract names."""
+
+    account: str
+    chain_id: int
+    network: str
+
+    @classmethod
+    def of(cls, deployment: Deployment, account: str) -> Belongs:
+        """An account's on a deployment."""
+        return cls(account, deployment.chain_id, deployment.addresses["Rounds"])
+
+    def __str__(self) -> str:
+        return f"{self.account} on chain {self.chain_id}, network {self.network}"
+
+
 class Journal:
     """One SQLite file of one service.
 
     Args:
-        path: the file; its folder must exist.
+        path: the file; its folder must exist. It is made where the queue's file beside it has
+            signed nothing yet.
+        whose: None where it does not matter.
 
     Raises:
-        JournalError: the file is of another schema version, or was moved to another machine, or
-            what it says of signatures or orders is damaged.
+        JournalGone: it is missing, or is not what the queue's file was beside.
+        JournalError: the file is of another schema version, account or network, or was moved to
+            another machine, or what it says of signatures or orders is damaged.
         StorageError: the file cannot be used; any method that writes may raise it, too.
 
     Attributes:
+        pair: the id that the queue's file carries, too.
         damaged: rows that were damaged, and are gone.
         measured: how many measures were added since it was opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, whose: Belongs | None = None) -> None:
+        if not path.exists():
+            _make_first(path, whose)
         self._db = open_rows(path)
         self.measured = 0
+        self._tell: Callable[[int], None] | None = None
         try:
-            self._check_version()
             self.damaged = sweep(self._db)
-            self._check_is_not_retired()
+            require_ours(self._db, whose)
+            self.pair = self._meta(PAIR) or ""
+            self._claims = count_claims(self._db)
+            _check_pairing(path, self.pair, self._claims)
         except BaseException:
             self._db.close()
             raise
+
+    def tell_claims(self, tell: Callable[[int], None]) -> None:
+        """Has the queue beside it know how many slots are claimed, now and with each claim, before
+        anything is signed for it.
+        """
+        tell(self._claims)
+        self._tell = tell
 
     def close(self) -> None:
         self._db.close()
@@ -112,10 +171,13 @@ class Journal:
         """
         with self._db.transaction():
             # Claimed first and read after, so that of two who come at once one finds the other's.
-            add(self._db, "signed", (slot, content, time.time()))
+            is_new = add(self._db, "signed", (slot, content, time.time()))
             row = self._db.execute("SELECT content FROM signed WHERE slot = ?", (slot,)).fetchone()
         if bytes(row[0]) != content:
             raise AlreadySigned(f"{slot}: refusing to sign {content.hex()} after {row[0].hex()}")
+        self._claims += is_new
+        if self._tell is not None:
+            self._tell(self._claims)
 
     def signed(self, slot: str) -> bytes | None:
         """What was claimed for a slot, or None."""
@@ -139,11 +201,28 @@ class Journal:
             found = self._db.execute("SELECT value FROM meta WHERE name = ?", row[:1]).fetchone()
         return bytes.fromhex(found[0])
 
+    def has_sent(self, tx_hash: str) -> bool:
+        """Whether a transaction, by its hash in hex, was signed by a service whose journal was read
+        in here.
+        """
+        return bool(self._db.rows("SELECT 1 FROM sent WHERE tx_hash = ?", (tx_hash,)))
+
     @property
-    def moved_at(self) -> float:
-        """Unix time at which it last took in another machine's journal; 0 where it never did."""
-        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (MOVED_AT,)).fetchone()
-        return 0.0 if row is None else float(row[0])
+    def is_new(self) -> bool:
+        """Whether nobody has looked yet what the account did before this journal was made."""
+        return self._meta(BEGUN) is None
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether its operator goes on though something may have been signed that it lacks."""
+        return self._meta(RENEWED) is not None
+
+    def begin(self) -> None:
+        """What the account did before was looked at: from now on the journal has all of it."""
+        if self.is_new or self.is_renewed:
+            with self._db.transaction():
+                put(self._db, "meta", (BEGUN, repr(time.time())))
+                self._db.execute("DELETE FROM meta WHERE name = ?", (RENEWED,))
 
     def measure(self, job: int, round_: int, name: str, value: float) -> None:
         """Adds to a measure of a round (seconds, steps, bytes or gas, as the name says)."""
@@ -165,44 +244,141 @@ class Journal:
                 next_step="run the version of atoll that wrote this data folder, or a newer one",
             ) from None
 
-    def _check_version(self) -> None:
-        add(self._db, "meta", ("version", str(SCHEMA_VERSION)))
-        found = self._db.execute("SELECT value FROM meta WHERE name = 'version'").fetchone()[0]
-        if found != str(SCHEMA_VERSION):
-            raise JournalError(f"the journal has schema {found}, this program {SCHEMA_VERSION}")
+    def _meta(self, name: str) -> str | None:
+        return meta_of(self._db, name)
 
-    def _check_is_not_retired(self) -> None:
-        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (RETIRED,)).fetchone()
-        if row is not None:
-            raise JournalError(
-                f"this journal was moved away, to {row[0]}: running here too would cost the bond",
-                next_step="run the service where the file went, or bring it back: "
-                "atoll journal import",
-            )
+
+# --- a journal beside a queue's file ---
+
+
+def make_journal(path: Path, pair: str, whose: Belongs | None) -> None:
+    """Makes a journal that knows nothing, whole or not at all.
+
+    Raises:
+        JournalGone: the log of another one is there.
+        StorageError: it cannot be written.
+    """
+    if has_log(path):
+        raise gone(path, "its log is there without it")
+    said = {VERSION: str(SCHEMA_VERSION), PAIR: pair}
+    said |= {} if whose is None else {WHOSE: str(whose)}
+    rows = [("INSERT INTO meta VALUES (?, ?, ?)", _row("meta", item)) for item in said.items()]
+    make_database(path, SCHEMA, rows)
+
+
+def _make_first(path: Path, whose: Belongs | None) -> None:
+    """A new service's journal. Raises JournalGone where there was one."""
+    beside = read_pairing(path.with_name(QUEUE_FILE))
+    if beside is not None and (beside.signed or beside.claims):
+        raise gone(path, f"it is missing, and {_what_was_signed(path, beside.signed)}")
+    make_journal(path, secrets.token_hex(16) if beside is None else beside.pair, whose)
+
+
+def _check_pairing(path: Path, pair: str, claims: int) -> None:
+    """Raises JournalGone where the queue's file was beside another journal, or a newer one."""
+    beside = read_pairing(path.with_name(QUEUE_FILE))
+    if beside is None:
+        return
+    if beside.pair != pair:
+        what = _what_was_signed(path, beside.signed)
+        raise gone(path, f"it is not the one that {QUEUE_FILE} was beside, and {what}")
+    if claims < beside.claims:
+        raise gone(
+            path, f"it knows {claims} of {beside.claims} slots that were signed: it is older"
+        )
+
+
+def _what_was_signed(path: Path, signed: int) -> str:
+    return f"{path.with_name(QUEUE_FILE)} has {signed} transactions that were signed"
+
+
+def gone(path: Path, why: str) -> JournalGone:
+    """What to do where a journal does not know what was signed."""
+    return JournalGone(f"the journal {path} is gone: {why}", next_step=_helps(path))
+
+
+def _helps(path: Path) -> str:
+    return (
+        f"bring back {path.name} and {QUEUE_FILE}, each with its -wal, as they were left together; "
+        "or move what is left of the journal away and `atoll journal import` a copy. With neither, "
+        "let every round that this key takes part in settle, then start with --new-journal, which "
+        "waits first whether another service acts with the key"
+    )
+
+
+def require_ours(database: Database, whose: Belongs | None) -> None:
+    """Raises JournalError where the journal was moved away, or is somebody else's."""
+    moved_to = meta_of(database, RETIRED)
+    if moved_to is not None:
+        raise JournalError(
+            f"this journal was moved away, to {moved_to}: running here too would cost the bond",
+            next_step="run the service where the file went, or bring it back: atoll journal import",
+        )
+    require_whose(database, whose)
+
+
+def require_whose(database: Database, whose: Belongs | None) -> None:
+    """Raises JournalError where the journal is somebody else's; it is ours where nobody said."""
+    found = meta_of(database, WHOSE)
+    if whose is not None and found is None:
+        put(database, "meta", (WHOSE, str(whose)))
+    elif whose is not None and found != str(whose):
+        raise JournalError(
+            f"{database.path} is of {found}, and this service of {whose}",
+            next_step="name the --config whose it is, or use another data_dir",
+        )
+
+
+def meta_of(database: Database, name: str) -> str | None:
+    """What a journal says of itself under a name, or None."""
+    row = database.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def count_claims(database: Database) -> int:
+    """How many slots are claimed."""
+    ((count,),) = database.rows("SELECT COUNT(*) FROM signed")
+    return int(count)
 
 
 # --- rows with checksums ---
 
 
 def open_rows(path: Path) -> Database:
-    """The file of a journal, whose pages are whole.
+    """The file of a journal that was made, whose pages are whole.
 
     Raises:
+        JournalGone: it is missing, or has no beginning.
         JournalError: it is of another version, or damaged.
         StorageError: it cannot be used.
     """
-    database = Database(path, SCHEMA)
+    if not path.exists():
+        raise gone(path, "it is missing")
     try:
-        version = [row[1] for row in database.rows("PRAGMA table_info(signed)")][-1:]
-        if version != ["sum"]:
-            raise JournalError(f"the journal {path} has a schema before {SCHEMA_VERSION}")
-        (found,) = database.rows("PRAGMA integrity_check(1)")
-        if found[0] != "ok":
-            raise _damaged(path, found[0])
+        database = Database(path, "")
+    except StorageError as error:
+        raise (gone(path, str(error)) if is_damage(error) else error) from error
+    try:
+        _check_pages(database)
     except BaseException:
         database.close()
         raise
     return database
+
+
+def _check_pages(database: Database) -> None:
+    path = database.path
+    (found,) = database.rows("PRAGMA integrity_check(1)")
+    if found[0] != "ok":
+        raise _damaged(path, found[0])
+    there = {row[0] for row in database.rows("SELECT name FROM sqlite_master")}
+    if "meta" not in there or meta_of(database, VERSION) is None:
+        raise gone(path, "it has no beginning")
+    version = meta_of(database, VERSION)
+    if version != str(SCHEMA_VERSION):
+        raise JournalError(f"the journal has schema {version}, this program {SCHEMA_VERSION}")
+    if not TABLES.keys() <= there or meta_of(database, PAIR) is None:
+        raise gone(path, "it lacks what it began with")
 
 
 def sweep(database: Database) -> int:
@@ -231,14 +407,18 @@ def put(database: Database, table: str, values: Sequence[Any]) -> None:
     _insert(database, f"INSERT OR REPLACE INTO {table}", table, values)
 
 
-def add(database: Database, table: str, values: Sequence[Any]) -> None:
-    """Writes a row where there is none of its key."""
-    _insert(database, f"INSERT OR IGNORE INTO {table}", table, values)
+def add(database: Database, table: str, values: Sequence[Any]) -> bool:
+    """Writes a row where there is none of its key; whether there was none."""
+    return _insert(database, f"INSERT OR IGNORE INTO {table}", table, values) > 0
 
 
-def _insert(database: Database, how: str, table: str, values: Sequence[Any]) -> None:
-    row = (*values, _sum(table, values))
-    database.execute(f"{how} VALUES ({', '.join('?' * len(row))})", row)
+def _insert(database: Database, how: str, table: str, values: Sequence[Any]) -> int:
+    row = _row(table, values)
+    return database.execute(f"{how} VALUES ({', '.join('?' * len(row))})", row).rowcount
+
+
+def _row(table: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    return (*values, _sum(table, values))
 
 
 def _sum(table: str, values: Sequence[Any]) -> bytes:
@@ -246,9 +426,5 @@ def _sum(table: str, values: Sequence[Any]) -> bytes:
     return hashlib.sha256(json.dumps([table, plain]).encode()).digest()[:SUM_BYTES]
 
 
-def _damaged(path: Path, what: str) -> JournalError:
-    return JournalError(
-        f"the journal {path} is damaged: {what}",
-        next_step="bring a copy back with `atoll journal import`, after moving this file away; "
-        "without one, wait until every round that this key takes part in has settled",
-    )
+def _damaged(path: Path, what: str) -> JournalGone:
+    return JournalGone(f"the journal {path} is damaged: {what}", next_step=_helps(path))

@@ -10,14 +10,17 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
 from atoll.errors import ConfigError
+from atoll.service.processes import is_frozen, started_at
 
 LOCK_NAME = "lock"
 _UNKNOWN = 0
+_SERVICE = "service"
 
 
 class FolderHeld(ConfigError):
@@ -26,9 +29,28 @@ class FolderHeld(ConfigError):
     exit_code = 6
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a folder.
+
+    Attributes:
+        started: tells the process from a later one with its id.
+        is_service: whether it is a service, and not a command that works there.
+    """
+
+    pid: int
+    started: str = ""
+    is_service: bool = False
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether somebody stopped the process: it answers nothing, and its deadlines pass."""
+        return self.pid != _UNKNOWN and is_frozen(self.pid)
+
+
 @contextmanager
-def hold_folder(data_dir: Path) -> Iterator[None]:
-    """Holds the folder; the process's id stands in the lock's file.
+def hold_folder(data_dir: Path, *, is_service: bool = False) -> Iterator[None]:
+    """Holds the folder; who we are stands in the lock's file.
 
     Raises:
         FolderHeld: another process holds it; nothing was changed.
@@ -39,7 +61,7 @@ def hold_folder(data_dir: Path) -> Iterator[None]:
         while not _locked(file, fcntl.LOCK_EX):
             # Who only looks whether somebody runs holds it too, for a moment, and lets us look.
             if not _locked(file, fcntl.LOCK_SH):
-                holder = _pid_in(file.read())
+                holder = _holder_in(file.read()).pid
                 who = f"process {holder}" if holder != _UNKNOWN else "another process"
                 raise FolderHeld(
                     f"{who} runs in {data_dir} already",
@@ -47,15 +69,23 @@ def hold_folder(data_dir: Path) -> Iterator[None]:
                 )
             fcntl.flock(file, fcntl.LOCK_UN)
         file.truncate(0)
-        file.write(str(os.getpid()).encode())
+        me = os.getpid()
+        what = _SERVICE if is_service else "command"
+        file.write(f"{me} {started_at(me).replace(' ', '_')} {what}".encode())
         yield
 
 
 def holder_of(data_dir: Path) -> int | None:
     """The id of the process that holds the folder; None where nobody does."""
+    found = holder_in(data_dir)
+    return None if found is None else found.pid
+
+
+def holder_in(data_dir: Path) -> Holder | None:
+    """Who holds the folder; None where nobody does."""
     try:
         with (data_dir / LOCK_NAME).open("rb") as file:
-            return None if _locked(file, fcntl.LOCK_SH) else _pid_in(file.read())
+            return None if _locked(file, fcntl.LOCK_SH) else _holder_in(file.read())
     except OSError:  # no such folder, or not ours to read: nobody whom we could name
         return None
 
@@ -69,5 +99,8 @@ def _locked(file: BinaryIO | FileIO, how: int) -> bool:
     return True
 
 
-def _pid_in(text: bytes) -> int:
-    return int(text) if text.isdigit() else _UNKNOWN
+def _holder_in(text: bytes) -> Holder:
+    words = text.decode(errors="replace").split()
+    if len(words) != 3 or not words[0].isdecimal():
+        return Holder(_UNKNOWN)
+    return Holder(int(words[0]), words[1].replace("_", " "), words[2] == _SERVICE)

@@ -1,7 +1,9 @@
 """From a config file to a running service, and back to an exit code.
 
-SIGTERM and Ctrl-C stop cleanly: transactions under way stay in the queue's file, and the next start
-takes up where this one was. To give a place up is an order over the control socket (`orders`).
+SIGTERM, Ctrl-C and the end of the terminal (SIGHUP) stop cleanly: transactions under way stay in
+the queue's file, and the next start takes up where this one was. What whoever starts it has it
+ignore stays ignored: SIGHUP below `nohup`, SIGINT where a script's `&` puts it into the background.
+To give a place up is an order over the control socket (`orders`).
 """
 
 from __future__ import annotations
@@ -22,10 +24,14 @@ from typing import Any, Literal, TextIO
 
 import structlog
 
+from atoll.chain.deployment import Deployment
+from atoll.chain.keys import address_of
 from atoll.errors import AtollError, of_disk
 from atoll.law.words import TOKEN
 from atoll.service.config import ServiceConfig, read_config
+from atoll.service.journal import Belongs
 from atoll.service.logs import Lines, lines_to, log_file
+from atoll.service.moving import renew_journal
 from atoll.service.private import PRIVATE_UMASK
 from atoll.service.terminal import for_people, printable
 
@@ -56,7 +62,8 @@ Speaks = Literal["", "text", "json"]
 
 
 def main(program: str, run: Run, argv: Sequence[str] | None = None, *, speaks: Speaks = "") -> int:
-    """Reads `--config FILE` and `--set NAME=VALUE`, runs until told to stop; the exit code.
+    """Reads `--config FILE`, `--set NAME=VALUE` and `--new-journal`, runs until told to stop; the
+    exit code.
 
     Args:
         speaks: how what a player does is written to standard output.
@@ -64,6 +71,7 @@ def main(program: str, run: Run, argv: Sequence[str] | None = None, *, speaks: S
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--config", type=Path, required=True, help="the service's TOML file")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--new-journal", action="store_true")
     arguments = parser.parse_args(argv)
     try:
         os.umask(PRIVATE_UMASK)
@@ -71,11 +79,19 @@ def main(program: str, run: Run, argv: Sequence[str] | None = None, *, speaks: S
         config = read_config(ServiceConfig, arguments.config, arguments.set)
         config = config.beside(arguments.config.parent)
         with logs_configured(config, speaks=speaks):
+            if arguments.new_journal:
+                renew(config)
             return asyncio.run(until_stopped(run(config)))
     except AtollError as error:
         return tell(error)
     except OSError as error:
         return tell(of_disk(error))
+
+
+def renew(config: ServiceConfig) -> None:
+    """Has the service start though its journal may lack what was signed. Raises AtollError."""
+    whose = Belongs.of(Deployment.load(config.deployment), address_of(config.keystore))
+    renew_journal(config.data_dir, whose)
 
 
 def raise_open_files() -> None:
@@ -87,11 +103,12 @@ def raise_open_files() -> None:
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> int:
-    """Runs until done or until SIGINT or SIGTERM; what fails is told once, in one line."""
+    """Runs until done or until it is told to stop; what fails is told once, in one line."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number is signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, task.cancel)
     try:
         await task
     except asyncio.CancelledError:

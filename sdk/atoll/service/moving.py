@@ -2,34 +2,47 @@
 
 The file is JSON lines: what it is of, then every row of every table, then the SHA-256 of all lines
 before. The rows that must not be lost are `signed`: without them the same key may sign something
-else for a slot, which costs a verifier its bond (EIP-3076 has the same for validators).
+else for a slot, which costs a verifier its bond (EIP-3076 has the same for validators). The hashes
+of what was `sent` go with them: what the key did before counts as known where the journal goes on,
+and what it did since does not. What ties a journal to the queue's file beside it stays.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from atoll.chain.database import Database
+from atoll.chain.database import Database, has_log
+from atoll.chain.txstore import QUEUE_FILE, pair_with, read_pairing, read_signed
 from atoll.errors import ConfigError, StorageError
 from atoll.files import write_once
 from atoll.nested import loads
 from atoll.service.journal import (
     KEYS,
-    MOVED_AT,
+    OWN,
+    PAIR,
+    RENEWED,
     RETIRED,
     SCHEMA_VERSION,
     TABLES,
     AlreadySigned,
+    Belongs,
+    JournalGone,
     add,
+    count_claims,
+    make_journal,
     open_rows,
     put,
+    require_ours,
+    require_whose,
     sweep,
 )
 from atoll.service.lock import hold_folder
@@ -38,14 +51,6 @@ from atoll.service.plain import JournalError
 FORMAT: Final = "atoll-journal"
 _LATER: Final = {"facts": "written_at", "measures": "value"}
 """Of which the row that is later, or larger, stays: the column that counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Belongs:
-    """Whose journal it is."""
-
-    account: str
-    chain_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +80,10 @@ def export_journal(data_dir: Path, whose: Belongs, to: Path, *, retire: bool) ->
         sweep(database)
         header = {
             "format": FORMAT, "version": SCHEMA_VERSION, "account": whose.account,
-            "chain_id": whose.chain_id, "written_at": time.time(),
+            "chain_id": whose.chain_id, "network": whose.network, "written_at": time.time(),
         }  # fmt: skip
-        rows = list(_rows(database))
+        ours = ({"sent": [tx_hash]} for tx_hash in read_signed(data_dir / QUEUE_FILE))
+        rows = [*_rows(database), *ours]
         _write_new(to, _lines([header, *rows]))
         if retire:
             put(database, "meta", (RETIRED, str(to)))
@@ -99,17 +105,66 @@ def import_journal(data_dir: Path, whose: Belongs, source: Path) -> Moved:
     """
     rows = _read(source, whose)
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with hold_folder(data_dir), closing(open_rows(_journal_in(data_dir))) as database:
-        sweep(database)
-        with database.transaction():
-            before = _count(database)
-            for row in rows:
-                ((table, values),) = row.items()
-                _add(database, table, [_from_plain(value) for value in values])
-            database.execute("DELETE FROM meta WHERE name = ?", (RETIRED,))
-            put(database, "meta", (MOVED_AT, repr(time.time())))
-        after = _count(database)
+    path = _journal_in(data_dir)
+    with hold_folder(data_dir):
+        ours = {("sent", tx_hash) for tx_hash in read_signed(path.with_name(QUEUE_FILE))}
+        if not path.exists():
+            make_journal(path, _pair_beside(path), whose)
+        with closing(open_rows(path)) as database:
+            sweep(database)
+            require_whose(database, whose)
+            with database.transaction():
+                before = _count(database)
+                for row in rows:
+                    ((table, values),) = row.items()
+                    if (table, values[0]) not in ours:
+                        _add(database, table, [_from_plain(value) for value in values])
+                database.execute("DELETE FROM meta WHERE name = ?", (RETIRED,))
+            after = _count(database)
     return Moved(after["signed"] - before["signed"], sum(after.values()) - sum(before.values()))
+
+
+def renew_journal(data_dir: Path, whose: Belongs) -> None:
+    """Has the service of a folder start though its journal may lack what was signed; the start
+    waits first (`Twin`). A journal that can be read stays; what is left of another is set aside.
+
+    Raises:
+        ConfigError: the service runs.
+        JournalError: the journal was moved away, or is of another account, network or version.
+        StorageError: a file cannot be used.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = _journal_in(data_dir)
+    with hold_folder(data_dir):
+        pair = _pair_beside(path)
+        try:
+            with closing(open_rows(path)) as database:
+                sweep(database)
+                require_ours(database, whose)
+        except JournalGone:
+            _set_aside(path)
+            pair_with(path.with_name(QUEUE_FILE), pair, 0)
+            make_journal(path, pair, whose)
+        with closing(open_rows(path)) as database:
+            with database.transaction():
+                put(database, "meta", (PAIR, pair))
+                put(database, "meta", (RENEWED, repr(time.time())))
+            pair_with(path.with_name(QUEUE_FILE), pair, count_claims(database))
+
+
+def _pair_beside(path: Path) -> str:
+    """The id of the queue's file beside a journal, or a new one."""
+    beside = read_pairing(path.with_name(QUEUE_FILE))
+    return secrets.token_hex(16) if beside is None else beside.pair
+
+
+def _set_aside(path: Path) -> None:
+    """Gives what is left of a journal, its log included, another name."""
+    taken = (path.with_name(f"{path.name}.gone-{number}") for number in count(1))
+    new = next(name for name in taken if not name.exists() and not has_log(name))
+    for suffix in ("-wal", "-shm", ""):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(new.with_name(new.name + suffix))
 
 
 def _journal_in(data_dir: Path) -> Path:
@@ -120,7 +175,7 @@ def _rows(database: Database) -> Iterator[dict[str, list[Any]]]:
     for table, columns in TABLES.items():
         names = ", ".join(columns)
         for row in database.execute(f"SELECT {names} FROM {table} ORDER BY {names}"):  # noqa: S608 - our own names
-            if table != "meta" or row[0] not in {RETIRED, MOVED_AT}:
+            if table != "meta" or row[0] not in OWN:
                 yield {table: [_to_plain(value) for value in row]}
 
 
@@ -182,7 +237,7 @@ def _read(source: Path, whose: Belongs) -> list[dict[str, list[Any]]]:
             raise ValueError("its end does not fit")
         header, *rows = map(loads, body.splitlines())
         version = (header["format"], header["version"])
-        found = Belongs(header["account"], header["chain_id"])
+        found = Belongs(header["account"], header["chain_id"], header["network"])
         wrong = [row for row in rows if len(row) != 1 or len(TABLES[next(iter(row))]) != len(
             next(iter(row.values())))]  # fmt: skip
     except (ValueError, KeyError, TypeError, StopIteration) as error:
@@ -195,8 +250,7 @@ def _read(source: Path, whose: Belongs) -> list[dict[str, list[Any]]]:
         )
     if found != whose:
         raise ConfigError(
-            f"{source} is of {found.account} on chain {found.chain_id}, "
-            f"and this service is {whose.account} on chain {whose.chain_id}",
+            f"{source} is of {found}, and this service is of {whose}",
             next_step="use the config whose key it is",
         )
     return rows

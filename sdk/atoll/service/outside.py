@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,7 +35,16 @@ def answers_of(service: Service[Any]) -> dict[str, Answer]:
     async def state(arguments: dict[str, Any]) -> dict[str, Any]:
         return state_in(service.effects.context.queue, str(arguments["key"]))
 
-    answers: dict[str, Answer] = {"status": status, "tx-send": send, "tx-state": state}
+    async def stop(_: dict[str, Any]) -> dict[str, Any]:
+        service.stop()
+        return service.status() | {"is_supervised": "NOTIFY_SOCKET" in os.environ}
+
+    answers: dict[str, Answer] = {
+        "status": status,
+        "stop": stop,
+        "tx-send": send,
+        "tx-state": state,
+    }
     changes = {f"tx-{change}": changing(change) for change in CHANGES}
     return answers | changes | ordering(service)
 

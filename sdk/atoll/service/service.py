@@ -32,6 +32,7 @@ from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.upkeep import decide_pay, is_left, is_over
 from atoll.service.effects import Effects
 from atoll.service.facts import OF_SERVICE, NotYet
+from atoll.service.journal import gone
 from atoll.service.machine import (
     AnyCommand,
     Cancel,
@@ -82,6 +83,10 @@ class _Drained(Exception):
     """Everything that was ordered is done: the service ends."""
 
 
+class _Stopped(Exception):
+    """Its operator has it end, whatever it owes."""
+
+
 @dataclass
 class Service(Generic[S]):
     """Runs one role's machines, one a job, until cancelled.
@@ -107,8 +112,10 @@ class Service(Generic[S]):
     _places: tuple[frozenset[JobId], int] = (frozenset(), 0)
     _twin: Twin | None = None
     _twin_text: str = ""
+    _is_past_known: bool = False
     _is_alone: asyncio.Event = field(default_factory=asyncio.Event)
     _has_to_drain: bool = False
+    _has_to_stop: asyncio.Event = field(default_factory=asyncio.Event)
     _defects: dict[JobId, dict[str, str]] = field(default_factory=dict)
     _failing: dict[tuple[JobId, str], Failing] = field(default_factory=dict)
     _failed: int = 0
@@ -132,6 +139,7 @@ class Service(Generic[S]):
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._until_drained())
+                group.create_task(self._until_stopped())
                 group.create_task(context.queue.run())
                 group.create_task(self._follow())
                 group.create_task(self._step_machines())
@@ -139,6 +147,8 @@ class Service(Generic[S]):
                 group.create_task(self._watch())
         except* _Drained:
             log.info("drained", role=self.role)
+        except* _Stopped:
+            log.info("was told to stop", role=self.role)
         finally:
             await self._stop_effects()
             self.write_metrics()
@@ -224,28 +234,52 @@ class Service(Generic[S]):
 
     def _look_for_twin(self, context: Context) -> None:
         """From now on; nothing is done before it is known that nobody else acts with the key."""
-        wait = context.config.doppelganger_wait_s
-        if not wait:
-            self._is_alone.set()
-            return
-        moved_at = context.journal.moved_at
-        self._twin = Twin(context.me, context.queue.has_signed, wait, moved_at)
+        journal, wait = context.journal, context.config.doppelganger_wait_s
+
+        def is_ours(tx_hash: str) -> bool:
+            return context.queue.has_signed(tx_hash) or journal.has_sent(tx_hash)
+
+        self._twin = Twin(context.me, is_ours, wait, journal.is_renewed)
 
     def _see_twin(self, news: News) -> None:
-        """What is seen of it at first is the whole history, as `news` tells it at the start."""
-        if self._twin is None:
+        """What is seen of it at first is the whole history, as `news` tells it at the start.
+
+        Raises JournalGone where that has what this folder lacks.
+        """
+        twin = self._twin
+        if twin is None:
             return
-        self._twin.see([*news.past, *(step.item for step in news.folded)])
+        twin.see([*news.past, *(step.item for step in news.folded)])
         if self._head is None:
             return
+        if not self._is_past_known:
+            self._look_at_past(twin, self._head)
         before = self._twin_text
-        self._twin_text = self._twin.why_waits(self._head.time, self._head.number)
+        self._twin_text = twin.why_waits(self._head.time, self._head.number)
         if self._twin_text:
             self._is_alone.clear()
             if not before:
-                log.warning("somebody else acts with this key", cause=self._twin_text)
-        else:
+                log.warning("somebody else may act with this key", cause=self._twin_text)
+        elif not self._is_alone.is_set():
+            self.effects.context.journal.begin()
             self._is_alone.set()
+
+    def _look_at_past(self, twin: Twin, head: Head) -> None:
+        """Once: whether the journal has what the account did. Raises JournalGone."""
+        context = self.effects.context
+        journal, views = context.journal, context.follower.views
+        lost = twin.lost_past(views, head.time, is_new=journal.is_new)
+        if lost and not journal.is_renewed:
+            raise gone(context.config.journal_file, lost)
+        self._is_past_known = True
+
+    def stop(self) -> None:
+        """Ends once what is under way is let go of; a restart takes up where this one was."""
+        self._has_to_stop.set()
+
+    async def _until_stopped(self) -> None:
+        await self._has_to_stop.wait()
+        raise _Stopped
 
     async def _until_drained(self) -> None:
         """Ends the service once it was told to drain and every bond of its account is home.

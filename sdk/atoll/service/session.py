@@ -14,12 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eth_utils.address import to_checksum_address
+
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex
 from atoll.chain.keys import sign_digest, sign_hash
 from atoll.chain.txqueue import QueueConfig, TxQueue
+from atoll.chain.txstore import QUEUE_FILE
 from atoll.content.fetch import Fetcher
 from atoll.content.limits import Outsider
 from atoll.content.local import LocalStore
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
 
-QUEUE_FILE = "transactions.sqlite"
 ADMIT_SECONDS = 2.0
 
 
@@ -48,6 +50,8 @@ class SessionConfig:
         folder: of transactions and events; one session at a time uses it.
         store: where blocks are kept.
         account: who signs; None can only watch.
+        sends: whether the account's transactions are sent from the folder, which this session then
+            holds the queue of; who only signs leaves it to others.
         jobs: the jobs to follow; None follows every job.
         confirmations: blocks on top of one before we believe it.
         agreement: endpoints that have to give a block alike before we believe it.
@@ -59,6 +63,7 @@ class SessionConfig:
     folder: Path
     store: StoreConfig
     account: LocalAccount | None = None
+    sends: bool = True
     jobs: frozenset[int] | None = None
     confirmations: int = 1
     agreement: int = 1
@@ -99,7 +104,7 @@ class Session:
 
     @property
     def queue(self) -> TxQueue:
-        """Every transaction of the account. Raises ConfigError where the session only watches."""
+        """Every transaction of the account. Raises ConfigError where the session sends nothing."""
         if self._queue is None:
             raise _only_watches()
         return self._queue
@@ -114,7 +119,9 @@ class Session:
     @property
     def me(self) -> Address:
         """Who signs. Raises ConfigError where the session only watches."""
-        return self.queue.address
+        if self.config.account is None:
+            raise _only_watches()
+        return Address(to_checksum_address(self.config.account.address))
 
     def sign(self, digest: Digest) -> bytes:
         """Our signature of a digest (`sign_digest`). Raises ConfigError where we only watch."""
@@ -229,12 +236,25 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
         session = Session(config, chain, Follower(index, config.deployment, config.jobs))
         session.storage = await open_storage(_guarded(config))
         stack.push_async_callback(session.storage.close)
-        if config.account is not None:
-            path = config.folder / QUEUE_FILE
-            queue = session._queue = TxQueue(chain, config.account, path, config.queue)
+        if config.account is not None and config.sends:
+            queue = session._queue = open_queue(session, config.folder)
             stack.callback(queue.close)
         stack.push_async_callback(session.stop_serving)
         yield session
+
+
+def open_queue(session: Session, folder: Path) -> TxQueue:
+    """The account's queue in a folder; nobody works at it yet.
+
+    Raises:
+        ConfigError: another process has it open, or it is another account's; the session only
+            watches.
+        StorageError: its file is damaged, or cannot be used.
+    """
+    config = session.config
+    if config.account is None:
+        raise _only_watches()
+    return TxQueue(session.chain, config.account, folder / QUEUE_FILE, config.queue)
 
 
 def _guarded(config: SessionConfig) -> StoreConfig:

@@ -15,12 +15,12 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txqueue import GWEI, QueueConfig, TxQueue
-from atoll.chain.txstore import Intent, TxState, read_intents
+from atoll.chain.txstore import QUEUE_FILE, Intent, TxState, read_intents
 from atoll.errors import ChainError, ConfigError
 from atoll.service.config import ServiceConfig
 from atoll.service.control import ask
+from atoll.service.journal import Belongs, Journal
 from atoll.service.lock import hold_folder, holder_of
-from atoll.service.session import QUEUE_FILE
 
 Change = Literal["bump", "cancel"]
 CHANGES: Final[tuple[Change, ...]] = ("bump", "cancel")
@@ -69,6 +69,8 @@ async def opened_queue(config: ServiceConfig) -> AsyncIterator[TxQueue]:
     Raises:
         ConfigError, KeystoreError: another process runs in the folder, or the key cannot be used.
         ChainError: no endpoint answers, or it is another chain.
+        JournalError: there is no queue's file yet, and the journal that it would be beside is no
+            journal of this account.
     """
     config.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with hold_folder(config.data_dir):
@@ -76,8 +78,13 @@ async def opened_queue(config: ServiceConfig) -> AsyncIterator[TxQueue]:
         deployment = Deployment.load(config.deployment)
         chain = await AtollChain.connect(config.rpc_urls, deployment, config.rpc_agreement)
         try:
-            bids = QueueConfig(fee_cap=config.fees.max_fee_gwei * GWEI)
-            with closing(TxQueue(chain, account, config.data_dir / QUEUE_FILE, bids)) as queue:
+            path, pair = config.data_dir / QUEUE_FILE, ""
+            if not path.exists():  # the journal is made first: no queue's file was ever alone
+                whose = Belongs.of(deployment, account.address)
+                with closing(Journal(config.journal_file, whose)) as journal:
+                    pair = journal.pair
+            bids = QueueConfig(fee_cap=config.fees.max_fee_gwei * GWEI, pair=pair)
+            with closing(TxQueue(chain, account, path, bids)) as queue:
                 yield queue
         finally:
             await chain.close()

@@ -14,12 +14,12 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key, load_key
 from atoll.chain.txqueue import TxQueue
+from atoll.chain.txstore import QUEUE_FILE
 from atoll.errors import ChainError, ConfigError
 from atoll.law.words import Address
 from atoll.service.config import ServiceConfig
 from atoll.service.control import listening
 from atoll.service.lock import hold_folder
-from atoll.service.session import QUEUE_FILE
 from atoll.service.transactions import change_in, change_transaction, list_transactions
 
 PASSWORD = "correct horse battery"

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import stat
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from atoll.errors import ConfigError
 from atoll.service.facts import OF_SERVICE
-from atoll.service.journal import AlreadySigned, Journal
+from atoll.service.journal import AlreadySigned, Belongs, Journal
 from atoll.service.lock import hold_folder
 from atoll.service.metrics import read_measures
-from atoll.service.moving import Belongs, Moved, export_journal, import_journal
+from atoll.service.moving import Moved, export_journal, import_journal
 from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders
 from atoll.service.plain import JournalError
 
-WHOSE = Belongs("0x70997970C51812dc3A010C7d01b50e0d17dc79C8", 31337)
+WHOSE = Belongs("0x70997970C51812dc3A010C7d01b50e0d17dc79C8", 31337, "0x" + "22" * 20)
 
 
 def journal(folder: Path) -> Journal:
@@ -129,7 +130,11 @@ def test_a_damaged_file_is_refused(old: Path, file: Path, tmp_path: Path, damage
 
 def test_another_key_or_chain_is_refused(old: Path, file: Path, tmp_path: Path) -> None:
     export_journal(old, WHOSE, file, retire=False)
-    for other in (Belongs("0x" + "11" * 20, 31337), Belongs(WHOSE.account, 1)):
+    for other in (
+        replace(WHOSE, account="0x" + "11" * 20),
+        replace(WHOSE, chain_id=1),
+        replace(WHOSE, network="0x" + "33" * 20),
+    ):
         with pytest.raises(ConfigError, match="and this service is"):
             import_journal(tmp_path / "new", other, file)
 

@@ -27,7 +27,7 @@ from atoll.chain.indexed import Indexed
 from atoll.errors import InsufficientFunds, NotFound, RpcUnavailable, StorageError
 from atoll.law import events as ev
 from atoll.law.views import JobView
-from atoll.law.words import ZERO_DIGEST, JobId, Phase, Role
+from atoll.law.words import ZERO_DIGEST, Digest, JobId, Phase, Role
 from atoll.service import service as service_module
 from atoll.service.config import PolicySection, ScheduleSection, WatchdogSection
 from atoll.service.duties.game import BondCollected, SendCollect
@@ -35,9 +35,10 @@ from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, S
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
 from atoll.service.facts import Done
-from atoll.service.journal import Journal
+from atoll.service.journal import Belongs, Journal, JournalGone
 from atoll.service.machine import AnyCommand, Event, Finished, Head, HeadAdvanced, Setup, State
 from atoll.service.metrics import Measure, read_metrics, write_metrics
+from atoll.service.moving import renew_journal
 from atoll.service.outside import metrics_of
 from atoll.service.service import LOOK_BLOCKS, Service
 from atoll_node.behaviour import ProviderBehaviour
@@ -154,11 +155,27 @@ class Running:
         self.journal.close()
 
 
-def start(tmp_path: Path, job: Network, crash: tuple[type, str] | None = None) -> Running:
+def start(
+    tmp_path: Path,
+    job: Network,
+    crash: tuple[type, str] | None = None,
+    *,
+    knows_past: bool = True,
+    is_ours: bool = True,
+) -> Running:
+    """A service beside a job, where it has its seat, with the journal that it had when it sat down.
+
+    Args:
+        knows_past: False with one that is new.
+        is_ours: whether what the account did was done from here.
+    """
+
     async def idle() -> None:
         await asyncio.Event().wait()
 
     journal = Journal(tmp_path / "journal.sqlite")
+    if knows_past:
+        journal.begin()
     index = Index(job)
     context = SimpleNamespace(
         me=ME,
@@ -180,7 +197,7 @@ def start(tmp_path: Path, job: Network, crash: tuple[type, str] | None = None) -
         ),
         follower=Follower(cast(EventIndex, index), DEPLOYMENT),
         queue=SimpleNamespace(
-            run=idle, gas_by_label=dict, waiting=list, has_signed=lambda tx_hash: True
+            run=idle, gas_by_label=dict, waiting=list, has_signed=lambda tx_hash: is_ours
         ),
         gateway=SimpleNamespace(bytes_up=0, sent_away={}, connections=0, trouble=""),
         fetcher=SimpleNamespace(bytes_down=0),
@@ -586,9 +603,8 @@ async def test_a_reorg_folds_the_view_anew(tmp_path: Path) -> None:
 
 async def test_a_second_service_with_one_key_waits_and_says_why(tmp_path: Path) -> None:
     job = training_job()
-    running = start(tmp_path, job)
+    running = start(tmp_path, job, is_ours=False)
     context = running.service.effects.context
-    context.queue.has_signed = lambda tx_hash: False
     context.config.doppelganger_wait_s = 20
     await running.index.read.wait()
     while running.service.head is None:  # noqa: ASYNC110 (it folds what it has read)
@@ -603,6 +619,57 @@ async def test_a_second_service_with_one_key_waits_and_says_why(tmp_path: Path) 
     await running.effects.committed.wait()
     found = running.service.condition()
     assert found is None or found.name != "twin"
+    await running.stop()
+
+
+async def test_beside_an_account_in_a_live_round_a_new_journal_ends_the_start(
+    tmp_path: Path,
+) -> None:
+    for is_ours in (True, False):
+        running = start(tmp_path, training_job(), knows_past=False, is_ours=is_ours)
+        with pytest.raises(ExceptionGroup) as ended:
+            await running.task
+        running.journal.close()
+        (error,) = ended.value.exceptions
+        assert isinstance(error, JournalGone)
+        assert "this journal is new" in str(error)
+        assert "--new-journal" in (error.next_step or "")
+        assert running.effects.started == []
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        assert journal.is_new  # so the next start looks again
+
+
+async def test_an_act_in_a_live_round_that_is_not_from_here_ends_the_start(tmp_path: Path) -> None:
+    job = training_job()
+    job.commit(ME, Digest(b"c" * 32))
+    running = start(tmp_path, job, is_ours=False)
+    with pytest.raises(ExceptionGroup) as ended:
+        await running.task
+    running.journal.close()
+    (error,) = ended.value.exceptions
+    assert "acted in round 0" in str(error)
+    assert "Committed" in str(error)
+    assert running.effects.started == []
+
+
+async def test_who_goes_on_without_its_journal_waits_first_and_then_has_a_past(
+    tmp_path: Path,
+) -> None:
+    job = training_job()
+    renew_journal(tmp_path, Belongs(ME, 31337, ""))
+    running = start(tmp_path, job, knows_past=False)
+    running.service.effects.context.config.doppelganger_wait_s = 20
+    await running.index.read.wait()
+    while running.service.head is None:  # noqa: ASYNC110 (it folds what it has read)
+        await asyncio.sleep(0.001)
+    found = running.service.condition()
+    assert found is not None and found.name == "twin"
+    assert "journal is new" in found.text
+    assert (running.effects.started, running.journal.is_renewed) == ([], True)
+    job.wait_until(job.block.timestamp + 20)
+    running.index.changes.append([Advanced(job.block, job.number)])
+    await running.effects.committed.wait()
+    assert not (running.journal.is_renewed or running.journal.is_new)
     await running.stop()
 
 

@@ -10,11 +10,10 @@ import pytest
 from tests.unit.law.factories import address
 
 from atoll.chain.calls import Call
-from atoll.chain.txstore import TxState, TxStore
+from atoll.chain.txstore import QUEUE_FILE, TxState, TxStore
 from atoll.errors import ChainError, ConfigError
 from atoll.service import transactions
 from atoll.service.lock import hold_folder
-from atoll.service.session import QUEUE_FILE
 from atoll.service.transactions import change_transaction
 
 
