@@ -92,8 +92,8 @@ class Whose:
             async with sending(self.settings) as send:
                 yield send
             return
-        async with self.network.open(must_sign=True) as client:
-            yield sending_with(client.session.queue)
+        async with self.network.open(must_sign=True) as client, client.sending() as queue:
+            yield sending_with(queue)
 
     async def require_owner(self, reader: Reader) -> None:
         """Refuses before anything is sent what only the account's owner can do.

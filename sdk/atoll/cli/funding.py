@@ -13,6 +13,7 @@ from atoll.cli.network import Network, known_address
 from atoll.errors import InsufficientFunds
 
 if TYPE_CHECKING:
+    from atoll.chain.txqueue import TxQueue
     from atoll.job.client import Client
     from atoll.law.words import Address
 
@@ -27,8 +28,8 @@ async def fund_all(
         InsufficientFunds: there is not enough for all; what was sent stays sent.
     """
     accounts = [account_of(text) for text in members]
-    async with network.open(must_sign=True) as client:
-        return [await _fund(client, account, tokens, coin) for account in accounts]
+    async with network.open(must_sign=True) as client, client.sending() as queue:
+        return [await _fund(client, queue, account, (tokens, coin)) for account in accounts]
 
 
 def account_of(text: str) -> Address:
@@ -44,12 +45,15 @@ def account_of(text: str) -> Address:
     return found
 
 
-async def _fund(client: Client, to: Address, tokens: int, coin: int) -> dict[str, Any]:
+async def _fund(
+    client: Client, queue: TxQueue, to: Address, wanted: tuple[int, int]
+) -> dict[str, Any]:
+    """Of tokens and of the chain's coin, in wei."""
     from atoll.chain.calls import Call
     from atoll.chain.txqueue import unspent_key
     from atoll.job.narrate import tokens as shown
 
-    chain, queue = client.chain, client.session.queue
+    chain, (tokens, coin) = client.chain, wanted
     has, has_coin = await chain.token_balance(to), await chain.native_balance(to)
     lacks, lacks_coin = max(0, tokens - has), max(0, coin - has_coin)
     await _check(client, lacks, lacks_coin)

@@ -23,8 +23,8 @@ import structlog
 
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.deployment import Deployment
-from atoll.chain.txqueue import TxStatus
-from atoll.chain.txstore import ENDED_WITHOUT_EFFECT
+from atoll.chain.txqueue import TxQueue, TxStatus
+from atoll.chain.txstore import ENDED_WITHOUT_EFFECT, QUEUE_FILE, read_intent
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
 from atoll.job.asking import Ask, asking
@@ -133,13 +133,15 @@ class Client(Connection):
                 return replace(draft, read=text.account, notes=text.notes)
             # Its second is all that tells another job of the same words from this one.
             now = max(now, manifest.created + 1)
+        after = None if again else 0 if known is None else known.id
         floors, is_open = await self._floors(), bool(chosen.left_out())
         async with asking(self.ask) as ask:
             found = Found(data, init, numerics or await machine_numerics(ask))
             measuring = ask if measured or is_open else None
             draft = await write_draft(key, chosen, found, now, floors, ask=measuring)
             manifest = await with_program(draft.manifest, self.store, ask)
-        return replace(draft, manifest=manifest, said=said, read=text.account, notes=text.notes)
+        draft = replace(draft, manifest=manifest, said=said, after=after)
+        return replace(draft, read=text.account, notes=text.notes)
 
     async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:
         """The manifest of `draft`. Raises as that."""
@@ -147,7 +149,8 @@ class Client(Connection):
 
     def _stands(self, manifest: Manifest, now: int) -> bool:
         """Whether a submission that is not on the chain can still come to be there."""
-        sent = None if not self.can_sign else self.session.queue.status(_create_key(manifest))
+        path, key = self.home / QUEUE_FILE, _create_key(manifest)
+        sent = read_intent(path, key) if self.can_sign else None
         under_way = sent is not None and sent.state not in ENDED_WITHOUT_EFFECT
         return under_way or manifest.terms.expiry > now + START_SECONDS
 
@@ -215,11 +218,12 @@ class Client(Connection):
         policy = self._policy_of(job)
         log.info(PUBLIC_NOTICE)
         self._check_data(manifest)
-        cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
-        self.store.pin(cid, f"job:{cid}")
-        await self._mirror(cid, manifest)
-        async with self._submitting:
-            job_id = await self._create(manifest, (kept, said), policy, limit)
+        async with self._submitting, self.sending() as queue:
+            manifest = self._first_of(job) if isinstance(job, Draft) else manifest
+            cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
+            self.store.pin(cid, f"job:{cid}")
+            await self._mirror(cid, manifest)
+            job_id = await self._create(queue, manifest, (kept, said), (policy, limit))
         await self.serve()
         return self.attach(job_id)
 
@@ -235,12 +239,27 @@ class Client(Connection):
             )
         return policy
 
+    def _first_of(self, draft: Draft) -> Manifest:
+        """The manifest of a draft, or of what another program submitted of the same words since."""
+        newest = self.submissions.newest(draft.key)
+        if draft.after is None or newest is None or newest.id <= draft.after:
+            return draft.manifest
+        return Manifest.from_bytes(newest.manifest)
+
     async def _create(
-        self, manifest: Manifest, kept: tuple[str, str], policy: Address, limit: int
+        self,
+        queue: TxQueue,
+        manifest: Manifest,
+        kept: tuple[str, str],
+        terms: tuple[Address, int],
     ) -> JobId:
-        """Notes the submission under its key with its file, and pays unless that was done."""
-        (key, said), create = kept, _create_key(manifest)
-        sent = self.session.queue.status(create)
+        """Notes the submission under its key with its file, and pays unless that was done.
+
+        Args:
+            terms: what checks the job's certificates, and the most that it may cost.
+        """
+        (key, said), (policy, limit), create = kept, terms, _create_key(manifest)
+        sent = queue.status(create)
         is_paid = sent is not None and sent.has_effect
         # What was copied here may know nothing of the transaction that another machine sent.
         job = None if is_paid else await self._found(manifest)
@@ -251,7 +270,7 @@ class Client(Connection):
         if is_due:
             await self._pay_in(manifest, policy, create)
         if job is None:
-            status = await self.session.queue.wait(create, self.config.confirmations)
+            status = await queue.wait(create, self.config.confirmations)
             job = await self._created_in(status, manifest)
         self.submissions.created(submission, job)
         return job

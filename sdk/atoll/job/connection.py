@@ -1,14 +1,14 @@
 """An account's connection to a deployment: its chain, its files, its gateway, its transactions.
 
-Rule of this file: one client at a time signs from a home, and each transaction has a key under
-which it is sent once.
+Rule of this file: any number of clients watch from a home, one at a time sends from it, and each
+transaction has a key under which it is sent once.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +21,7 @@ from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.keys import load_key, read_password
-from atoll.chain.txqueue import QueueConfig, TxStatus, unspent_key
+from atoll.chain.txqueue import QueueConfig, TxQueue, TxStatus, unspent_key
 from atoll.content.addresses import is_global, is_own
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
@@ -29,12 +29,12 @@ from atoll.content.storage import StoreConfig
 from atoll.errors import ConfigError
 from atoll.job.figures import Figures
 from atoll.job.following import JobFollower
+from atoll.job.sending import Sender
 from atoll.job.submissions import Submissions
 from atoll.law.words import Address, JobId
-from atoll.service.beside import beside
 from atoll.service.config import GatewaySection
 from atoll.service.lock import FolderHeld, hold_folder
-from atoll.service.session import Session, SessionConfig, open_session
+from atoll.service.session import Session, SessionConfig, open_queue, open_session
 from atoll.service.wording import explain
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ClientConfig:
     What is None is as `Client.from_env` finds it in the variables, else a default.
 
     Attributes:
-        home: folder of blocks, transactions and events; one client at a time uses it.
+        home: folder of blocks, transactions and events, for any number of clients of one account.
         host, port: where our gateway listens, so that others can fetch manifest and data: if
             nothing is said at every interface where there is a public URL, else at this machine's
             own; port 0 is any free one.
@@ -110,6 +110,7 @@ class Connection:
         self._follower: JobFollower | None = None
         self._submissions: Submissions | None = None
         self._figures: Figures | None = None
+        self._sender: Sender | None = None
         self._folder = self.home
 
     @classmethod
@@ -153,19 +154,18 @@ class Connection:
 
         Raises:
             RpcUnavailable, WrongChain: no endpoint answers, or it is another chain.
-            FolderHeld: another client signs from the same home. Any number may watch.
+            FolderHeld: too many clients watch from the home.
         """
         home = self.home
         home.mkdir(parents=True, exist_ok=True)
-        self._hold(home)
+        self._folder = self._watching_folder(home)
         session = await self._opened.enter_async_context(open_session(self._session_config(home)))
         self._session, self._follower = session, JobFollower(session.follower)
         self._submissions = Submissions(home / "submissions.sqlite")
         self._opened.callback(self._submissions.close)
         self._figures = Figures(home / "figures.sqlite")
         self._opened.callback(self._figures.close)
-        if self._account is not None:
-            await self._opened.enter_async_context(beside([session.queue.run()]))
+        self._sender = Sender(home, lambda: open_queue(session, home))
         return self
 
     async def __aexit__(
@@ -177,8 +177,9 @@ class Connection:
         await self.close()
 
     async def close(self) -> None:
-        """Stops serving and lets go of the files; transactions under way go on next time."""
+        """Stops serving and lets go of the files; transactions under way go on with the next."""
         self._session = self._follower = self._submissions = self._figures = None
+        self._sender = None
         await self._opened.aclose()
 
     @property
@@ -215,6 +216,19 @@ class Connection:
             raise _not_open()
         return self._figures
 
+    @asynccontextmanager
+    async def sending(self) -> AsyncIterator[TxQueue]:
+        """The account's transactions, at work; no other client of the home sends meanwhile.
+
+        Raises:
+            ConfigError: outside `async with`, or without an account.
+            FolderHeld: another client sends, and does not come to an end.
+        """
+        if self._sender is None:
+            raise _not_open()
+        async with self._sender.queue() as queue:
+            yield queue
+
     @property
     def chain(self) -> AtollChain:
         return self.session.chain
@@ -246,14 +260,14 @@ class Connection:
             ConfigError: the port is in use, or as `check_reach`.
         """
         self.check_reach()
-        queue = self.session.queue
-        # Another URL may have been announced in between, so the key counts the changes.
-        told = [tx.key for tx in queue.transactions() if tx.label == "announceGateway"]
-        await self.session.serve(port=_port_in(told[-1]) if told else 0)
-        url = self.session.url
-        if not told or not told[-1].endswith(f":{url}"):
-            told.append(f"gateway:{len(told)}:{url}")
-        await self.transact(told[-1], self.chain.calls.announce_gateway(url))
+        async with self.sending() as queue:
+            # Another URL may have been announced in between, so the key counts the changes.
+            told = [tx.key for tx in queue.transactions() if tx.label == "announceGateway"]
+            await self.session.serve(port=_port_in(told[-1]) if told else 0)
+            url = self.session.url
+            if not told or not told[-1].endswith(f":{url}"):
+                told.append(f"gateway:{len(told)}:{url}")
+            await self.transact(told[-1], self.chain.calls.announce_gateway(url))
         return url
 
     def check_reach(self) -> None:
@@ -296,38 +310,26 @@ class Connection:
         What it finds may be as it was before an earlier approval, which another job has used up.
         """
         jobs = self.deployment.addresses["Jobs"]
-        allowance = await self.chain.allowance(self.address, jobs)
-        if allowance < amount:
-            approve = self.chain.calls.approve(jobs, amount)
-            found = unspent_key(self.session.queue, f"approve:{key}:{allowance}")
-            await self.transact(found, approve)
+        async with self.sending() as queue:
+            allowance = await self.chain.allowance(self.address, jobs)
+            if allowance < amount:
+                approve = self.chain.calls.approve(jobs, amount)
+                found = unspent_key(queue, f"approve:{key}:{allowance}")
+                await self.transact(found, approve)
 
     async def transact(self, key: str, call: Call) -> TxStatus:
         """Sends a call once a key, and again only where it ended without effect.
 
         Raises:
             TransactionFailed: the contract refused; the message has its reason.
+            FolderHeld: another client sends, and does not come to an end.
         """
-        queue = self.session.queue
-        await queue.submit(key, call, retry_failed=True)
-        return await queue.wait(key)
-
-    def _hold(self, home: Path) -> None:
-        """One client signs from a home; those that watch have folders of their own in it."""
-        if self._account is None:
-            self._folder = self._watching_folder(home)
-            return
-        self._folder = home
-        try:
-            self._opened.enter_context(hold_folder(home))
-        except FolderHeld as error:
-            # Not from another home, which does not know what was paid for from this one.
-            raise FolderHeld(
-                f"another client signs from {home}: {error}",
-                next_step="wait until it has sent its transactions",
-            ) from error
+        async with self.sending() as queue:
+            await queue.submit(key, call, retry_failed=True)
+            return await queue.wait(key)
 
     def _watching_folder(self, home: Path) -> Path:
+        """Each client has events of its own, and holds nothing that another needs."""
         for number in range(MAX_WATCHERS):
             folder = home / "watching" / str(number)
             folder.mkdir(parents=True, exist_ok=True)
@@ -344,6 +346,7 @@ class Connection:
             folder=self._folder,
             store=StoreConfig(home / "store", config.store),
             account=self._account,
+            sends=False,
             jobs=frozenset(),
             confirmations=config.confirmations,
             gateway=self._listens,

@@ -41,6 +41,8 @@ class Draft:
         floors: of the network that it is for.
         read: what became of every file and row of the text.
         notes: what a person should know of how the tokenizer took the text.
+        after: number of the last submission of these words that it knows of, 0 of none: a later one
+            is the same job, whichever program submits it. None where it is to be another one.
     """
 
     key: str
@@ -53,6 +55,7 @@ class Draft:
     floors: Floors = field(default_factory=Floors)
     read: Account | None = None
     notes: tuple[str, ...] = ()
+    after: int | None = None
 
 
 async def write_draft(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,7 @@ from safetensors.torch import load_file
 from structlog.testing import capture_logs
 from tests.integration.chain.local_anvil import Anvil
 from tests.integration.chain.one_round import OneRound, initial_model
+from tests.integration.chain.paying_process import SOMEONE
 from tests.jobs import PLAIN
 from tests.unit.train.folders import make_folder
 
@@ -46,6 +50,7 @@ from atoll.job.outlook import SUBMIT_GAS
 from atoll.job.submissions import Submissions
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Bitmap, Digest, JobId, JobStatus
+from atoll.service.lock import holder_of
 from atoll.train.adapters import ADAPTER_FILES
 from atoll.train.answers import answer
 from atoll.train.corpus.options import PUBLIC_NOTICE
@@ -521,25 +526,80 @@ async def test_what_is_left_out_is_at_least_what_the_network_asks(bench: Bench) 
 
 async def test_a_submission_costs_no_more_gas_than_was_said(bench: Bench) -> None:
     await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
-    used = bench.client.session.queue.gas_by_label()
+    async with bench.client.sending() as queue:
+        used = queue.gas_by_label()
     assert {label: use.gas for label, use in used.items()}.keys() == SUBMIT_GAS.keys()
     for label, use in used.items():
         assert SUBMIT_GAS[label] / 3 < use.gas <= SUBMIT_GAS[label], (label, use.gas)
 
 
-async def test_one_client_signs_from_a_home_and_others_watch(bench: Bench) -> None:
+async def test_any_number_watch_from_a_home_with_its_key_or_without(bench: Bench) -> None:
     job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
     home = config(bench.folder / "client")
-    with pytest.raises(ConfigError, match="another client signs from"):
-        async with Client(bench.anvil.url, bench.deployment, bench.accounts[0], home):
-            pass
     async with (
-        Client(bench.anvil.url, bench.deployment, None, home) as one,
+        Client(bench.anvil.url, bench.deployment, bench.accounts[0], home) as one,
         Client(bench.anvil.url, bench.deployment, None, home) as two,
     ):
         for watcher in (one, two):
             (seen,) = watcher.jobs()
             assert (await seen.status()).funded_wei == (await job.status()).funded_wei
+        with pytest.raises(ConfigError, match="can only watch"):
+            async with two.sending():
+                pass
+        assert holder_of(bench.folder / "client") is None
+
+
+async def test_programs_with_one_account_send_in_turn_and_see_each_other_s_nonces(
+    bench: Bench,
+) -> None:
+    """Two processes and the test, which all watch the whole time."""
+    home, deployment = bench.folder / "client", bench.folder / "deployment.json"
+    bench.deployment.save(deployment)
+    first = await bench.chain.nonce(bench.client.address)
+    script = ("-m", "tests.integration.chain.sending_process", bench.anvil.url, str(deployment))
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    others = [
+        await asyncio.create_subprocess_exec(sys.executable, *script, str(home), name, "4", **pipes)
+        for name in ("one", "two")
+    ]
+    for other in others:
+        assert other.stdout is not None and other.stdin is not None
+        assert await other.stdout.readline() == b"watches\n"
+    for other in others:
+        assert other.stdin is not None
+        other.stdin.write(b"\n")
+    call = bench.client.chain.calls.transfer(SOMEONE, 1)
+    sent = [(await bench.client.transact(f"here:{i}", call)).nonce for i in range(4)]
+    for other in others:
+        told, _ = await other.communicate()
+        assert other.returncode == 0
+        lines = [line.split() for line in told.splitlines()]  # the log's among them
+        sent += [int(line[1]) for line in lines if line[0] == b"sent"]
+    assert sorted(n for n in sent if n is not None) == list(range(first, first + 12))
+
+
+async def test_one_file_that_two_programs_submit_at_once_is_one_job(bench: Bench) -> None:
+    """Both have drawn it up before either has paid: their manifests are of other seconds."""
+    home = config(bench.folder / "client")
+    before = await bench.chain.token_balance(bench.client.address)
+    other = Client(bench.anvil.url, bench.deployment, bench.accounts[0], home, ask=answered_here)
+    async with other:
+        drafts = [await bench.client.draft(bench.job, NUMERICS)]
+        bench.anvil.ask("evm_increaseTime", 5)
+        bench.anvil.mine()
+        drafts.append(await other.draft(bench.job, NUMERICS))
+        assert drafts[0].manifest != drafts[1].manifest
+        jobs = await asyncio.gather(
+            *(
+                client.submit(draft, max_spend=PLENTY)
+                for client, draft in zip((bench.client, other), drafts, strict=True)
+            )
+        )
+        budget = (await bench.client.estimate(drafts[0].manifest)).budget
+        assert {job.id for job in jobs} == {1}
+        assert before - await bench.chain.token_balance(bench.client.address) == budget
+        again = await other.draft(bench.job, NUMERICS, again=True)
+        assert (await other.submit(again, max_spend=PLENTY)).id == 2
 
 
 async def test_a_job_takes_more_money_as_text(bench: Bench) -> None:

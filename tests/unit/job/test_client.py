@@ -123,7 +123,7 @@ def test_another_home_would_pay_for_a_job_again_so_a_config_does_not_drop_the_va
 async def test_a_home_in_use_ends_with_its_own_exit_code_and_no_advice_that_pays_twice(
     tmp_path: Path, signs: bool
 ) -> None:
-    used = [tmp_path] if signs else [tmp_path / "watching" / str(i) for i in range(MAX_WATCHERS)]
+    used = [tmp_path / "watching" / str(i) for i in range(MAX_WATCHERS)]
     account = Account.create() if signs else None
     client = Client(
         "http://127.0.0.1:1", Deployment(ANVIL, 0, {}), account, ClientConfig(home=tmp_path)
