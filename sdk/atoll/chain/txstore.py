@@ -11,6 +11,7 @@ when it was last asked: so a journal that is gone, or older, is known by what wa
 from __future__ import annotations
 
 import fcntl
+import os
 import secrets
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -177,7 +178,8 @@ class TxStore:
 
     def __init__(self, path: Path, account: Address, chain_id: int, pair: str = "") -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = path.with_name(f"{path.name}.lock").open("w")
+        lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock = os.fdopen(lock, "w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -14,13 +14,19 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key, load_key
 from atoll.chain.txqueue import TxQueue
-from atoll.chain.txstore import QUEUE_FILE
+from atoll.chain.txstore import QUEUE_FILE, TxState, read_pairing
 from atoll.errors import ChainError, ConfigError
 from atoll.law.words import Address
 from atoll.service.config import ServiceConfig
 from atoll.service.control import listening
+from atoll.service.journal import Belongs, Journal, JournalGone
 from atoll.service.lock import hold_folder
-from atoll.service.transactions import change_in, change_transaction, list_transactions
+from atoll.service.transactions import (
+    change_in,
+    change_transaction,
+    list_transactions,
+    opened_queue,
+)
 
 PASSWORD = "correct horse battery"
 
@@ -97,6 +103,28 @@ async def test_a_running_service_is_asked(
         async with listening(config.data_dir, {"tx-bump": bump}):
             await change_transaction(config, 1, "bump")
     assert price(anvil) > before
+
+
+async def test_a_command_before_the_first_start_makes_both_files_of_a_folder(
+    config: ServiceConfig, chain: AtollChain, tmp_path: Path
+) -> None:
+    fresh = config.model_copy(update={"data_dir": tmp_path / "fresh"})
+    whose = Belongs.of(chain.deployment, load_key(config.keystore, PASSWORD).address)
+    for _ in range(2):
+        async with opened_queue(fresh) as queue:
+            await queue.submit("Approve", chain.calls.approve(spender(chain), 5))
+            await queue.pump()
+            assert any(tx.state is TxState.SENT for tx in queue.transactions())
+        with closing(Journal(fresh.journal_file, whose)) as journal:
+            beside = read_pairing(fresh.data_dir / QUEUE_FILE)
+            assert beside is not None and beside.signed
+            assert (beside.pair, journal.is_new) == (journal.pair, True)
+    fresh.journal_file.unlink()
+    with pytest.raises(JournalGone, match="is missing"):
+        Journal(fresh.journal_file, whose)
+    async with opened_queue(fresh) as queue:  # money that is there can still be taken out
+        assert queue.waiting()
+    assert not fresh.journal_file.exists()
 
 
 def anvil_nonce(anvil: Anvil) -> int:

@@ -111,8 +111,8 @@ def test_both_files_are_made_with_one_id_and_begin_again_with_it(tmp_path: Path)
     with Folder(tmp_path) as folder:
         pair = folder.journal.pair
         assert (folder.queue.pairing.pair, len(pair)) == (pair, 32)
-    for name in (JOURNAL, QUEUE_FILE):
-        assert (tmp_path / name).stat().st_mode & 0o077 == 0
+        for path in tmp_path.iterdir():  # whoever made it: a service refuses what others can use
+            assert path.stat().st_mode & 0o077 == 0, path
     with Folder(tmp_path) as folder:
         assert folder.journal.pair == folder.queue.pairing.pair == pair
         assert folder.journal.is_new

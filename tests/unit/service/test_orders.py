@@ -362,3 +362,17 @@ async def test_a_drained_service_plays_its_challenges_to_their_end(
     await running.effects.did[SendCollect].wait()
     await running.task
     running.journal.close()
+
+
+async def test_a_service_that_is_told_to_stop_says_what_it_owes_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    running = start(tmp_path, training_job())
+    await running.index.read.wait()
+    found = await answers_of(running.service)["stop"]({})
+    assert {"owes", "under_way"} <= found.keys()
+    assert found["is_supervised"] is False
+    await running.task  # no error: its exit code is 0
+    assert running.service.under_way == 0
+    running.journal.close()
