@@ -50,6 +50,7 @@ def stop(config: Path, wait_s: float, *, kills: bool) -> dict[str, Any]:
     holder = holder_in(data_dir)
     if holder is None:
         return {"was_running": False, "text": f"no service of {config} is running"}
+    _require_service(data_dir, holder)
     owes = _ask(data_dir, holder)
     if owes is None:
         _signal(data_dir, holder, signal.SIGTERM)
@@ -95,7 +96,7 @@ def _ask(data_dir: Path, holder: Holder) -> dict[str, Any] | None:
 def _signal(data_dir: Path, holder: Holder, number: signal.Signals) -> None:
     """To the service's process, which goes on for it where it is frozen.
 
-    Raises ConfigError where no service's process holds the folder.
+    Raises ConfigError where that one does not hold the folder any more.
     """
     from atoll.service.lock import holder_in
     from atoll.service.processes import send
@@ -103,16 +104,20 @@ def _signal(data_dir: Path, holder: Holder, number: signal.Signals) -> None:
     now = holder_in(data_dir)
     if now is None:
         return  # it has ended meanwhile
-    if not now.is_service:
-        raise ConfigError(
-            f"process {now.pid} works in {data_dir}, and is no service",
-            next_step="wait until that command has ended",
-        )
     if now != holder or not send(now.pid, now.started, number, signal.SIGCONT):
         raise ConfigError(
             f"the process that holds {data_dir} is not the one that took it: it was sent nothing",
             next_step=f"look who has {data_dir / 'lock'} open: a part of the service may have "
             "outlived it (`fuser` names it)",
+        )
+
+
+def _require_service(data_dir: Path, holder: Holder) -> None:
+    """Raises ConfigError where a command works in the folder."""
+    if not holder.is_service:
+        raise ConfigError(
+            f"process {holder.pid} works in {data_dir}, and is no service",
+            next_step="wait until that command has ended",
         )
 
 

@@ -16,15 +16,17 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from atoll.chain.database import Database, has_log, is_damage, make_database
+from atoll.chain.database import Database, has_log, is_damage, make_database, open_read_only
 from atoll.chain.deployment import Deployment
 from atoll.chain.txstore import QUEUE_FILE, read_pairing
 from atoll.errors import ProtocolError, StorageError
@@ -272,6 +274,28 @@ def _make_first(path: Path, whose: Belongs | None) -> None:
     if beside is not None and (beside.signed or beside.claims):
         raise gone(path, f"it is missing, and {_what_was_signed(path, beside.signed)}")
     make_journal(path, secrets.token_hex(16) if beside is None else beside.pair, whose)
+
+
+def require_pair(path: Path) -> None:
+    """Looks at a journal and the queue's file beside it, and changes neither; both may be open.
+
+    Raises:
+        JournalGone: a service would not start with them.
+        StorageError: the queue's file is damaged.
+    """
+    beside = read_pairing(path.with_name(QUEUE_FILE))
+    if beside is None or not (beside.signed or beside.claims):
+        return
+    if not path.exists():
+        raise gone(path, f"it is missing, and {_what_was_signed(path, beside.signed)}")
+    try:
+        with closing(open_read_only(path)) as database:
+            find = "SELECT value FROM meta WHERE name = ?"
+            row = database.execute(find, (PAIR,)).fetchone()
+            ((claims,),) = database.execute("SELECT COUNT(*) FROM signed").fetchall()
+    except sqlite3.Error as error:
+        raise gone(path, str(error)) from error
+    _check_pairing(path, "" if row is None else str(row[0]), int(claims))
 
 
 def _check_pairing(path: Path, pair: str, claims: int) -> None:

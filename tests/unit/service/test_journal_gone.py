@@ -27,7 +27,9 @@ from atoll.chain.txstore import (
 from atoll.errors import AtollError, ConfigError, StorageError
 from atoll.service import main as main_module
 from atoll.service.config import ServiceConfig
-from atoll.service.journal import AlreadySigned, Belongs, Journal, JournalGone
+from atoll.service.doctor.files import check_running
+from atoll.service.doctor.subject import Subject
+from atoll.service.journal import AlreadySigned, Belongs, Journal, JournalGone, require_pair
 from atoll.service.main import main
 from atoll.service.moving import export_journal, import_journal, renew_journal
 from atoll.service.plain import JournalError
@@ -374,6 +376,23 @@ def test_a_service_started_with_the_option_has_a_new_journal(
     assert "--new-journal" in second
     assert main("atoll node run", run, [*asked, "--new-journal"]) == 0
     assert main("atoll node run", run, asked) == 0
+
+
+def test_doctor_says_what_a_start_would(tmp_path: Path) -> None:
+    require_pair(tmp_path / JOURNAL)
+    begun(tmp_path)
+    whole = (tmp_path / JOURNAL).read_bytes()
+    with Folder(tmp_path):  # also beside the running service
+        require_pair(tmp_path / JOURNAL)
+    for left in (b"", whole[:100], whole[:4096]):
+        (tmp_path / JOURNAL).write_bytes(left)
+        before = (tmp_path / JOURNAL).read_bytes()
+        with pytest.raises(JournalGone):
+            require_pair(tmp_path / JOURNAL)
+        assert (tmp_path / JOURNAL).read_bytes() == before
+    (tmp_path / JOURNAL).unlink()
+    found = check_running(Subject(data_dir=tmp_path))
+    assert any("is missing" in one.text and "--new-journal" in str(one) for one in found)
 
 
 def test_what_is_no_queue_s_file_is_said_by_whoever_reads_it(tmp_path: Path) -> None:

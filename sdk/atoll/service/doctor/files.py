@@ -11,9 +11,10 @@ from typing import Final
 
 from atoll.chain.database import open_read_only
 from atoll.chain.keys import read_password, verify_key
-from atoll.errors import KeystoreError
+from atoll.errors import AtollError, KeystoreError
 from atoll.service.doctor.findings import Finding, failure, ok, warning
 from atoll.service.doctor.subject import Subject
+from atoll.service.journal import require_pair
 from atoll.service.lock import holder_of
 from atoll.service.private import exposed, private_paths
 
@@ -63,7 +64,16 @@ def check_running(subject: Subject) -> list[Finding]:
         return []
     pid = holder_of(subject.data_dir)
     who = f"process {pid} runs in {subject.data_dir}" if pid is not None else "not running"
-    return [ok("service", who), *_check_databases(subject.data_dir)]
+    databases = [*_check_databases(subject.data_dir), *_check_pair(subject.data_dir)]
+    return [ok("service", who), *databases]
+
+
+def _check_pair(folder: Path) -> Iterator[Finding]:
+    """Whether the journal is the one that the queue's file was beside, whoever has them open."""
+    try:
+        require_pair(folder / "journal.sqlite")
+    except AtollError as error:
+        yield failure("journal", str(error), error.next_step or "")
 
 
 def _check_quota(subject: Subject, room: int) -> Iterator[Finding]:
