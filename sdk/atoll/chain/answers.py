@@ -21,6 +21,9 @@ T = TypeVar("T")
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
 _DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 BLOOM_BYTES = 256
+EMPTY_ROOT = "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421"
+"""Of a trie without entries (Yellow Paper 4.3)."""
+ALL_BITS = b"\xff" * BLOOM_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Header:
 
     Attributes:
         parent: hash of the block before it.
-        bloom: its `logsBloom` as a number of 2048 bits.
+        bloom: its `logsBloom` as a number of 2048 bits; 0 where it proves nothing.
         transactions: hashes, in order.
     """
 
@@ -42,14 +45,21 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class TxReceipt:
-    """What became of one transaction; `fee_price` in wei a gas."""
+    """What became of one transaction.
+
+    Events follow from logs alone: what nodes leave out beside them, as before London or Byzantium,
+    is None.
+
+    Attributes:
+        fee_price: wei a gas.
+    """
 
     tx_hash: str
-    succeeded: bool
+    succeeded: bool | None
     block_number: int
     block_hash: bytes
-    gas_used: int
-    fee_price: int
+    gas_used: int | None
+    fee_price: int | None
     logs: tuple[RawLog, ...]
 
 
@@ -109,19 +119,28 @@ def optional(read: Callable[[Any], T]) -> Callable[[Any], T | None]:
 def header(value: Any) -> Header:
     """A block without its transactions' bodies; one that is still pending is none."""
     fields = _fields(value)
-    bloom = data(fields["logsBloom"])
+    said = fields.get("logsBloom")
+    bloom = bytes(BLOOM_BYTES) if said is None else data(said)
     if len(bloom) != BLOOM_BYTES:
         raise ValueError(f"a bloom of {len(bloom)} bytes")
     # Before EIP-1559 a block names no base fee.
-    base_fee = quantity(fields["baseFeePerGas"]) if "baseFeePerGas" in fields else 0
+    base_fee = _or_none(fields, "baseFeePerGas", quantity) or 0
     number, timestamp = counter(fields["number"]), counter(fields["timestamp"])
     return Header(
         ref=BlockRef(number, word(fields["hash"]), timestamp),
         parent=word(fields["parentHash"]),
-        bloom=int.from_bytes(bloom, "big"),
-        transactions=tuple(map(tx_hash, _items(fields["transactions"]))),
+        # One of ones proves nothing: it is what nodes name that keep none.
+        bloom=0 if bloom == ALL_BITS else int.from_bytes(bloom, "big"),
+        transactions=tuple(map(tx_hash, _transactions(fields))),
         base_fee=base_fee,
     )
+
+
+def _transactions(fields: dict[str, Any]) -> list[Any]:
+    """Null is a list of none where the block says otherwise, too, that it has none."""
+    if fields["transactions"] is None and fields.get("transactionsRoot") == EMPTY_ROOT:
+        return []
+    return _items(fields["transactions"])
 
 
 def header_at(number: int) -> Callable[[Any], Header]:
@@ -183,18 +202,36 @@ def mined_receipt(value: Any) -> TxReceipt:
     fields = _fields(value)
     return TxReceipt(
         tx_hash=tx_hash(fields["transactionHash"]),
-        succeeded=quantity(fields["status"]) == 1,
+        succeeded=_or_none(fields, "status", lambda status: quantity(status) == 1),
         block_number=counter(fields["blockNumber"]),
         block_hash=bytes(word(fields["blockHash"])),
-        gas_used=counter(fields["gasUsed"]),
-        fee_price=quantity(fields["effectiveGasPrice"]),
-        logs=tuple(raw_logs(fields["logs"])),
+        gas_used=_or_none(fields, "gasUsed", counter),
+        fee_price=_or_none(fields, "effectiveGasPrice", quantity),
+        logs=tuple(_logs_of(fields)),
     )
+
+
+def _logs_of(receipt: dict[str, Any]) -> list[RawLog]:
+    """A receipt's logs, whose place is the receipt's where they do not say it themselves."""
+    of_receipt = ("blockNumber", "blockHash", "transactionHash")
+    place = {name: receipt[name] for name in of_receipt}
+    said = _or_none(receipt, "logs", _items) or []
+    whole = []
+    for index, item in enumerate(said):
+        known = {name: value for name, value in _fields(item).items() if value is not None}
+        whole.append({"logIndex": hex(index), **place, **known})
+    return raw_logs(whole)
 
 
 def block_receipts(value: Any) -> list[TxReceipt]:
     """The receipts of a whole block."""
     return [mined_receipt(item) for item in _items(value)]
+
+
+def _or_none(fields: dict[str, Any], name: str, read: Callable[[Any], T]) -> T | None:
+    """What a field says that need not be there."""
+    found = fields.get(name)
+    return None if found is None else read(found)
 
 
 def _fields(value: Any) -> dict[str, Any]:

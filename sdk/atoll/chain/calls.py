@@ -49,12 +49,15 @@ class Call:
     Attributes:
         label: the function's name, for messages and for the gas report.
         permissionless: anyone may do it, so that finding it done by another is no failure.
+        stake: wei of the stake token that the sender loses unless it is done in time; what one of
+            its transactions may cost follows from it.
     """
 
     to: Address
     data: bytes
     label: str
     permissionless: bool = False
+    stake: int = 0
 
 
 @dataclass(frozen=True, slots=True)

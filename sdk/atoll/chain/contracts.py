@@ -21,7 +21,8 @@ from atoll.chain.decode import RawLog, from_abi, to_abi
 from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.logs import LogReader
 from atoll.chain.revert import reason_of
-from atoll.chain.rpc import FailoverProvider, RpcRefused
+from atoll.chain.rpc import FailoverProvider
+from atoll.chain.verdicts import RpcRefused
 from atoll.errors import ChainError, RpcUnavailable, TransactionFailed
 from atoll.law.owners import NOBODY, Ownership
 from atoll.law.words import (
@@ -210,6 +211,8 @@ class AtollChain:
             found = answers.receipt(value)
             if found is not None and found.tx_hash != tx_hash.lower():
                 raise ValueError(f"the receipt of {found.tx_hash}")
+            if found is not None and None in (found.succeeded, found.gas_used):
+                raise ValueError("a receipt that does not say what became of it")
             return found
 
         return await self.provider.ask("eth_getTransactionReceipt", [tx_hash], of_this_one)
@@ -357,8 +360,6 @@ class AtollChain:
             )
         except RpcRefused as refused:
             reason = reason_of(refused)
-            if reason is None:
-                raise
             raise TransactionFailed(
                 f"{label} reverted: {reason}", error=reason.name, args=reason.args
             ) from refused

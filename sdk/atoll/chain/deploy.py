@@ -20,7 +20,9 @@ from eth_utils.crypto import keccak
 from atoll.chain.abi import input_types, load_artifact, registry
 from atoll.chain.answers import data, header, quantity, receipt, tx_hash
 from atoll.chain.deployment import Deployment
-from atoll.chain.rpc import FailoverProvider, RpcRefused
+from atoll.chain.prices import ask_prices
+from atoll.chain.rpc import FailoverProvider
+from atoll.chain.verdicts import Refusal, RpcRefused, refusal_of
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
 from atoll.law.words import TOKEN, Address, Params
 
@@ -57,7 +59,9 @@ DEFAULT_PARAMS = Params(
 _G1_ADD = "0x" + (0x0B).to_bytes(20, "big").hex()
 """EIP-2537's addition of two points; of nothing and nothing here, which is nothing of 128 bytes."""
 BID_SECONDS = 20.0  # more than a block of any chain that we know
-TIP = 10**9  # wei a gas, at first
+TIP = 10**9  # wei a gas, at first, where no endpoint suggests any
+MOST_TIP = 100 * 10**9
+"""Of what endpoints suggest: no cap bounds a deployment, and they may say anything."""
 POLL_SECONDS = 0.1  # a development chain mines at once; on others it costs a few requests
 
 
@@ -121,6 +125,7 @@ class _Deployer:
         self._addresses: dict[str, Address] = {}
         self._steps: list[_Step] = []
         self._first_nonce = 0
+        self._tip = TIP
 
     async def deploy(self) -> Deployment:
         self._first_nonce = await self._ask(
@@ -128,14 +133,16 @@ class _Deployer:
         )
         self._plan(await self._has_bls())
         head = await self._ask(header, "eth_getBlockByNumber", "latest", False)
-        fee = 2 * head.base_fee + TIP
+        prices = await ask_prices(self._provider, head, TIP)
+        self._tip = min(prices.tip, MOST_TIP)
+        fee = 2 * prices.base_fee + self._tip
         await self._check_money(fee)
         blocks: list[int] = []
         try:
             async with asyncio.timeout(self._config.timeout):
                 for begin, end in self._groups():
                     steps = range(begin, end)
-                    sent = [await self._send(i, fee) for i in steps]
+                    sent = [await self._send(i, fee, self._tip) for i in steps]
                     mined = zip(steps, sent, strict=True)
                     blocks += [await self._mined(i, fee, tx_hash) for i, tx_hash in mined]
         except TimeoutError as error:
@@ -248,7 +255,7 @@ class _Deployer:
                 next_step="send the account some native coin for gas",
             )
 
-    async def _send(self, index: int, fee: int, tip: int = TIP) -> str:
+    async def _send(self, index: int, fee: int, tip: int) -> str:
         step = self._steps[index]
         transaction: dict[str, Any] = {
             "type": 2,
@@ -267,6 +274,8 @@ class _Deployer:
             shown = f"0x{bytes(raw.raw_transaction).hex()}"
             return await self._ask(tx_hash, "eth_sendRawTransaction", shown)
         except RpcRefused as refused:
+            if refusal_of(refused) is Refusal.KNOWN:  # who took it may not have said so
+                return f"0x{bytes(raw.hash).hex()}"
             raise TransactionFailed(f"{step.what} was refused: {refused.text}") from refused
 
     async def _mined(self, index: int, fee: int, sent: str) -> int:
@@ -275,7 +284,7 @@ class _Deployer:
         A node may keep a transaction waiting for the one before, which a block took the moment that
         it came (Anvil, foundry issue 10122): only another one of its nonce is looked at anew.
         """
-        step, clock, tip = self._steps[index], asyncio.get_running_loop().time, TIP
+        step, clock, tip = self._steps[index], asyncio.get_running_loop().time, self._tip
         hashes, bid_at = [sent], clock() + BID_SECONDS
         while True:
             found = None
@@ -292,7 +301,7 @@ class _Deployer:
                 with suppress(RpcUnavailable, TransactionFailed):
                     hashes.append(await self._send(index, fee, tip))
             await asyncio.sleep(POLL_SECONDS)
-        if not found.succeeded:
+        if found.succeeded is False:
             raise TransactionFailed(f"{step.what} reverted (transaction {found.tx_hash})")
         return found.block_number
 

@@ -20,7 +20,7 @@ from eth_utils.address import to_checksum_address
 from atoll.chain import answers
 from atoll.chain.abi import Function, load_artifact, registry
 from atoll.chain.contracts import LATEST, AtollChain
-from atoll.chain.rpc import RpcRefused
+from atoll.chain.verdicts import RpcRefused
 from atoll.law.words import Address
 
 ERC20: Final = "AtollToken"

@@ -18,7 +18,12 @@ against what cannot lag, the blocks themselves:
    witness where its bloom speaks of us: indexes lag together.
 
 Receipts that leave something out are no answer: the next endpoint is asked, and if none has them,
-`RpcUnavailable` says so and the caller waits.
+`RpcUnavailable` says so and the caller waits. Transactions of the chain itself may have none: where
+the others set every bit of the bloom, nothing is left out. Where no endpoint serves `eth_getLogs`,
+receipts alone tell.
+
+What came of a range that could not be read to its end is kept, and asked for no second time. Of
+logs no more blocks are asked for at once than were answered before.
 
 All of this finds what an endpoint fails to say, not what it makes up. Headers can have blooms of
 their own behind true hashes; receipts can have logs of strangers, made up to set the bits of one
@@ -53,7 +58,8 @@ from atoll.chain.answers import (
 )
 from atoll.chain.behind import Growth, pass_over_who_is_behind
 from atoll.chain.decode import RawLog, event_topics
-from atoll.chain.rpc import FailoverProvider, Read
+from atoll.chain.replies import Read
+from atoll.chain.rpc import FailoverProvider, TooMuchAsked
 from atoll.errors import RpcUnavailable
 from atoll.law.words import Address, Digest
 
@@ -67,6 +73,8 @@ WITNESSES = 4
 """Receipts of whole blocks that are asked for at once: those of a full one take memory until they
 are read.
 """
+MOST_KEPT = 4096
+"""Headers of ranges that could not be read to their end."""
 KEPT_HEADERS = 64
 """Of blocks seen as the newest: the confirmations of most chains, and the polls between."""
 LOOKS = 3
@@ -121,6 +129,8 @@ class LogReader:
         self._newest_at = 0.0
         self._growth = Growth()
         self._seen: dict[Digest, Header] = {}
+        self._came: dict[int, Header] = {}
+        self._blocks_at_once = 1 << 62  # of logs, as far as endpoints have said
 
     async def header(self, number: int) -> Header | None:
         """The block of that height, or None where the chain does not reach up to it.
@@ -216,13 +226,16 @@ class LogReader:
             RpcUnavailable: no endpoint answers, or none has what the headers promise.
         """
         headers = await self._headers(first, last, parent)
-        if headers is None:
+        asked = [at for at, block in enumerate(headers or ()) if not self._has_none(block)]
+        logs: list[RawLog] | None = []
+        if headers is not None and asked:
+            logs = await self._logs_of(headers[asked[0] : asked[-1] + 1])
+        if headers is None or logs is None:
+            self._came.clear()  # some of it may be of the branch that was left
             return None
-        asked = [at for at, block in enumerate(headers) if not self._has_none(block)]
-        if not asked:
-            return headers, []
-        logs = await self._logs_of(headers[asked[0] : asked[-1] + 1])
-        return None if logs is None else (headers, logs)
+        for number in range(first, last + 1):
+            self._came.pop(number, None)
+        return headers, logs
 
     async def _logs_of(self, headers: Sequence[Header]) -> list[RawLog] | None:
         """The logs of blocks that follow one another; None where the chain turned meanwhile.
@@ -238,9 +251,9 @@ class LogReader:
                 raise ValueError("logs that were not asked for")
             return found
 
-        witnesses, question = max(2, self._least), [self._query(first, last)]
-        told = await self._provider.ask_several(witnesses, "eth_getLogs", question, in_range)
-        strange = any(hashes[raw.block_number] != raw.block_hash for raw in told[0])
+        witnesses = max(2, self._least)
+        told = await self._told(witnesses, range(first, last + 1), in_range)
+        strange = any(hashes[raw.block_number] != raw.block_hash for raw in next(iter(told), ()))
         if strange and await self._turned(headers):
             return None
         named = {raw.block_number for answer in told for raw in answer}
@@ -252,7 +265,8 @@ class LogReader:
         doubtful = [
             h
             for h in headers
-            if h.ref.number not in sure and (h.ref.number in named or self.may_hold(h.bloom))
+            if h.ref.number not in sure
+            and (h.ref.number in named or self.may_hold(h.bloom) or not (told or self._has_none(h)))
         ]
         try:
             witnessed = await _each(doubtful, self._witnessed, max(1, WITNESSES // self._least))
@@ -264,11 +278,37 @@ class LogReader:
             (raw for block in (agreed, *witnessed) for raw in block),
             key=lambda raw: (raw.block_number, raw.index),
         )
-        missing = len(set(logs) - set(told[0]))
+        missing = len(set(logs) - set(told[0])) if told else 0
         if missing:
             self.left_out += missing
             log.warning("eth_getLogs left logs out", first=first, last=last, logs=missing)
         return logs
+
+    async def _told(
+        self, witnesses: int, blocks: range, read: Read[list[RawLog]]
+    ) -> list[list[RawLog]]:
+        """What endpoints say of blocks, in as few questions as they answer; nothing if none does.
+
+        How many blocks are too many is remembered.
+        """
+        pieces: list[list[list[RawLog]]] = []
+        while blocks:
+            asked = blocks[: self._blocks_at_once]
+            question = [self._query(asked[0], asked[-1])]
+            try:
+                said = await self._provider.ask_several(witnesses, "eth_getLogs", question, read)
+            except TooMuchAsked as error:
+                if len(asked) == 1:
+                    return []
+                self._blocks_at_once = len(asked) // 2
+                log.info("fewer blocks at once", blocks=self._blocks_at_once, cause=str(error))
+            except RpcUnavailable:
+                return []
+            else:
+                pieces.append(said)
+                blocks = blocks[len(asked) :]
+        tellers = range(min(map(len, pieces)))
+        return [[raw for piece in pieces for raw in piece[at]] for at in tellers]
 
     async def _turned(self, headers: Sequence[Header]) -> bool:
         """Whether the chain no longer has the last of these blocks."""
@@ -285,7 +325,17 @@ class LogReader:
         return has_contract and any(bits & ~bloom == 0 for bits in self._topic_bits)
 
     async def _headers(self, first: int, last: int, parent: Digest | None) -> list[Header] | None:
-        found = await _each(range(first, last + 1), self.header)
+        async def one(number: int) -> Header | None:
+            found = self._came.get(number)
+            if found is None or number == last:  # which shows that the others still stand
+                found = await self.header(number)
+                if found is not None:
+                    self._came[number] = found
+            return found
+
+        if len(self._came) > MOST_KEPT:
+            self._came.clear()
+        found = await _each(range(first, last + 1), one)
         headers = [item for item in found if item is not None]
         if len(headers) != len(found):
             return None
@@ -323,7 +373,8 @@ class LogReader:
 
     async def _in_receipts(self, block: Header, ask: Ask) -> tuple[RawLog, ...]:
         of_tx = {item.tx_hash: item.logs for item in await _receipts(block, ask)}
-        everyone_s = ((tx_hash, raw) for tx_hash in block.transactions for raw in of_tx[tx_hash])
+        sent = (tx_hash for tx_hash in block.transactions if tx_hash in of_tx)
+        everyone_s = ((tx_hash, raw) for tx_hash in sent for raw in of_tx[tx_hash])
         # A log's place is its number in the block; Ganache counts each receipt's anew.
         placed = enumerate(everyone_s)
         return tuple(
@@ -342,8 +393,19 @@ class LogReader:
 async def _receipts(block: Header, ask: Ask) -> list[TxReceipt]:
     """Those of all its transactions. Raises RpcUnavailable."""
 
-    async def one(tx_hash: str) -> TxReceipt:
-        return await ask("eth_getTransactionReceipt", [tx_hash], mined_receipt)
+    without = set[str]()  # a transaction of the chain itself may have no receipt
+
+    async def one(tx_hash: str) -> TxReceipt | None:
+        def read(value: Any) -> TxReceipt:
+            without.update([tx_hash] if value is None else [])
+            return mined_receipt(value)
+
+        try:
+            return await ask("eth_getTransactionReceipt", [tx_hash], read)
+        except RpcUnavailable:
+            if tx_hash not in without:
+                raise
+            return None
 
     def whole(value: Any) -> list[TxReceipt]:
         return _all_of(block, block_receipts(value))
@@ -352,7 +414,8 @@ async def _receipts(block: Header, ask: Ask) -> list[TxReceipt]:
         return await ask("eth_getBlockReceipts", [hex(block.ref.number)], whole)
     except RpcUnavailable:
         # Ganache, among others, gives them one by one.
-        found = await _each(block.transactions, one)
+        each = await _each(block.transactions, one)
+        found = [item for item in each if item is not None]
         try:
             return await asyncio.to_thread(_all_of, block, found)
         except ValueError as error:
@@ -366,7 +429,8 @@ def _all_of(block: Header, receipts: list[TxReceipt]) -> list[TxReceipt]:
     """The same receipts, if they leave nothing of the block out. Raises ValueError."""
     if any(item.block_hash != bytes(block.ref.hash) for item in receipts):
         raise ValueError("receipts of another block")
-    if not {item.tx_hash for item in receipts} >= set(block.transactions):
+    is_whole = {item.tx_hash for item in receipts} >= set(block.transactions)
+    if not is_whole and not block.bloom:
         raise ValueError(f"{len(receipts)} receipts of {len(block.transactions)} transactions")
     logs = [raw for item in receipts for raw in item.logs]
     made = bloom_of(item for raw in logs for item in (bytes.fromhex(raw.address[2:]), *raw.topics))

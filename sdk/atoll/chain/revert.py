@@ -1,8 +1,4 @@
-"""Why a contract refused, out of whatever shape a node wraps it in.
-
-Sources: Solidity's `Error(string)` and `Panic(uint256)`; Anvil and Geth put the revert data into
-`error.data` as text, Ganache into `error.data.result`.
-"""
+"""Why a contract refused, in words. Sources: Solidity's `Error(string)` and `Panic(uint256)`."""
 
 from __future__ import annotations
 
@@ -13,11 +9,10 @@ from eth_abi.abi import decode as abi_decode
 
 from atoll.chain.abi import registry
 from atoll.chain.answers import text
-from atoll.chain.rpc import RpcRefused
+from atoll.chain.verdicts import RpcRefused, revert_data
 
 ERROR_SELECTOR = bytes.fromhex("08c379a0")
 PANIC_SELECTOR = bytes.fromhex("4e487b71")
-GETH_REVERT_CODE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +34,10 @@ class RevertReason:
         return f"{self.name}({', '.join(shown)})"
 
 
-def reason_of(refused: RpcRefused) -> RevertReason | None:
-    """The revert reason in a node's refusal, or None where it refused for another cause."""
-    data = _revert_data(refused.data)
-    if data is not None:
-        return decode_revert(data)
-    if refused.code == GETH_REVERT_CODE or "revert" in refused.text.lower():
-        return RevertReason("Revert", (refused.text,))
-    return None
+def reason_of(refused: RpcRefused) -> RevertReason:
+    """The reason in a node's refusal of a call; its words where it attached no data."""
+    data = revert_data(refused.data)
+    return RevertReason("Revert", (refused.text,)) if data is None else decode_revert(data)
 
 
 def decode_revert(data: bytes) -> RevertReason:
@@ -63,18 +54,6 @@ def decode_revert(data: bytes) -> RevertReason:
     except Exception:  # the bytes are anybody's, and eth-abi documents no closed list
         return RevertReason("Revert", (f"0x{data.hex()}",))
     return RevertReason("Revert", (f"0x{data.hex()}",) if data else ())
-
-
-def _revert_data(data: Any) -> bytes | None:
-    if isinstance(data, dict):
-        data = data.get("result", data.get("data"))
-    if not isinstance(data, str):
-        return None
-    text = data.removeprefix("Reverted ").removeprefix("0x")
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return None
 
 
 def _show(value: Any) -> str:

@@ -1,18 +1,17 @@
 """JSON-RPC over HTTP to one chain through several endpoints.
 
 Rule of this file: it is the one boundary to endpoints. Whatever an endpoint says that is not the
-answer asked for (an error, a null, HTML, half of a document, a block without a number) means that
-this endpoint did not answer usefully, and the next one is asked. Only what a node says about a call
-or a transaction itself (a revert, a nonce) goes to the caller, and an endpoint of another chain is
-never used.
+answer asked for (an error, a null, HTML, half of a document, a block without a number, the answer
+to another question) means that this endpoint did not answer usefully: the next one is asked, and
+this one rests. Only what a node says about a call or a transaction itself (`atoll.chain.verdicts`)
+goes to the caller, and that only where no endpoint at hand says otherwise: one that is behind
+judges by a state that is gone. An endpoint of another chain is never used.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import json.scanner
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -20,75 +19,44 @@ from typing import Any, Final, TypeVar
 
 import aiohttp
 
-from atoll.chain.answers import quantity, text
+from atoll.chain.answers import quantity
+from atoll.chain.replies import (
+    QUICK_BYTES,
+    NoAnswer,
+    Read,
+    Reply,
+    read_whole,
+    rest_asked_s,
+    result_of,
+    useful,
+)
 from atoll.chain.urls import redact, require_endpoint
+from atoll.chain.verdicts import JUDGED, RpcRefused
 from atoll.errors import ChainError, ConfigError, RpcUnavailable, WrongChain
-from atoll.nested import loads
 
 T = TypeVar("T")
-Read = Callable[[Any], T]
-"""Makes a JSON value into what was asked for, and raises anything where it is not that."""
 
 REQUEST_SECONDS = 10.0  # a second endpoint is asked long before a window of a round ends
 DOUBLINGS: Final = 2
 """Of that, where an endpoint computes for longer and no other is at hand: asked anew in vain, it
 would only be slower. Where there are others, who is silent holds nobody up for longer.
 """
-SLOWEST: Final = 1 << 19
-"""Bytes a second of a line that large answers come through: what has come buys as much time."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 TRIES: Final = 3
 """Of an endpoint that answers, but not usefully, before the question counts as unanswered."""
 TRY_PAUSE_SECONDS = 0.1  # between tries of one question at one endpoint
-MAX_ANSWER_BYTES: Final = 1 << 20
-"""More than any contract's code as hexadecimal digits; an endless answer ends here."""
-MAX_LARGE_ANSWER_BYTES: Final = 1 << 25
-MAX_RECEIPTS_BYTES: Final = 1 << 26
-"""More than the receipts of a block of 60 million gas, all of it spent on logs: a block that cannot
-be read holds up everybody who follows the chain, and anybody can pay for one.
+BUSY_SECONDS: Final = 20.0
+"""For so long one question waits in all for endpoints that say when to come back."""
+FIRST_SPACE_SECONDS, LONGEST_SPACE_SECONDS = 0.05, 2.0
+SPACE_DECAY: Final = 0.98
+"""Between two questions to an endpoint that was asked too often: doubled whenever it says so, and
+a little less with each answer. Else all that wait for it asked at once, and most were refused.
 """
-LARGE_ANSWERS: Final = {
-    "eth_getBlockByNumber": MAX_LARGE_ANSWER_BYTES,
-    "eth_getBlockReceipts": MAX_RECEIPTS_BYTES,
-    "eth_getLogs": MAX_LARGE_ANSWER_BYTES,
-    "eth_getTransactionReceipt": MAX_LARGE_ANSWER_BYTES,
-}
-QUICK_BYTES: Final = 1 << 16
-"""An answer of so many is read at once; a longer one in a thread."""
-VALUE_BYTES: Final = 12
-"""Of a long answer to a JSON value, at the least: it is of hashes and addresses. A value takes up
-to 90 bytes of memory, however short it is.
-"""
-JUDGED: Final = frozenset({"eth_call", "eth_estimateGas", "eth_sendRawTransaction"})
-"""Questions to which an error can be the answer."""
-NO_JUDGEMENT: Final = frozenset({429, -32002, -32005, -32029, -32600, -32601, -32603, -32700})
-"""Error codes of EIP-1474 and of common endpoints that speak of the endpoint: busy, broken, unable.
-"""
-UNSUPPORTED: Final = frozenset({-32601, -32004})
-"""No such method, and a method that this node does not serve: trying again changes nothing."""
 
 
-class RpcRefused(ChainError):
-    """A node understood a call or a transaction and refused it.
-
-    Attributes:
-        code: JSON-RPC error code; 0 where the node gave none.
-        data: what the node attached, as it came (revert data hides in here).
-    """
-
-    def __init__(self, method: str, error: Any) -> None:
-        known = error if isinstance(error, dict) else {"message": error}
-        code = known.get("code")
-        self.code = code if isinstance(code, int) else 0
-        self.data: Any = known.get("data")
-        self.text = text(known.get("message", ""))
-        super().__init__(f"{method} was refused: {self.text} (code {self.code})")
-
-    @property
-    def is_judgement(self) -> bool:
-        """Whether it speaks of the call, and not of the endpoint that was to judge it."""
-        return self.code not in NO_JUDGEMENT or "revert" in self.text.lower()
+class TooMuchAsked(RpcUnavailable):
+    """No endpoint answered, and one of them would, were less asked for."""
 
 
 @dataclass(slots=True)
@@ -98,32 +66,33 @@ class _Endpoint:
     wrong_chain: int | None = None
     failures: int = 0
     paused_until: float = 0.0  # event loop time, seconds
+    ready_at: float = 0.0  # before which it is not to be asked; of the same clock
+    space: float = 0.0  # seconds between two questions to it
     last_error: str = ""
     overdue: Counter[str] = field(default_factory=Counter)  # by method, since it was answered last
 
     def pause(self, now: float) -> None:
+        """Has others asked first for a while; what fails meanwhile is the same failure."""
+        if now < self.paused_until:
+            return
         pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self.failures, 16), LONGEST_PAUSE_SECONDS)
         self.failures += 1
         self.paused_until = now + pause
 
+    def rest(self, now: float, seconds: float) -> None:
+        """Leaves it alone for as long as it asks for, within bounds: it may ask for a year."""
+        if now >= self.ready_at:
+            self.space = min(max(2 * self.space, FIRST_SPACE_SECONDS), LONGEST_SPACE_SECONDS)
+        until = now + min(max(seconds, self.space), LONGEST_PAUSE_SECONDS)
+        self.ready_at, self.paused_until = max(self.ready_at, until), max(self.paused_until, until)
 
-class _NoAnswer(Exception):
-    """One endpoint did not answer usefully.
+    def is_at_hand(self, now: float) -> bool:
+        """Whether it neither failed lately nor asked to be left alone."""
+        return max(self.paused_until, self.ready_at) <= now
 
-    Attributes:
-        silent: it did not answer at all.
-        code: of the JSON-RPC error that it answered with, if it did.
-    """
-
-    def __init__(self, message: str, *, silent: bool = False, code: int = 0) -> None:
-        super().__init__(text(message))
-        self.silent = silent
-        self.code = code
-
-    @property
-    def is_lasting(self) -> bool:
-        """Whether there is no use in asking again at once."""
-        return self.silent or self.code in UNSUPPORTED
+    def answered(self) -> None:
+        self.failures, self.paused_until = 0, 0.0
+        self.space = self.space * SPACE_DECAY if self.space > FIRST_SPACE_SECONDS / 16 else 0.0
 
 
 class FailoverProvider:
@@ -168,8 +137,10 @@ class FailoverProvider:
                 is of no use.
 
         Raises:
-            RpcRefused: a node judged the call or the transaction (only for `JUDGED` methods).
+            RpcRefused: a node judged the call or the transaction (only for `JUDGED` methods), and
+                no endpoint at hand said otherwise.
             RpcUnavailable: no endpoint answered usefully; the message names each one's cause.
+            TooMuchAsked: the same, and one would answer, were less asked for.
             WrongChain: every endpoint that answered serves another chain.
         """
         _, answer = await self._first(method, params, read)
@@ -188,11 +159,11 @@ class FailoverProvider:
         first, answer = await self._first(method, params, read)
         said, now = [answer], asyncio.get_running_loop().time()
         for other in self._usable():
-            if other is first or other.paused_until > now or len(said) == count:
+            if other is first or not other.is_at_hand(now) or len(said) == count:
                 continue
             try:
                 found = await self._ask_one(other, method, params, read)
-            except _NoAnswer as error:
+            except NoAnswer as error:
                 self._note(other, error)
             else:
                 said += found or ()
@@ -218,13 +189,17 @@ class FailoverProvider:
         async def one(endpoint: _Endpoint) -> tuple[T] | None:
             try:
                 return await self._ask_one(endpoint, method, params, read)
-            except _NoAnswer as error:
+            except NoAnswer as error:
                 self._note(endpoint, error)
                 return None
 
         now, said = asyncio.get_running_loop().time(), dict[str, T]()
         for is_paused in (False, True):
-            asked = [each for each in self._usable() if (each.paused_until > now) == is_paused]
+            asked = [
+                each
+                for each in self._usable()
+                if each.ready_at <= now and (each.paused_until > now) == is_paused
+            ]
             if not is_enough(said.values()):
                 found = zip(asked, await asyncio.gather(*map(one, asked)), strict=True)
                 said |= {each.url: answer[0] for each, answer in found if answer is not None}
@@ -243,12 +218,12 @@ class FailoverProvider:
                 await self._ask_one(endpoint, method, params, read)
             except RpcRefused as refused:
                 return [refused]
-            except _NoAnswer as error:
+            except NoAnswer as error:
                 self._note(endpoint, error)
             return []
 
         now = asyncio.get_running_loop().time()
-        told = [each for each in self._usable() if each.paused_until <= now] or self._usable()
+        told = [each for each in self._usable() if each.is_at_hand(now)] or self._usable()
         return [refused for found in await asyncio.gather(*map(one, told)) for refused in found]
 
     def distrust(self, url: str, why: str) -> None:
@@ -272,7 +247,7 @@ class FailoverProvider:
             try:
                 if not await self._serves_this_chain(endpoint):
                     raise self._wrong_chain(endpoint)
-            except _NoAnswer as error:
+            except NoAnswer as error:
                 self._note(endpoint, error)
 
     async def disconnect(self) -> None:
@@ -300,38 +275,54 @@ class FailoverProvider:
         read: Read[T],
         among: Sequence[_Endpoint] | None = None,
     ) -> tuple[_Endpoint, T]:
-        """The first useful answer and whose it is, of all or these; raises as `ask`.
-
-        An error that is no judgement is given to the caller where nobody has a better word, so that
-        one call that every node chokes on does not look like a chain that is away.
-        """
+        """The first useful answer and whose it is, of all or these; raises as `ask`."""
         left = self._in_order() if among is None else list(among)
-        refusal: RpcRefused | None = None
-        for attempt in range(TRIES):
-            if attempt and left:
-                await asyncio.sleep(TRY_PAUSE_SECONDS * 2 ** (attempt - 1))
-            for endpoint in list(left):
+        loop, tries, is_too_much = asyncio.get_running_loop(), 0, False
+        verdict: RpcRefused | None = None
+        until = loop.time() + BUSY_SECONDS
+        while left and verdict is None and tries < TRIES and await self._one_is_ready(left, until):
+            if tries:
+                await asyncio.sleep(TRY_PAUSE_SECONDS * 2 ** (tries - 1))
+            has_failed = False
+            for endpoint in [each for each in left if each.ready_at <= loop.time()]:
+                if endpoint.ready_at > loop.time():
+                    continue  # another question had its turn meanwhile
+                if verdict is not None and not endpoint.is_at_hand(loop.time()):
+                    continue
                 try:
                     answer = await self._ask_one(endpoint, method, params, read)
                 except RpcRefused as error:
-                    if error.is_judgement:
-                        raise
-                    refusal = error
-                except _NoAnswer as error:
+                    verdict = verdict or error
+                except NoAnswer as error:
                     self._note(endpoint, error)
+                    has_failed |= error.rest_s is None
+                    is_too_much |= error.too_much
                     if error.is_lasting:
                         left.remove(endpoint)
                 else:
                     if answer is not None:
                         return endpoint, answer[0]
                     left.remove(endpoint)
-        raise refusal if refusal is not None else self._nobody_answered()
+            tries += has_failed
+        raise self._nobody_answered(is_too_much=is_too_much) if verdict is None else verdict
 
-    def _note(self, endpoint: _Endpoint, error: _NoAnswer) -> None:
+    async def _one_is_ready(self, endpoints: Sequence[_Endpoint], until: float) -> bool:
+        """Waits for the first that may be asked; False where that is later than `until`."""
+        loop = asyncio.get_running_loop()
+        while (soonest := min(each.ready_at for each in endpoints)) > loop.time():
+            if soonest > until:
+                return False
+            await asyncio.sleep(soonest - loop.time())
+        return True
+
+    def _note(self, endpoint: _Endpoint, error: NoAnswer) -> None:
         self.useless_answers += 1
         endpoint.last_error = str(error)
-        if error.code not in UNSUPPORTED:
-            endpoint.pause(asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        if error.rest_s is not None:
+            endpoint.rest(now, error.rest_s)
+        elif not error.too_much and not error.unserved:
+            endpoint.pause(now)
 
     async def _ask_one(
         self, endpoint: _Endpoint, method: str, params: Sequence[Any], read: Read[T]
@@ -339,12 +330,14 @@ class FailoverProvider:
         """One endpoint's answer; None where it serves another chain.
 
         Raises:
-            RpcRefused, _NoAnswer.
+            RpcRefused, NoAnswer.
         """
         if not await self._serves_this_chain(endpoint):
             return None
+        if endpoint.space:
+            endpoint.ready_at = asyncio.get_running_loop().time() + endpoint.space
         answer = await self._answer(endpoint, method, params, read)
-        endpoint.failures, endpoint.paused_until = 0, 0.0
+        endpoint.answered()
         return (answer,)
 
     async def _serves_this_chain(self, endpoint: _Endpoint) -> bool:
@@ -353,7 +346,7 @@ class FailoverProvider:
             if self.chain_id not in (None, served):
                 # It costs the endpoint its place, so it has to say so twice.
                 if await self._chain_of(endpoint) != served:
-                    raise _NoAnswer("it names one chain and then another")
+                    raise NoAnswer("it names one chain and then another")
                 endpoint.wrong_chain = served
             self.chain_id = served if self.chain_id is None else self.chain_id
             endpoint.checked = True
@@ -369,16 +362,16 @@ class FailoverProvider:
 
         Raises:
             RpcRefused: an error, to a question that an error can answer.
-            _NoAnswer: anything else.
+            NoAnswer: anything else.
         """
-        body = await self._post(endpoint, method, params)
-        if len(body) <= QUICK_BYTES:
-            return _useful(read, _result_of(body, method), method)
+        reply = await self._post(endpoint, method, params)
+        if len(reply.body) <= QUICK_BYTES:
+            return useful(read, result_of(reply, method), method)
         async with self._reads_long:
-            return await asyncio.to_thread(lambda: _useful(read, _result_of(body, method), method))
+            return await asyncio.to_thread(lambda: useful(read, result_of(reply, method), method))
 
-    async def _post(self, endpoint: _Endpoint, method: str, params: Sequence[Any]) -> bytes:
-        """The body of one answer. Raises _NoAnswer."""
+    async def _post(self, endpoint: _Endpoint, method: str, params: Sequence[Any]) -> Reply:
+        """What comes of one question. Raises NoAnswer."""
         if self._session is None:
             # Packed, a few bytes could become any number of them.
             self._session = aiohttp.ClientSession(
@@ -386,23 +379,24 @@ class FailoverProvider:
                 headers={"Accept-Encoding": "identity"},
                 auto_decompress=False,
             )
-        asked = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
+        number = next(self._ids)
+        asked = {"jsonrpc": "2.0", "id": number, "method": method, "params": list(params)}
         patience_s = self._patience_s(endpoint, method)
         try:
             # Sent on, the question would go to whatever host the endpoint names: this machine, too.
             asking = self._session.post(endpoint.url, json=asked, allow_redirects=False)
             async with asyncio.timeout(patience_s) as patience, asking as reply:
-                if 300 <= reply.status < 400 or reply.status == 429 or reply.status >= 500:
-                    raise _NoAnswer(f"HTTP {reply.status}")
-                body = await _read_whole(reply.content, method, patience)
+                if 300 <= reply.status < 400:
+                    raise NoAnswer(f"HTTP {reply.status}")
+                body = await read_whole(reply.content, method, patience)
                 del endpoint.overdue[method]
-                return body
+                return Reply(body, number, reply.status, rest_asked_s(reply.status, reply.headers))
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             endpoint.overdue[method] += method in JUDGED and isinstance(error, TimeoutError)
-            raise _NoAnswer(str(error) or type(error).__name__, silent=True) from error
+            raise NoAnswer(str(error) or type(error).__name__, silent=True) from error
         # ValueError: aiohttp documents no closed list of what a malformed answer raises.
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _NoAnswer(f"{type(error).__name__}: {error}"[:200]) from error
+            raise NoAnswer(f"{type(error).__name__}: {error}"[:200]) from error
 
     def _patience_s(self, endpoint: _Endpoint, method: str) -> float:
         """How long an answer is waited for."""
@@ -411,14 +405,15 @@ class FailoverProvider:
             return self._request_seconds
         return self._request_seconds * 2.0 ** min(endpoint.overdue[method], DOUBLINGS)
 
-    def _nobody_answered(self) -> ChainError:
+    def _nobody_answered(self, *, is_too_much: bool = False) -> ChainError:
         if not self._usable():
             return self._wrong_chain(self._endpoints[0])
         causes = "; ".join(
             f"{redact(endpoint.url)}: {endpoint.last_error or 'serves another chain'}"
             for endpoint in self._endpoints
         )
-        return RpcUnavailable(
+        kind = TooMuchAsked if is_too_much else RpcUnavailable
+        return kind(
             f"no RPC endpoint answered ({causes})",
             next_step="check that the node runs and that the RPC URL is right",
         )
@@ -429,57 +424,3 @@ class FailoverProvider:
             f"but the deployment is on chain {self.chain_id}",
             next_step="use an RPC URL of the deployment's chain, or its own deployment file",
         )
-
-
-class _PatientDecoder(json.JSONDecoder):
-    """Reads JSON in Python: what does so in C lets no other thread run until it is through."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]  # of no stub
-
-
-async def _read_whole(
-    stream: aiohttp.StreamReader, method: str, patience: asyncio.Timeout
-) -> bytes:
-    """An answer's bytes, each of which puts the end of patience off. Raises _NoAnswer."""
-    limit = LARGE_ANSWERS.get(method, MAX_ANSWER_BYTES)
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in stream.iter_any():
-        pieces.append(piece)
-        size += len(piece)
-        if size > limit:
-            raise _NoAnswer(f"it sent more than {limit} bytes")
-        until = patience.when()
-        if until is not None and not patience.expired():
-            patience.reschedule(until + len(piece) / SLOWEST)
-    return b"".join(pieces)
-
-
-def _result_of(body: bytes, method: str) -> Any:
-    """The `result` of a JSON-RPC response. Raises RpcRefused, _NoAnswer."""
-    is_long = len(body) > QUICK_BYTES
-    if is_long and sum(map(body.count, (b",", b"[", b"{"))) > len(body) // VALUE_BYTES:
-        raise _NoAnswer("the answer is of more values than it can have")
-    try:
-        response = loads(body, cls=_PatientDecoder if is_long else None)
-    except ValueError as error:
-        raise _NoAnswer("the answer is not JSON") from error
-    if not isinstance(response, dict):
-        raise _NoAnswer("the answer is not a JSON-RPC response")
-    if response.get("error") is not None:
-        refused = RpcRefused(method, response["error"])
-        if method in JUDGED:
-            raise refused
-        raise _NoAnswer(str(refused), code=refused.code)
-    if "result" not in response:
-        raise _NoAnswer("the answer is not a JSON-RPC response")
-    return response["result"]
-
-
-def _useful(read: Read[T], result: Any, method: str) -> T:
-    try:
-        return read(result)
-    except Exception as error:  # the value is an endpoint's, and may be anything
-        raise _NoAnswer(f"it does not answer {method}: {error!r}"[:300]) from error

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from eth_utils.address import to_checksum_address
 
-from atoll.chain.answers import counter, tx_hash
+from atoll.chain.answers import Header, counter, tx_hash
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
+from atoll.chain.doubts import Doubts, Kind
 from atoll.chain.fees import Fees, bid, raise_bid
+from atoll.chain.prices import Floors, Prices, ask_prices
 from atoll.chain.revert import reason_of
-from atoll.chain.rpc import RpcRefused
 from atoll.chain.txstore import (
     ENDED_WITHOUT_EFFECT,
     GasUse,
@@ -34,6 +35,7 @@ from atoll.chain.txstore import (
     TxState,
     TxStore,
 )
+from atoll.chain.verdicts import SEND, Refusal, RpcRefused, refusal_of
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
 from atoll.law.words import Address, BlockRef
 
@@ -46,12 +48,11 @@ GWEI = 10**9
 TRANSFER_GAS = 21_000
 MOST_GAS = 1 << 24
 """Of a transaction (EIP-7825): nodes take none with a higher limit, which would keep its nonce."""
-UNCLEAR_REFUSALS = 5
-"""How often an estimate may be refused for no reason that a contract would give."""
 NO_MONEY = "InsufficientFundsForGas"
 """Not a contract's error: the account cannot pay for gas and value."""
 MOST_CALLDATA = (1 << 17) - 1024
 """Bytes. Nodes take no transaction above 128 KiB, of which all else is a few hundred bytes."""
+ABOVE_CAP = "waits: the base fee is above the fee cap"
 TOO_LARGE = "TransactionTooLarge"
 """Not a contract's error either: no node takes so much calldata, or so much gas."""
 
@@ -61,8 +62,15 @@ class QueueConfig:
     """How a queue bids and how long it waits.
 
     Attributes:
-        fee_cap: wei a gas that are never exceeded; above them the queue holds back.
-        priority_fee: wei a gas for the block's builder.
+        fee_cap: wei a gas that are never exceeded; above them the queue holds back. A call with
+            something at stake may be bid more for, as `fee_per_stake` says.
+        fee_per_stake: wei of the chain's coin that one transaction may cost for each wei that is
+            at stake in it (`Call.stake`).
+        priority_fee: wei a gas for the block's builder where no endpoint suggests any, and at
+            least of a bid that follows one that no block took.
+        doubt_seconds: for so long a refusal has to be repeated, at newer blocks, until it ends a
+            transaction.
+        unclear_seconds: the same where no endpoint can say what a call would do.
         replace_seconds: after this long without a block, since this process first sent it, a
             transaction is sent again for more.
         rebroadcast_seconds: after this long the same transaction is shown to every node again, or
@@ -74,13 +82,20 @@ class QueueConfig:
     """
 
     fee_cap: int = 200 * GWEI
+    fee_per_stake: float = 0.0
     priority_fee: int = GWEI
+    doubt_seconds: float = 15.0
+    unclear_seconds: float = 120.0
     replace_seconds: float = 30.0
     rebroadcast_seconds: float = 5.0
     final_blocks: int = 64
     poll_seconds: float = 0.5
     gas_margin_percent: int = 25
     pair: str = ""
+
+    def cap(self, stake: int, gas_limit: int) -> int:
+        """Wei a gas that a call with so much at stake is bid for at most."""
+        return max(self.fee_cap, int(stake * self.fee_per_stake) // gas_limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +169,17 @@ class TxQueue:
         self._shown_at: dict[str, float] = {}
         self._missed: set[str] = set()
         self._foreign_since: dict[int, int] = {}
-        self._unclear: dict[int, int] = {}
+        patience = self.config.doubt_seconds
+        self._doubts = Doubts(
+            {
+                Kind.REFUSED: patience,
+                Kind.STUCK: patience,
+                Kind.UNCLEAR: self.config.unclear_seconds,
+            },
+            clock,
+        )
+        self._floors = Floors(clock)
+        self._prices: tuple[Header, Prices] | None = None
         self._pumping = asyncio.Lock()
         self._moved = asyncio.Condition()
         self._wake = asyncio.Event()
@@ -252,7 +277,7 @@ class TxQueue:
                 try:
                     # Whoever follows the chain beside this queue has just asked for the head.
                     await self.pump(within=self.config.poll_seconds)
-                except (RpcUnavailable, RpcRefused) as error:
+                except RpcUnavailable as error:
                     log.warning("transactions wait for the chain", cause=str(error))
                 try:
                     async with asyncio.timeout(self.config.poll_seconds):
@@ -401,26 +426,30 @@ class TxQueue:
 
     async def _any_receipt(self, intent: Intent) -> Receipt | None:
         for signed in self._store.signed(intent):
-            receipt = await self._receipt(signed.tx_hash)
+            receipt = await self._receipt(signed)
             if receipt is not None:
                 return receipt
         return None
 
-    async def _receipt(self, tx_hash: str) -> Receipt | None:
+    async def _receipt(self, signed: SignedTransaction) -> Receipt | None:
         """What the chain has; a receipt of a block that a reorg took back is none."""
-        found = await self._chain.receipt(tx_hash)
+        found = await self._chain.receipt(signed.tx_hash)
         if found is None:
             return None
-        block = await self._chain.block(found.block_number)
-        if block is None or bytes(block.hash) != found.block_hash:
+        block = await self._chain.events.header(found.block_number)
+        if block is None or bytes(block.ref.hash) != found.block_hash:
             return None
+        assert found.succeeded is not None and found.gas_used is not None  # see `receipt`
+        price = found.fee_price
+        if price is None:  # EIP-1559: what the block burns and what was offered on top
+            price = min(signed.max_fee, block.base_fee + signed.priority_fee)
         return Receipt(
-            tx_hash=tx_hash,
+            tx_hash=signed.tx_hash,
             succeeded=found.succeeded,
             block_number=found.block_number,
             block_hash=found.block_hash,
             gas_used=found.gas_used,
-            fee_wei=found.gas_used * found.fee_price,
+            fee_wei=found.gas_used * price,
         )
 
     async def _record(self, intent: Intent, receipt: Receipt) -> None:
@@ -450,8 +479,8 @@ class TxQueue:
             await self._chain.simulate(intent.call, self.address, hex(receipt.block_number))
         except TransactionFailed as failed:
             return str(failed), failed.error
-        except RpcRefused as refused:  # the state may be gone, and the transaction is not
-            return f"{label} reverted in block {receipt.block_number}; {refused}", None
+        except RpcUnavailable as error:  # the state may be gone, and the transaction is not
+            return f"{label} reverted in block {receipt.block_number}; {error}", None
         return f"{label} reverted in block {receipt.block_number}; it would succeed now", None
 
     # What is stuck
@@ -464,8 +493,11 @@ class TxQueue:
             if now - first >= self.config.replace_seconds:
                 # Only the lowest nonce can be stuck on its own account, and only its call can be
                 # simulated: the others build on it.
+                if position == 0 and not self._doubts.is_time(intent.id, self._head):
+                    continue
                 reason = await self._fails_now(intent) if position == 0 else None
-                await self._replace(intent, cancel_reason=reason)
+                if reason is None or self._is_believed(intent, Kind.STUCK):
+                    await self._replace(intent, cancel_reason=reason)
             elif (
                 now - self._shown_at.get(newest.tx_hash, -math.inf)
                 >= self.config.rebroadcast_seconds
@@ -502,21 +534,26 @@ class TxQueue:
             await self._chain.simulate(intent.call, self.address)
         except TransactionFailed as failed:
             return str(failed), failed.error
-        except RpcRefused:
+        except RpcUnavailable:
             return None  # nobody can say
+        self._doubts.forget(intent.id)
         return None
+
+    def _is_believed(self, intent: Intent, kind: Kind) -> bool:
+        return self._doubts.is_believed(intent.id, kind, self._head)
 
     async def _replace(
         self, intent: Intent, *, cancel_reason: tuple[str, str | None] | None, forced: bool = False
     ) -> None:
+        assert intent.nonce is not None and intent.gas_limit is not None
         newest = self._store.signed(intent)[0]
-        base_fee = await self._chain.base_fee()
-        old = Fees(newest.max_fee, newest.priority_fee)
-        fees = raise_bid(old, base_fee, self.config.priority_fee, self.config.fee_cap)
+        prices, cap = await self._asked(), self.config.cap(intent.call.stake, intent.gas_limit)
+        old, tip = Fees(newest.max_fee, newest.priority_fee), self.config.priority_fee
+        fees = raise_bid(old, prices.base_fee, max(prices.tip, tip), cap)
         if fees is None:
             if forced:
                 raise ChainError(
-                    f"the fee cap of {self.config.fee_cap} wei a gas forbids a higher bid",
+                    f"the fee cap of {cap} wei a gas forbids a higher bid",
                     next_step="raise the fee cap",
                 )
             self._store.note(intent, "stuck at the fee cap", intent.error)
@@ -526,7 +563,6 @@ class TxQueue:
         if cancel_reason is not None:
             self._store.note(intent, *cancel_reason)
         log.info("a stuck transaction is sent for more", key=intent.key, max_fee=fees.max_fee)
-        assert intent.nonce is not None and intent.gas_limit is not None
         await self._sign_and_show(intent, intent.nonce, intent.gas_limit, fees, cancels=cancels)
 
     def _under_way(self, key: str) -> Intent:
@@ -539,20 +575,37 @@ class TxQueue:
 
     async def _send_queued(self) -> None:
         for intent in self._store.in_state(TxState.QUEUED):
-            fees = bid(await self._chain.base_fee(), self.config.priority_fee, self.config.fee_cap)
-            if fees is None:
-                self._store.note(intent, "waits: the base fee is above the fee cap")
-                return  # those behind it bid against the same base fee
             if len(intent.call.data) > MOST_CALLDATA:
                 size = len(intent.call.data)
                 what = f"has {size} bytes of calldata, {MOST_CALLDATA} are the most"
                 self._end_too_large(intent, what)
-                continue
-            gas_limit = await self._estimate(intent)
-            if gas_limit is None or not await self._can_pay(intent, gas_limit, fees):
-                continue
+            elif self._doubts.is_time(intent.id, self._head):
+                await self._send(intent, await self._asked())
+
+    async def _send(self, intent: Intent, prices: Prices) -> None:
+        """Signs and shows it, or notes why not: what waits holds up nothing behind it."""
+        stake, config = intent.call.stake, self.config
+        if bid(prices.base_fee, prices.tip, config.cap(stake, TRANSFER_GAS)) is None:
+            self._store.note(intent, ABOVE_CAP)
+            return
+        gas_limit = await self._estimate(intent)
+        if gas_limit is None:
+            return
+        fees = bid(prices.base_fee, prices.tip, config.cap(stake, gas_limit))
+        if fees is None:
+            self._store.note(intent, ABOVE_CAP)
+        elif await self._can_pay(intent, gas_limit, fees):
+            self._doubts.forget(intent.id)
             nonce = await self._next_nonce()
             await self._sign_and_show(intent, nonce, gas_limit, fees)
+
+    async def _asked(self) -> Prices:
+        """What a transaction has to pay now; asked once a block."""
+        newest = await self._chain.events.newest(self.config.poll_seconds)
+        if self._prices is None or self._prices[0] != newest:
+            tip = self.config.priority_fee
+            self._prices = (newest, await ask_prices(self._chain.provider, newest, tip))
+        return self._floors.above(self._prices[1])
 
     def _end_too_large(self, intent: Intent, what: str) -> None:
         """What every node refuses would keep its nonce, and hold up all behind it."""
@@ -572,40 +625,33 @@ class TxQueue:
             gas = await self._chain.provider.ask("eth_estimateGas", [query, "pending"], counter)
         except RpcRefused as refused:
             reason = reason_of(refused)
-            if reason is None and self._may_pass(intent, refused):
-                return None
-            moot = reason is not None and call.permissionless
-            self._store.end(
-                intent,
-                TxState.MOOT if moot else TxState.FAILED,
-                f"{call.label} reverted: {reason}" if reason else f"{call.label}: {refused.text}",
-                reason.name if reason else _known_refusal(refused),
-            )
+            self._refuse(intent, Kind.REFUSED, f"reverted: {reason}", reason.name)
             return None
-        self._unclear.pop(intent.id, None)
+        except RpcUnavailable as error:
+            self._refuse(intent, Kind.UNCLEAR, f"is understood by no RPC endpoint: {error}")
+            return None
         if gas > MOST_GAS:
-            self._end_too_large(intent, f"takes {gas} gas, {MOST_GAS} are the most")
+            what = f"takes {gas} gas, {MOST_GAS} are the most"
+            self._refuse(intent, Kind.REFUSED, what, TOO_LARGE)
             return None
         return min(gas + gas * self.config.gas_margin_percent // 100, MOST_GAS)
 
-    def _may_pass(self, intent: Intent, refused: RpcRefused) -> bool:
-        """Whether to ask again later: a refusal that names no reason may be about the node."""
-        times = self._unclear.pop(intent.id, 0) + 1
-        if _known_refusal(refused) is not None or times > UNCLEAR_REFUSALS:
-            return False
-        self._unclear[intent.id] = times
-        self._store.note(intent, f"waits: {refused.text}")
-        return True
+    def _refuse(self, intent: Intent, kind: Kind, why: str, error: str | None = None) -> None:
+        """Ends it where it is refused for long enough; until then it waits, and is asked again."""
+        message = f"{intent.call.label} {why}"
+        if not self._is_believed(intent, kind):
+            self._store.note(intent, f"waits, and is tried again: {message}")
+            return
+        is_moot = intent.call.permissionless and error not in {None, NO_MONEY, TOO_LARGE}
+        state = TxState.MOOT if is_moot else TxState.FAILED
+        self._store.end(intent, state, message, error)
 
     async def _can_pay(self, intent: Intent, gas_limit: int, fees: Fees) -> bool:
         cost = intent.value + gas_limit * fees.max_fee
         balance = await self._chain.native_balance(self.address)
         if balance < cost:
-            message = (
-                f"{intent.call.label}: {self.address} has {balance} wei, "
-                f"and gas and value may take {cost} wei"
-            )
-            self._store.end(intent, TxState.FAILED, message, NO_MONEY)
+            why = f"is not paid for: {self.address} has {balance} wei, it may take {cost} wei"
+            self._refuse(intent, Kind.REFUSED, why, NO_MONEY)
         return balance >= cost
 
     async def _next_nonce(self) -> int:
@@ -640,19 +686,35 @@ class TxQueue:
             cancels=cancels,
         )
         self._store.sign(intent, nonce, gas_limit, signed)
-        await self._show(signed)
+        if await self._show(signed):
+            await self._meet_floor(intent, signed, gas_limit)
 
-    async def _show(self, signed: SignedTransaction) -> None:
+    async def _meet_floor(self, intent: Intent, low: SignedTransaction, gas_limit: int) -> None:
+        """Bids at once what a node has just said that it takes, where the cap allows for it."""
+        prices, cap = await self._asked(), self.config.cap(intent.call.stake, gas_limit)
+        old = Fees(low.max_fee, low.priority_fee)
+        fees = raise_bid(old, prices.base_fee, prices.tip, cap)
+        if fees is None or fees.priority_fee < prices.tip or fees.max_fee < prices.base_fee:
+            self._store.note(intent, "waits: a node asks for more than the fee cap", intent.error)
+        elif fees.priority_fee > low.priority_fee or fees.max_fee > low.max_fee:
+            current = self._store.find(intent.key)
+            assert current is not None and current.nonce is not None
+            await self._sign_and_show(current, current.nonce, gas_limit, fees, cancels=low.cancels)
+
+    async def _show(self, signed: SignedTransaction) -> bool:
         """Broadcasts. A refusal changes nothing: what is signed stays until the chain decides.
 
         What no block took since is shown to every endpoint: the one that took it may pass it on to
         nobody.
+
+        Returns:
+            whether it is new and refused for its price, by a node that names the least it takes.
         """
         is_new = signed.tx_hash not in self._shown_at
         now = self._shown_at[signed.tx_hash] = self._clock()
         self._first_shown.setdefault(signed.tx_hash, now)
         self._missed.discard(signed.tx_hash)
-        shown = ("eth_sendRawTransaction", [f"0x{signed.raw.hex()}"], tx_hash)
+        shown = (SEND, [f"0x{signed.raw.hex()}"], tx_hash)
         refusals: list[RpcRefused] = []
         try:
             if is_new:
@@ -661,9 +723,13 @@ class TxQueue:
                 refusals = await self._chain.provider.tell_all(*shown)
         except RpcRefused as error:
             refusals = [error]
+        except RpcUnavailable as error:  # each is shown it again
+            log.warning("no node took a transaction", tx=signed.tx_hash, cause=str(error))
         for refused in refusals:
-            if "known" not in refused.text.lower() and "imported" not in refused.text.lower():
+            if refusal_of(refused) is not Refusal.KNOWN:
                 log.warning("a node refused a transaction", tx=signed.tx_hash, cause=refused.text)
+        low = [each for each in refusals if refusal_of(each) is Refusal.UNDERPRICED]
+        return is_new and any(self._floors.note(each) for each in low)
 
     def _status(self, intent: Intent) -> TxStatus:
         depth = self.config.final_blocks if intent.final and intent.block_number else 0
@@ -689,7 +755,3 @@ def _failure(status: TxStatus) -> ChainError:
     if status.error == NO_MONEY:
         return InsufficientFunds(message, next_step="send the account some native coin for gas")
     return TransactionFailed(message, error=status.error)
-
-
-def _known_refusal(refused: RpcRefused) -> str | None:
-    return NO_MONEY if "insufficient funds" in refused.text.lower() else None

@@ -43,6 +43,7 @@ CREATE TABLE intents (
     label TEXT NOT NULL,
     permissionless INTEGER NOT NULL,
     value TEXT NOT NULL,
+    stake TEXT NOT NULL,
     state TEXT NOT NULL,
     nonce INTEGER,
     gas_limit INTEGER,
@@ -209,9 +210,9 @@ class TxStore:
         """Writes a new intent, durably."""
         self._db.execute(
             "INSERT INTO intents (key, generation, target, data, label, permissionless, value,"
-            " state) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            " stake, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (key, generation, call.to, call.data, call.label, call.permissionless, str(value),
-             TxState.QUEUED),
+             str(call.stake), TxState.QUEUED),
         )  # fmt: skip
 
     def add_again(self, ended: Intent, call: Call, value: int) -> None:
@@ -221,9 +222,9 @@ class TxStore:
             return
         self._db.execute(
             "UPDATE intents SET target = ?, data = ?, label = ?, permissionless = ?, value = ?,"
-            " state = ?, final = 0, error = NULL, message = '' WHERE id = ?",
-            (call.to, call.data, call.label, call.permissionless, str(value), TxState.QUEUED,
-             ended.id),
+            " stake = ?, state = ?, final = 0, error = NULL, message = '' WHERE id = ?",
+            (call.to, call.data, call.label, call.permissionless, str(value), str(call.stake),
+             TxState.QUEUED, ended.id),
         )  # fmt: skip
 
     def find(self, key: str) -> Intent | None:
@@ -499,7 +500,8 @@ def _with_gas(uses: Mapping[str, GasUse], rows: Iterable[sqlite3.Row]) -> dict[s
 
 
 def _intent(row: sqlite3.Row) -> Intent:
-    call = Call(Address(row["target"]), row["data"], row["label"], bool(row["permissionless"]))
+    is_anybodys, stake = bool(row["permissionless"]), int(row["stake"])
+    call = Call(Address(row["target"]), row["data"], row["label"], is_anybodys, stake)
     return Intent(
         id=row["id"],
         key=row["key"],

@@ -21,6 +21,7 @@ from atoll.chain import rpc
 from atoll.chain.answers import TxReceipt
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
+from atoll.chain.replies import Reply
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.txqueue import MOST_CALLDATA, MOST_GAS, NO_MONEY, TOO_LARGE, QueueConfig, TxQueue
 from atoll.chain.txstore import TxState
@@ -34,7 +35,7 @@ from atoll.errors import (
 from atoll.law.words import Address, BlockRef, JobId, Role
 
 SOMEONE = Address("0x000000000000000000000000000000000000bEEF")
-EAGER = QueueConfig(poll_seconds=0.02, rebroadcast_seconds=1.0)
+EAGER = QueueConfig(poll_seconds=0.02, rebroadcast_seconds=1.0, doubt_seconds=0.0)
 
 
 class Clock:
@@ -641,23 +642,23 @@ async def test_a_nonce_that_no_account_comes_to_is_no_answer(
     chain: AtollChain, accounts: list[LocalAccount], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one behind it fits into no database: an endpoint would end whoever asks it first."""
-    told, lies = rpc._result_of, asyncio.Event()
+    told, lies = rpc.result_of, asyncio.Event()
 
-    def lied(body: bytes, method: str) -> Any:
-        found = told(body, method)
+    def lied(reply: Reply, method: str) -> Any:
+        found = told(reply, method)
         if method != "eth_getTransactionCount":
             return found
         lies.set()
         return hex(2**63 - 1)
 
-    monkeypatch.setattr(rpc, "_result_of", lied)
+    monkeypatch.setattr(rpc, "result_of", lied)
     async with running(TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER)) as queue:
         for key in ("first", "second"):
             await queue.submit(key, chain.calls.transfer(SOMEONE, 5))
         await lies.wait()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(queue.wait("second"), 1.0)
-        monkeypatch.setattr(rpc, "_result_of", told)
+        monkeypatch.setattr(rpc, "result_of", told)
         assert (await queue.wait("first")).has_effect
         assert (await queue.wait("second")).has_effect
 

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from tests.unit.law.factories import DOMAIN, JOB, address
 from tests.unit.law.script import Script
 
-from atoll.chain import answers, rpc
+from atoll.chain import answers, replies
 from atoll.chain.abi import EventAbi, registry
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Fold
 from atoll.chain.indexed import Indexed
-from atoll.chain.rpc import FailoverProvider, RpcRefused
+from atoll.chain.rpc import FailoverProvider
+from atoll.chain.verdicts import JUDGED, RpcRefused, is_verdict
 from atoll.content.sources import normalise_gateway
 from atoll.errors import RpcUnavailable, UndecodableLog
 from atoll.law.events import EVENT_TYPES
@@ -194,7 +195,7 @@ def _exchanges(draw: st.DrawFn) -> tuple[str, Any, bytes]:
     """A question and the body of the answer."""
     method, read, good = draw(st.sampled_from(QUESTIONS))
     response = draw(
-        st.fixed_dictionaries({"id": JSON, "result": _maimed(good)})
+        st.fixed_dictionaries({"id": st.sampled_from([0, 1]) | JSON, "result": _maimed(good)})
         | st.fixed_dictionaries({"error": JSON})
         | st.fixed_dictionaries(
             {"error": st.fixed_dictionaries({"code": JSON, "message": JSON, "data": JSON})}
@@ -213,12 +214,12 @@ def test_any_answer_is_an_answer_or_the_endpoint_s_failure(
 ) -> None:
     method, read, body = exchange
     try:
-        rpc._useful(read, rpc._result_of(body, method), method)
-    except rpc._NoAnswer:
+        replies.useful(read, replies.result_of(replies.Reply(body), method), method)
+    except replies.NoAnswer:
         pass
     except RpcRefused as refused:
-        assert method in rpc.JUDGED
-        assert isinstance(refused.is_judgement, bool) and str(refused)
+        assert method in JUDGED
+        assert is_verdict(method, refused) and str(refused)
 
 
 @pytest.mark.parametrize("huge", ["0x" + "f" * 64, hex(1 << 62)])
@@ -238,8 +239,8 @@ def test_a_number_that_no_database_keeps_is_no_answer(
 ) -> None:
     """The index writes them down: SQLite ends at 63 bits, with an error that nobody expects."""
     read({**good, name: hex((1 << 62) - 1)})
-    with pytest.raises(rpc._NoAnswer):
-        rpc._useful(read, {**good, name: huge}, "any")
+    with pytest.raises(replies.NoAnswer):
+        replies.useful(read, {**good, name: huge}, "any")
 
 
 @settings(max_examples=60, deadline=None)
@@ -267,6 +268,6 @@ async def _ask_over_http(method: str, read: Any, response: bytes) -> None:
         except RpcUnavailable:
             pass
         except RpcRefused:
-            assert method in rpc.JUDGED
+            assert method in JUDGED
         finally:
             await provider.disconnect()

@@ -100,12 +100,14 @@ class Endpoint:
         lag: blocks that it does not have yet.
         asked: how often for each block, and for each other thing by its method.
         waits: what it waits for before it gives a block that is asked for by its number.
+        most_blocks: of whose logs it is to be asked at once.
     """
 
     lie: Lie = honest
     lag: int = 0
     asked: Counter[str] = field(default_factory=Counter)
     waits: asyncio.Event | None = None
+    most_blocks: int = 1 << 62
 
     async def answer(self, blocks: Blocks, request: web.Request) -> web.Response:
         question = await request.json()
@@ -114,6 +116,11 @@ class Endpoint:
         if self.waits is not None and method == "eth_getBlockByNumber" and params[0] != "latest":
             await self.waits.wait()
         truth = blocks.answer(method, params, blocks.count - 1 - self.lag)
+        if method == "eth_getLogs":
+            first, end = (int(params[0][name], 16) for name in ("fromBlock", "toBlock"))
+            if end - first >= self.most_blocks:
+                message = f"range {end - first + 1} exceeds limit of {self.most_blocks}"
+                return web.json_response({"error": {"code": -32602, "message": message}})
         return web.json_response({"result": self.lie(method, params, truth)})
 
 

@@ -15,7 +15,8 @@ from atoll.chain.abi import ENTRY_CONTRACTS, registry
 from atoll.chain.calls import Calls
 from atoll.chain.deployment import Deployment
 from atoll.chain.revert import RevertReason, decode_revert, reason_of
-from atoll.chain.rpc import FailoverProvider, RpcRefused
+from atoll.chain.rpc import FailoverProvider
+from atoll.chain.verdicts import RpcRefused
 from atoll.errors import ChainError, ConfigError
 from atoll.law.games.claims import Claim, Reveal
 from atoll.law.words import (
@@ -173,10 +174,8 @@ def test_every_node_s_way_to_say_reverted() -> None:
     anvil = RpcRefused("eth_call", {"code": 3, "message": message, "data": text})
     ganache = RpcRefused("eth_call", {"code": -32000, "message": "", "data": {"result": text}})
     bare = RpcRefused("eth_call", {"code": -32000, "message": message})
-    nonce = RpcRefused("eth_sendRawTransaction", {"code": -32003, "message": "nonce too low"})
     assert reason_of(anvil) == reason_of(ganache) == RevertReason("Error", ("no",))
     assert reason_of(bare) == RevertReason("Revert", (message,))
-    assert reason_of(nonce) is None
 
 
 def test_endpoints_have_to_be_http() -> None:

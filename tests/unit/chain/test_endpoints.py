@@ -16,11 +16,12 @@ from eth_abi.abi import encode
 from tests.unit.chain.test_full_blocks import Clock
 from tests.unit.law.factories import JOB, address
 
-from atoll.chain import rpc
+from atoll.chain import replies, rpc
 from atoll.chain.abi import registry
 from atoll.chain.answers import quantity, raw_logs
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import REQUIRED, Deployment
+from atoll.chain.replies import NoAnswer, Reply, result_of
 from atoll.chain.revert import ERROR_SELECTOR
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable, TransactionFailed
@@ -85,7 +86,7 @@ async def test_nobody_is_sent_on_to_another_host(status: int) -> None:
 
     async def inner(request: web.Request) -> web.Response:
         asked.append(request.path)
-        return web.json_response({"jsonrpc": "2.0", "id": 1, "result": "0x1"})
+        return web.json_response({"jsonrpc": "2.0", "result": "0x1"})
 
     async with served(inner) as url:
 
@@ -184,7 +185,7 @@ async def test_a_long_answer_is_read_beside_the_loop_and_a_short_one_in_it() -> 
 
 
 async def test_an_answer_is_as_long_as_the_question_lets_it_be() -> None:
-    said = "0x" + "00" * (rpc.MAX_ANSWER_BYTES // 2)
+    said = "0x" + "00" * (replies.MAX_ANSWER_BYTES // 2)
     async with chain_that({"eth_getLogs": said, "eth_call": said}) as chain:
         assert await chain.provider.ask("eth_getLogs", [], len) == len(said)
         with pytest.raises(RpcUnavailable, match="it sent more than"):
@@ -193,23 +194,23 @@ async def test_an_answer_is_as_long_as_the_question_lets_it_be() -> None:
 
 @pytest.mark.parametrize("value", [[], {}, 1, {"": 1}])
 async def test_an_answer_that_takes_more_room_than_it_has_bytes_is_not_read(value: Any) -> None:
-    async with chain_that({"eth_getLogs": [value] * rpc.QUICK_BYTES}) as chain:
+    async with chain_that({"eth_getLogs": [value] * replies.QUICK_BYTES}) as chain:
         with pytest.raises(RpcUnavailable, match="more values than it can have"):
             await chain.provider.ask("eth_getLogs", [], list)
 
 
 @pytest.mark.parametrize("result", [None, True, -1.5e3, "é 😀", {"a": [{}, [], [{"b": None}]]}])
 def test_long_json_means_what_short_json_means(result: Any) -> None:
-    for room in ("", " " * rpc.QUICK_BYTES):
+    for room in ("", " " * replies.QUICK_BYTES):
         body = f'{{"result": {json.dumps(result)}{room}}}'.encode()
-        assert rpc._result_of(body, "eth_getLogs") == result
+        assert result_of(Reply(body), "eth_getLogs") == result
 
 
-@pytest.mark.parametrize("room", ["", " " * rpc.QUICK_BYTES])
+@pytest.mark.parametrize("room", ["", " " * replies.QUICK_BYTES])
 @pytest.mark.parametrize("text", ["", "{", "[" * 5_000, '{"result": 1', '{"result": 1}}', "NaN1"])
 def test_what_is_no_json_is_no_answer_at_any_length(text: str, room: str) -> None:
-    with pytest.raises(rpc._NoAnswer, match="not JSON"):
-        rpc._result_of(f"{text}{room}".encode(), "eth_getLogs")
+    with pytest.raises(NoAnswer, match="not JSON"):
+        result_of(Reply(f"{text}{room}".encode()), "eth_getLogs")
 
 
 class Slow:
@@ -224,7 +225,7 @@ class Slow:
         self._clock.ahead += self.takes_s
         for _ in range(3):  # the loop looks at its clock
             await asyncio.sleep(0)
-        return web.json_response({"jsonrpc": "2.0", "id": 1, "result": "0x1"})
+        return web.json_response({"jsonrpc": "2.0", "result": "0x1"})
 
 
 async def is_answered(provider: FailoverProvider, method: str) -> bool:
@@ -262,7 +263,7 @@ async def test_where_another_answers_nobody_is_waited_for_longer(
     async def quick(request: web.Request) -> web.Response:
         chain = (await request.json())["method"] == "eth_chainId"
         result = "0x1" if chain else "0x2"
-        return web.json_response({"jsonrpc": "2.0", "id": 1, "result": result})
+        return web.json_response({"jsonrpc": "2.0", "result": result})
 
     async with served(slow.answer) as first, served(quick) as second:
         provider = FailoverProvider([first, second], None)

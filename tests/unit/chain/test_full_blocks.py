@@ -10,7 +10,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from atoll.chain import logs, rpc
+from atoll.chain import logs, replies
 from atoll.chain.answers import Header
 from atoll.chain.decode import RawLog
 from atoll.chain.logs import LogReader
@@ -31,7 +31,7 @@ LOG = {
 
 def test_a_block_s_receipts_may_all_be_of_logs() -> None:
     size = len(json.dumps(LOG, separators=(",", ":"))) + 1
-    assert BLOCK_GAS // LOG_GAS * size < rpc.LARGE_ANSWERS["eth_getBlockReceipts"]
+    assert BLOCK_GAS // LOG_GAS * size < replies.LARGE_ANSWERS["eth_getBlockReceipts"]
 
 
 class Clock:
@@ -60,7 +60,7 @@ class Line:
 
 @pytest.mark.parametrize(
     ("first", "pause_s", "is_read"),
-    [(8 * rpc.SLOWEST, 17.0, True), (8 * rpc.SLOWEST, 19.0, False), (1, 11.0, False)],
+    [(8 * replies.SLOWEST, 17.0, True), (8 * replies.SLOWEST, 19.0, False), (1, 11.0, False)],
 )
 async def test_what_has_come_of_an_answer_buys_time_for_the_rest(
     monkeypatch: pytest.MonkeyPatch, first: int, pause_s: float, is_read: bool
@@ -73,7 +73,7 @@ async def test_what_has_come_of_an_answer_buys_time_for_the_rest(
     found = b""
     try:
         async with asyncio.timeout(10.0) as patience:
-            found = await rpc._read_whole(line, "eth_getBlockReceipts", patience)
+            found = await replies.read_whole(line, "eth_getBlockReceipts", patience)
     except TimeoutError:
         assert not is_read
     assert len(found) == (first + 1) * is_read
