@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from atoll.train.probe import pin_torch
 from atoll.train.round import TrainTask, read_global_state, train_round
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
 from atoll_devnet.run.skipping import skipping
-from atoll_devnet.run.stranger import hostile_network
+from atoll_devnet.run.stranger import Before, hostile_network
 
 POLL_SECONDS = 0.3
 LATE = {Call.SETTLE_CONTEST, Call.CUT_SEAT, Call.CUT_MEMBER}
@@ -152,16 +152,24 @@ class Network:
 
 @asynccontextmanager
 async def network(
-    folder: Path, who: Who, kind: Kind = Kind.ECDSA, *, lasts: int = A_DAY, **terms: Any
+    folder: Path,
+    who: Who,
+    kind: Kind = Kind.ECDSA,
+    *,
+    lasts: int = A_DAY,
+    before: Before = lambda _: nullcontext(),
+    **terms: Any,
 ) -> AsyncIterator[Network]:
     """Everything started and a job created, of `TERMS` with these changes.
 
     Args:
         kind: of its certificates.
         lasts: seconds of the chain's clock until the job's expiry.
+        before: what is entered before any member starts.
     """
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(hostile_network(who.config(folder / "net")))
+        config = who.config(folder / "net")
+        cluster = await stack.enter_async_context(hostile_network(config, before))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
         job, manifest = await _create(session, {**TERMS, **terms}, kind, lasts)
         await stack.enter_async_context(skipping(cluster, print))

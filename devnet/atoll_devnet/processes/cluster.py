@@ -309,6 +309,9 @@ backend = {quoted(self.config.store)}
 
 [keeper]
 stagger_s = 2
+
+[fees]
+token_in_coin = 1.0
 """
 
 

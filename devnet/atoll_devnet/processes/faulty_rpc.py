@@ -1,8 +1,9 @@
 """A JSON-RPC endpoint that answers like the node behind it, except when it does not.
 
-Its faults are those that public endpoints have: errors, nulls, empty lists, HTML, half an answer,
-another type than asked for. Which answer gets which is drawn from a seed. Calls about transactions
-get only errors: an endpoint that invents a gas price or a nonce is no fault but a lie.
+Its faults are those that public endpoints have: errors of all kinds, nulls, empty lists, HTML, half
+an answer, another type than asked for, another question's answer, statuses of HTTP, and answers by
+a state that is long gone. Which answer gets which is drawn from a seed. None is a lie: an endpoint
+that invents a gas price or a nonce is no faulty one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
+from eth_utils.crypto import keccak
 
 Fault = Callable[[dict[str, Any]], str]
 """Makes the node's answer into the text that is sent instead."""
@@ -25,6 +27,10 @@ Fault = Callable[[dict[str, Any]], str]
 def _with(answer: dict[str, Any], **changed: Any) -> str:
     kept = {name: value for name, value in answer.items() if name not in {"result", "error"}}
     return json.dumps({**kept, **changed})
+
+
+def _error(answer: dict[str, Any], code: int, message: str) -> str:
+    return _with(answer, error={"code": code, "message": message})
 
 
 def _maim(result: Any, value: Any) -> Any:
@@ -54,6 +60,27 @@ FAULTS: dict[str, Fault] = {
     "not text": lambda a: "\x00\udcff",
 }
 BUSY = "HTTP 503"
+TOO_MANY = "HTTP 429"
+NO_KEY = "HTTP 401"
+STALE = "stale"
+BY_STATUS: dict[str, tuple[int, dict[str, str], Fault]] = {
+    BUSY: (503, {}, lambda a: ""),
+    TOO_MANY: (429, {"Retry-After": "1"}, lambda a: _error(a, 429, "slow down")),
+    NO_KEY: (401, {}, lambda a: _error(a, -32002, "project ID required")),
+}
+TROUBLE: dict[str, Fault] = {
+    "behind": lambda a: _error(a, -32000, "header not found"),
+    "pruned": lambda a: _error(a, -32000, "missing trie node 5c8f"),
+    "slow": lambda a: _error(a, -32000, "execution timeout"),
+    "limit": lambda a: _error(a, -32005, "limit exceeded"),
+    "out of gas": lambda a: _error(a, -32000, "gas required exceeds allowance (0)"),
+    "no method": lambda a: _error(a, -32601, "the method does not exist/is not available"),
+    "another's answer": lambda a: json.dumps({**a, "id": "another"}),
+    "batch": lambda a: json.dumps([a]),
+}
+"""More kinds, which say of a call or a transaction what an endpoint cannot mean."""
+LAG_BLOCKS = 20
+OF_NEWEST = ("latest", "pending")
 
 
 @dataclass
@@ -62,7 +89,8 @@ class FaultyRpc:
 
     Attributes:
         rate: share of answers that are faults.
-        only: the faults that occur; None for all.
+        only: the faults that occur; None for all of `FAULTS`, and BUSY.
+        in_turn: whether they occur one after the other, and are not drawn.
         methods: which questions get them; None for all.
         lost: questions that do not come to the node where their answer is a fault.
         told: how often each fault was told.
@@ -73,6 +101,7 @@ class FaultyRpc:
     seed: int
     rate: float = 0.0
     only: tuple[str, ...] | None = None
+    in_turn: bool = False
     methods: tuple[str, ...] | None = None
     lost: tuple[str, ...] = ()
     told: Counter[str] = field(default_factory=Counter)
@@ -88,6 +117,11 @@ class FaultyRpc:
         method = json.loads(body)["method"]
         self.asked[method] += 1
         fault = self._draw(method)
+        if fault == STALE:
+            self.told[fault] += 1
+            self.on_fault()
+            text = await self._as_of_old(json.loads(body))
+            return web.Response(text=text, content_type="application/json")
         if fault is not None and method in self.lost:
             text = json.dumps({"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": None})
         else:
@@ -96,9 +130,10 @@ class FaultyRpc:
             return web.Response(text=text, content_type="application/json")
         self.told[fault] += 1
         self.on_fault()
-        if fault == BUSY:
-            return web.Response(status=503)
-        changed = FAULTS[fault](json.loads(text))
+        if fault in BY_STATUS:
+            status, headers, said = BY_STATUS[fault]
+            return web.Response(status=status, headers=headers, text=said(json.loads(text)))
+        changed = {**FAULTS, **TROUBLE}[fault](json.loads(text))
         return web.Response(body=changed.encode("utf-8", "surrogateescape"))
 
     async def _asked(self, body: bytes) -> str:
@@ -109,11 +144,31 @@ class FaultyRpc:
         ):
             return await r.text()
 
+    async def _as_of_old(self, asked: dict[str, Any]) -> str:
+        """What a node says that has lost its peers: it takes what it is sent, and keeps it."""
+        number = {"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}
+        newest = int(json.loads(await self._asked(json.dumps(number).encode()))["result"], 16)
+        last, params = max(0, newest - LAG_BLOCKS), asked["params"]
+        if asked["method"] == "eth_sendRawTransaction":
+            taken = f"0x{keccak(bytes.fromhex(params[0][2:])).hex()}"
+            return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": taken})
+        asked["params"] = [hex(last) if each in OF_NEWEST else each for each in params]
+        answer = json.loads(await self._asked(json.dumps(asked).encode()))
+        found = answer.get("result")
+        one = found[0] if isinstance(found, list) and found else found
+        place = one.get("blockNumber", one.get("number")) if isinstance(one, dict) else None
+        if isinstance(place, str) and int(place, 16) > last:
+            answer["result"] = None
+        if asked["method"] == "eth_blockNumber":
+            answer["result"] = hex(last)
+        return json.dumps(answer)
+
     def _draw(self, method: str) -> str | None:
         chosen = self._random.random() < self.rate
         if not chosen or (self.methods is not None and method not in self.methods):
             return None
-        return self._random.choice(self.only or (*FAULTS, BUSY))
+        kinds = self.only or (*FAULTS, BUSY)
+        return kinds[self.told.total() % len(kinds)] if self.in_turn else self._random.choice(kinds)
 
 
 @asynccontextmanager

@@ -12,7 +12,14 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    closing,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
@@ -53,6 +60,8 @@ BACK_SECONDS: Final = 2.0
 """Until it comes again to who sent it away."""
 RECEIVES: Final = 4096
 Views = Callable[[], Mapping[JobId, JobView]]
+Before = Callable[[Cluster], AbstractAsyncContextManager[object]]
+"""What is entered once a network's chain runs and before any member does."""
 
 
 class Deed(StrEnum):
@@ -253,8 +262,13 @@ class Stranger:
 
 
 @asynccontextmanager
-async def hostile_network(config: ClusterConfig) -> AsyncIterator[Cluster]:
+async def hostile_network(
+    config: ClusterConfig, before: Before = lambda _: nullcontext()
+) -> AsyncIterator[Cluster]:
     """A network as `Cluster` starts it, and a stranger beside whatever jobs it is given.
+
+    Args:
+        before: what else is entered.
 
     Raises:
         ProtocolError: what it was to survive did not all happen.
@@ -263,7 +277,7 @@ async def hostile_network(config: ClusterConfig) -> AsyncIterator[Cluster]:
     try:
         await cluster.start_chain()
         stranger = Stranger(near(cluster))
-        async with stranger.before_members():
+        async with stranger.before_members(), before(cluster):
             for member in cluster.members:
                 member.process.start()
             async with beside([stranger.beside_first_job()]):

@@ -1,4 +1,4 @@
-"""Which endpoints stand still while others go on, as a node does that has lost its peers.
+"""Which endpoints are behind others: nodes that have lost their peers, or have yet to catch up.
 
 Such a one answers usefully, and would be asked first for ever. Rule of this file: an endpoint is
 passed over for one that has its newest block, too, and a later one: never for what one says of
@@ -18,28 +18,32 @@ from atoll.law.words import BlockRef
 
 log = structlog.get_logger("atoll.chain.behind")
 
-STANDS_STILL_SECONDS: Final = 30.0
-"""Without a block; where others have none either, they are asked again after as long."""
+LOOK_SECONDS: Final = 30.0
+"""So often the first one is compared with others: one that is behind may go on, as far behind."""
 FAR_BLOCKS: Final = 5
 """So many blocks two honest endpoints may be apart."""
 
 
 class Growth:
-    """Remembers how far the newest block had got, and when; seconds are the caller's clock's."""
+    """Remembers how far the newest block had got, and when others were looked at; seconds are the
+    caller's clock's.
+    """
 
     def __init__(self) -> None:
-        self._highest, self._since = -1, 0.0
+        self._highest = -1
+        self._looked_at: float | None = None
 
     def is_doubtful(self, newest: BlockRef, now: float) -> bool:
         """Whether it is time to look if others are further."""
-        if newest.number > self._highest:
-            self.note(newest, now)
-        stands_still = now - self._since >= STANDS_STILL_SECONDS
-        return stands_still or newest.number + FAR_BLOCKS < self._highest
+        if self._looked_at is None:
+            self._looked_at = now
+        self._highest = max(self._highest, newest.number)
+        is_due = now - self._looked_at >= LOOK_SECONDS
+        return is_due or newest.number + FAR_BLOCKS < self._highest
 
     def note(self, newest: BlockRef, now: float) -> None:
-        """Counts from this block on."""
-        self._highest, self._since = newest.number, now
+        """Others were looked at; counts from this block on."""
+        self._highest, self._looked_at = newest.number, now
 
 
 async def pass_over_who_is_behind(provider: FailoverProvider, newest: BlockRef) -> bool:
@@ -65,6 +69,6 @@ async def pass_over_who_is_behind(provider: FailoverProvider, newest: BlockRef) 
         return False
     for url, block in later.items():
         if block is None:
-            log.warning("an endpoint stands still", url=redact(url), block=newest.number)
-            provider.distrust(url, f"it stands still at block {newest.number}, and others go on")
+            log.warning("an endpoint is behind", url=redact(url), block=newest.number)
+            provider.distrust(url, f"it is behind at block {newest.number}, and others go on")
     return True

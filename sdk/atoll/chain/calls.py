@@ -6,7 +6,7 @@ Rule of this file: a method only encodes. Whether and when a call is sent is the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from eth_abi.abi import encode as abi_encode
@@ -183,9 +183,13 @@ class Calls:
         said = (past.facts, body.to_bytes(), salt)
         return self.build("open", past.slot.job, past.round, id, *said, contract="Audits")
 
-    def show_key(self, job: JobId, round_: RoundIndex, key: Digest) -> Call:
-        """Warning: before the end of AUDIT anyone can take half of the pay with it."""
-        return self.build("key", job, round_, key, contract="Audits")
+    def show_key(self, job: JobId, round_: RoundIndex, key: Digest, stake: int = 0) -> Call:
+        """Warning: before the end of AUDIT anyone can take half of the pay with it.
+
+        Args:
+            stake: the bond, which falls without the key; wei.
+        """
+        return replace(self.build("key", job, round_, key, contract="Audits"), stake=stake)
 
     def leak(self, past: SettledRound, seat: SeatIndex, key: Digest) -> Call:
         """Shows a key that somebody told, for half of the seat's pay."""
@@ -305,10 +309,14 @@ class Calls:
         """Begins a game about what the evidence shows. Needs an allowance for the game contract."""
         return self.build("challenge", evidence, bond, contract="Game")
 
-    def play(self, game: int, claim: Claim, move: Move) -> Call:
-        """A move of a game about that claim."""
-        data = calldata(game, claim, move)
-        return Call(self._addresses["Game"], data, f"Game.{type(move).__name__}")
+    def play(self, game: int, claim: Claim, move: Move, stake: int = 0) -> Call:
+        """A move of a game about that claim.
+
+        Args:
+            stake: the bond of who moves, which a clock that runs out costs; wei.
+        """
+        data, label = calldata(game, claim, move), f"Game.{type(move).__name__}"
+        return Call(self._addresses["Game"], data, label, stake=stake)
 
     def time_out(self, game: int) -> Call:
         """Ends a game in which who is to move has no time left."""

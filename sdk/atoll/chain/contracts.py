@@ -140,7 +140,7 @@ class AtollChain:
         try:
             await chain.provider.check_all()
             address = deployment.addresses["Rounds"]
-            if not await chain.provider.ask("eth_getCode", [address, LATEST], answers.data):
+            if not await chain.code_at(address):
                 raise ChainError(
                     f"no contract at {address} on chain {deployment.chain_id}",
                     next_step="check the deployment file: was the chain started afresh?",
@@ -310,6 +310,18 @@ class AtollChain:
 
     # Anything
 
+    async def code_at(self, address: Address) -> bytes:
+        """A contract's code; empty where no endpoint has any: one that is behind may not yet."""
+        nothing = _Nothing()
+        try:
+            return await self.provider.ask(
+                "eth_getCode", [address, LATEST], lambda value: nothing.else_(answers.data(value))
+            )
+        except RpcUnavailable:
+            if nothing.is_told:
+                return b""
+            raise
+
     async def read(self, name: str, *args: Any, contract: str | None = None) -> tuple[Any, ...]:
         """Any view function by its Solidity name; its outputs as a tuple.
 
@@ -343,13 +355,22 @@ class AtollChain:
         data = function.selector + abi_encode(function.inputs, [to_abi(value) for value in args])
         address = self.deployment.addresses[function.contract]
         query = {"to": address, "data": f"0x{data.hex()}"}
-        found = await self._eth_call(query, name, block, lambda raw: _outputs(function, raw, to))
-        if found is None:
+        nothing = _Nothing()
+
+        def read(returned: bytes) -> T:
+            if function.outputs:
+                nothing.else_(returned)
+            return to(abi_decode(function.outputs, returned))
+
+        try:
+            return await self._eth_call(query, name, block, read)
+        except RpcUnavailable as error:
+            if not nothing.is_told:
+                raise
             raise ChainError(
                 f"{function.contract} at {address} has no code",
                 next_step="check the deployment file: was the chain started afresh?",
-            )
-        return found
+            ) from error
 
     async def _eth_call(
         self, query: dict[str, str], label: str, block: str, read: Callable[[bytes], T]
@@ -378,8 +399,19 @@ def _certificate(function: Function, data: bytes, job: JobId) -> bytes | None:
     return bytes(certificate) if asked == job else None
 
 
-def _outputs(function: Function, returned: bytes, to: Callable[[tuple[Any, ...]], T]) -> T | None:
-    """What a view returned; None where there is no contract. Raises where it does not decode."""
-    if not returned and function.outputs:
-        return None
-    return to(abi_decode(function.outputs, returned))
+class _Nothing:
+    """Whether an endpoint had nothing where a contract is: others are asked then, and may have it.
+
+    Attributes:
+        is_told: whether one had.
+    """
+
+    def __init__(self) -> None:
+        self.is_told = False
+
+    def else_(self, found: bytes) -> bytes:
+        """What was found. Raises ValueError where that is nothing."""
+        if not found:
+            self.is_told = True
+            raise ValueError("there is no contract yet, or it is another chain's")
+        return found

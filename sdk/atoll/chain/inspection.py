@@ -78,7 +78,7 @@ async def verify_contracts(chain: AtollChain) -> list[ContractCheck]:
     """
     addresses = chain.deployment.addresses
     names = sorted(addresses)
-    codes = await asyncio.gather(*(_code_at(chain, addresses[name]) for name in names))
+    codes = await asyncio.gather(*(chain.code_at(addresses[name]) for name in names))
     strangers: dict[str, set[Address]] = {}
     checks = []
     for name, code in zip(names, codes, strict=True):
@@ -109,10 +109,6 @@ async def read_parameters(chain: AtollChain) -> dict[str, dict[str, Any]]:
                 value = await _ask_view(chain, name, item)
                 found.setdefault(name, {})[item["name"]] = value
     return found
-
-
-async def _code_at(chain: AtollChain, address: Address) -> bytes:
-    return await chain.provider.ask("eth_getCode", [address, LATEST], answers.data)
 
 
 def _compared(chain: AtollChain, name: str, code: bytes) -> tuple[ContractCheck, set[Address]]:

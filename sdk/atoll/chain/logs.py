@@ -184,7 +184,7 @@ class LogReader:
     async def newest(self, within: float = 0.0) -> Header:
         """The newest block, as it was at most `within` seconds ago. Raises RpcUnavailable.
 
-        Of an endpoint that stands still while another goes on, it is the other's.
+        Of an endpoint that is behind another one, it is the other's.
         """
         if self._newest is not None and time.monotonic() - self._newest_at < within:
             return self._newest
@@ -197,7 +197,7 @@ class LogReader:
         return found
 
     async def _growing(self, asked_at: float) -> Header:
-        """The newest block of the first endpoint that does not stand still while others go on."""
+        """The newest block of the first endpoint that is not behind others."""
         found = await self._latest()
         if self._growth.is_doubtful(found.ref, asked_at):
             if await pass_over_who_is_behind(self._provider, found.ref):

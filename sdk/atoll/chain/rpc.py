@@ -33,6 +33,7 @@ from atoll.chain.replies import (
 from atoll.chain.urls import redact, require_endpoint
 from atoll.chain.verdicts import JUDGED, RpcRefused
 from atoll.errors import ChainError, ConfigError, RpcUnavailable, WrongChain
+from atoll.proxies import proxy_of
 
 T = TypeVar("T")
 
@@ -384,7 +385,9 @@ class FailoverProvider:
         patience_s = self._patience_s(endpoint, method)
         try:
             # Sent on, the question would go to whatever host the endpoint names: this machine, too.
-            asking = self._session.post(endpoint.url, json=asked, allow_redirects=False)
+            asking = self._session.post(
+                endpoint.url, json=asked, allow_redirects=False, proxy=proxy_of(endpoint.url)
+            )
             async with asyncio.timeout(patience_s) as patience, asking as reply:
                 if 300 <= reply.status < 400:
                     raise NoAnswer(f"HTTP {reply.status}")

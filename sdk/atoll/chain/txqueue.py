@@ -52,6 +52,8 @@ NO_MONEY = "InsufficientFundsForGas"
 """Not a contract's error: the account cannot pay for gas and value."""
 MOST_CALLDATA = (1 << 17) - 1024
 """Bytes. Nodes take no transaction above 128 KiB, of which all else is a few hundred bytes."""
+TRIED_AGAIN = "is tried again: "
+"""What the message begins with of one that is in doubt, and may pass in a moment."""
 ABOVE_CAP = "waits: the base fee is above the fee cap"
 TOO_LARGE = "TransactionTooLarge"
 """Not a contract's error either: no node takes so much calldata, or so much gas."""
@@ -640,7 +642,7 @@ class TxQueue:
         """Ends it where it is refused for long enough; until then it waits, and is asked again."""
         message = f"{intent.call.label} {why}"
         if not self._is_believed(intent, kind):
-            self._store.note(intent, f"waits, and is tried again: {message}")
+            self._store.note(intent, f"{TRIED_AGAIN}{message}")
             return
         is_moot = intent.call.permissionless and error not in {None, NO_MONEY, TOO_LARGE}
         state = TxState.MOOT if is_moot else TxState.FAILED

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from atoll.proxies import proxy_hosts
+
 _THREADS: Final = 32  # each waits for a name server and does nothing else
 _KNOWN: Final = 4096
 """Names whose addresses are remembered, those that were found last."""
@@ -67,7 +69,8 @@ class GatewayResolver(AbstractResolver):
 
     Args:
         patience_s: how long a name is waited for.
-        private_addresses: whether those of this machine and of networks around it are given, too.
+        private_addresses: whether those of this machine and of networks around it are given, too;
+            of an HTTP proxy's own name they are.
     """
 
     def __init__(self, patience_s: float, *, private_addresses: bool) -> None:
@@ -76,6 +79,7 @@ class GatewayResolver(AbstractResolver):
         self._pool = ThreadPoolExecutor(_THREADS, "atoll-names")
         self._asked: dict[tuple[str, int, int], asyncio.Future[list[Any]]] = {}
         self._known: dict[tuple[str, int, int], list[Any]] = {}
+        self._near: dict[str, bool] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -98,11 +102,27 @@ class GatewayResolver(AbstractResolver):
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
             for kind, _, proto, _, address in found
-            if self._private_addresses or is_global(address[0])
+            if self._private_addresses or is_global(address[0]) or host in proxy_hosts()
         ]  # fmt: skip
         if not results:
             raise OSError(f"{host} is no address of the Internet")
         return results
+
+    async def is_near(self, host: str, port: int) -> bool:
+        """Whether a name is one of this machine or of a network around it, as far as we are told.
+
+        It is looked up once: behind a proxy there may be no name server, which takes its time.
+        """
+        if host not in self._near:
+            try:
+                await self.resolve(host, port, socket.AF_UNSPEC)
+            except OSError as error:
+                self._near[host] = not isinstance(error, socket.gaierror)
+            else:
+                self._near[host] = False
+            if len(self._near) > _KNOWN:
+                del self._near[next(iter(self._near))]
+        return self._near[host]
 
     def _lookup(self, host: str, port: int, family: int) -> asyncio.Future[list[Any]]:
         key = (host, port, family)

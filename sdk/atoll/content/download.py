@@ -34,6 +34,7 @@ from atoll.content.negotiation import CAR_TYPE, RAW_TYPE
 from atoll.content.sources import Source, SourceBook
 from atoll.content.unixfs import MAX_BLOCK_BYTES
 from atoll.errors import CorruptBlock, NotFound, TooLarge
+from atoll.proxies import proxy_hosts, proxy_of
 
 _READ_BYTES: Final = 1 << 18
 _SLICE_S: Final = 0.05  # how late a second gateway may be asked, at most
@@ -417,13 +418,13 @@ class Downloader:
         """
         started, received = self.sources.clock(), 0
         slowest = self._config.max_block_bytes / self._config.block_timeout_s
-        if not self._config.private_addresses and not is_global(URL(source.url).host or ""):
-            raise aiohttp.ClientError("its address is not one of the Internet")
+        proxy = proxy_of(source.url)
+        await self._check_is_abroad(URL(source.url), proxy)
         headers = {"Accept": accept}
         if self._config.greet is not None:
             headers["Authorization"] = self._config.greet(source.url)
         async with self._connect().get(
-            f"{source.url}/{path}", headers=headers, allow_redirects=False
+            f"{source.url}/{path}", headers=headers, allow_redirects=False, proxy=proxy
         ) as response:
             if response.status in (404, 410):
                 raise NotFound("does not have it")
@@ -439,6 +440,21 @@ class Downloader:
                 allowed_s = self._config.block_timeout_s + received / slowest
                 if self.sources.clock() - started > allowed_s:
                     raise aiohttp.ClientError("too slow")
+
+    async def _check_is_abroad(self, url: URL, proxy: str | None) -> None:
+        """Raises ClientError for a gateway near us, where strangers name them.
+
+        A proxy looks names up by itself. So what name servers tell us is looked at first, and what
+        none of them knows is for the proxy to refuse; its own name is no gateway's. Where there is
+        no proxy, the resolver of our connections sees to it.
+        """
+        if self._config.private_addresses:
+            return
+        host, session = url.host or "", self._connect()
+        assert self._resolver is not None and session is not None
+        is_near = not is_global(host) or host in proxy_hosts()
+        if is_near or (proxy is not None and await self._resolver.is_near(host, url.port or 0)):
+            raise aiohttp.ClientError("its address is not one of the Internet")
 
     def _connect(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -180,6 +180,8 @@ class KuboRemote:
         client = getattr(self._local, "client", None)
         if client is None:
             client = self._library.Client(self._multiaddr, timeout=self._timeout_s, session=True)
+            # Its RPC is ours alone, and no proxy's to see; the library has no option for that.
+            client._client._session.trust_env = False
             self._local.client = client
         return client
 

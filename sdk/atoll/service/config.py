@@ -109,9 +109,26 @@ class KeeperConfig(_Section):
 
 
 class FeeConfig(_Section):
-    """What a transaction may cost at most."""
+    """What a transaction may cost at most.
+
+    Attributes:
+        max_fee_gwei: a gas; what keeps no bond is never bid more for.
+        token_in_coin: what a token of the stakes is worth in the chain's coin. No contract says it,
+            and a guess would be wrong on one side or the other: left out, `max_fee_gwei` holds for
+            what keeps a bond, too.
+        bond_share: the part of the bond that one transaction may cost which keeps it: a move of a
+            game, or a key. A side of a game makes half of its 40 moves, so that with the default
+            the whole of it costs no more than the bond.
+    """
 
     max_fee_gwei: int = Field(default=200, ge=1)
+    token_in_coin: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    bond_share: float = Field(default=0.05, ge=0, le=1)
+
+    @property
+    def per_stake(self) -> float:
+        """Wei of the coin that a transaction may cost for each wei that is at stake in it."""
+        return self.bond_share * (self.token_in_coin or 0.0)
 
 
 class PolicySection(_Section):

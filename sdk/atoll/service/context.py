@@ -173,6 +173,7 @@ def _session_config(config: ServiceConfig, account: LocalAccount, pair: str) -> 
         gateway=config.gateway,
         queue=QueueConfig(
             fee_cap=config.fees.max_fee_gwei * GWEI,
+            fee_per_stake=config.fees.per_stake,
             poll_seconds=config.poll_interval_s,
             gas_margin_percent=GAS_MARGIN_PERCENT,
             pair=pair,

@@ -19,6 +19,7 @@ import structlog
 
 from atoll.chain import answers
 from atoll.chain.follower import News
+from atoll.chain.txqueue import TRIED_AGAIN
 from atoll.errors import AtollError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
@@ -519,7 +520,8 @@ class Service(Generic[S]):
             (job, key) for job, s in self._machines.items() for key in (*s.holds, *s.in_flight)
         }
         self._failing = {where: one for where, one in self._failing.items() if where in wanted}
-        waits = [t.message for t in context.queue.waiting() if t.message]
+        told = [t.message for t in context.queue.waiting() if t.message]
+        waits = [message for message in told if not message.startswith(TRIED_AGAIN)]
         silent = time.monotonic() - self._heard_at if self._head is not None else None
         return blocking(
             Known(

@@ -83,7 +83,8 @@ async def opened_queue(config: ServiceConfig) -> AsyncIterator[TxQueue]:
                 whose = Belongs.of(deployment, account.address)
                 with closing(Journal(config.journal_file, whose)) as journal:
                     pair = journal.pair
-            bids = QueueConfig(fee_cap=config.fees.max_fee_gwei * GWEI, pair=pair)
+            cap, per_stake = config.fees.max_fee_gwei * GWEI, config.fees.per_stake
+            bids = QueueConfig(fee_cap=cap, fee_per_stake=per_stake, pair=pair)
             with closing(TxQueue(chain, account, path, bids)) as queue:
                 yield queue
         finally:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import aiohttp
 import structlog
 
+from atoll.proxies import proxy_of
 from atoll.service.condition import Condition
 from atoll.service.config import WatchdogSection
 
@@ -90,7 +91,10 @@ async def _run(command: str, document: dict[str, Any]) -> None:
 
 
 async def _post(url: str, document: dict[str, Any]) -> None:
-    async with aiohttp.ClientSession() as session, session.post(url, json=document) as answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, json=document, proxy=proxy_of(url)) as answer,
+    ):
         if answer.status >= 300:
             log.warning("the watchdog's webhook refused", status=answer.status)
 

@@ -19,9 +19,10 @@ from tests.unit.chain.trouble import TROUBLE
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
-from atoll.chain.txqueue import GWEI, NO_MONEY, QueueConfig, TxQueue, TxStatus
+from atoll.chain.txqueue import GWEI, NO_MONEY, TRIED_AGAIN, QueueConfig, TxQueue, TxStatus
 from atoll.chain.txstore import TxState
 from atoll.errors import ChainError
+from atoll.law.words import Address, Role
 
 CONFIG = QueueConfig(poll_seconds=0.0, rebroadcast_seconds=3600.0)
 REVERTED = says("eth_estimateGas", 3, "execution reverted: too early")
@@ -94,7 +95,7 @@ async def test_a_refusal_is_asked_for_again_at_each_new_block_and_may_pass(
         for _ in range(20):  # as often as it likes, within the same time
             await queue.pump()
             assert state(queue).state is TxState.QUEUED
-            assert "is tried again" in state(queue).message
+            assert state(queue).message.startswith(TRIED_AGAIN)
             asked = stale.asked
             await queue.pump()
             assert stale.asked == asked  # nothing is asked anew before there is a block
@@ -339,3 +340,25 @@ async def test_a_receipt_without_a_price_costs_what_was_bid_and_burnt(
         assert await is_mined(queue, anvil)
         gas, price = (int(found[name], 16) for name in ("gasUsed", "effectiveGasPrice"))
         assert state(queue).fee_wei == gas * price
+
+
+@pytest.mark.parametrize("method", ["eth_getCode", "eth_call"])
+async def test_a_contract_that_one_endpoint_has_not_yet_is_there(
+    anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount], method: str
+) -> None:
+    """A first endpoint from before the deployment would end every start beside a good one."""
+
+    def before(asked: dict[str, Any]) -> dict[str, Any] | None:
+        return {"result": "0x"} if asked["method"] == method else None
+
+    owner = Address(accounts[0].address)
+    async with altered(anvil.url, before) as url:
+        chain = await AtollChain.connect([url, anvil.url], deployment)
+        assert (await chain.stake(owner, Role.PROVIDER)).active == 0
+        await chain.close()
+        with pytest.raises(ChainError, match=r"no contract at|has no code"):
+            alone = await AtollChain.connect(url, deployment)
+            try:
+                await alone.stake(owner, Role.PROVIDER)
+            finally:
+                await alone.close()

@@ -120,6 +120,21 @@ async def test_what_is_added_is_mirrored_under_the_same_cid(
         assert await two.get(cid, len(data)) == data
 
 
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_proxy_is_not_asked_for_the_daemon(
+    daemon: tuple[FakeKubo, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    host: str,
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    async with await opened(tmp_path, daemon[1].replace("127.0.0.1", host)) as storage:
+        await storage.add_bytes(b"mirrored")
+    assert len(daemon[0].blocks) == 1
+
+
 async def test_pins_are_mirrored_until_the_last_reason_ends(
     daemon: tuple[FakeKubo, str], tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""An endpoint that stands still is passed over for one that goes on from its newest block."""
+"""An endpoint that is behind is passed over for one that goes on from its newest block."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def reading(*endpoints: Endpoint) -> AsyncIterator[LogReader]:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(behind, "STANDS_STILL_SECONDS", 0.0)
+    monkeypatch.setattr(behind, "LOOK_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -76,6 +76,17 @@ async def test_one_that_stands_still_is_passed_over_for_one_that_goes_on() -> No
         found = await reader.header(STOPPED + 2)
         assert found is not None and found.ref.number == STOPPED + 2
     assert still.asked == []
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_one_that_goes_on_far_behind_is_passed_over() -> None:
+    """As a node that has yet to catch up, or one that keeps its distance."""
+    late, other = Endpoint(STOPPED), Endpoint(STOPPED + 1000)
+    async with reading(late, other) as reader:
+        for _ in range(3):
+            late.reaches, other.reaches = late.reaches + 1, other.reaches + 1
+            assert (await reader.newest()).ref.number == other.reaches
+    assert len(late.asked) == 3
 
 
 @pytest.mark.usefixtures("at_once")

@@ -72,7 +72,7 @@ class Paper:
             journal=journal or SimpleNamespace(measure=lambda *_: None),
             sign_hash=lambda message: sign_hash(KEY, message),
         )
-        calls = SimpleNamespace(show_key=lambda job, round, key: key, reveal=lambda *_: b"")
+        calls = SimpleNamespace(show_key=lambda job, round, key, bond: key, reveal=lambda *_: b"")
         return cast(
             Effects,
             SimpleNamespace(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from atoll.content import GatewayConfig
 from atoll.errors import ConfigError
-from atoll.service.config import GatewaySection, ServiceConfig, read_config, read_layers
+from atoll.service.config import FeeConfig, GatewaySection, ServiceConfig, read_config, read_layers
 from atoll.service.role import run_role
 
 GOOD = """
@@ -189,3 +190,11 @@ def test_what_does_not_go_together_is_said_without_all_that_is_set(tmp_path: Pat
         read_config(ServiceConfig, path, wallets, {})
     assert str(caught.value).startswith(f"{path}: owner and reward_address: an owner names")
     assert "keystore" not in str(caught.value)
+
+
+def test_what_a_bond_may_be_bid_for_is_a_part_of_what_it_is_worth() -> None:
+    assert FeeConfig().per_stake == 0.0  # nobody has said what a token is worth
+    assert FeeConfig(token_in_coin=0.5, bond_share=0.25).per_stake == 0.125
+    for worth in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValidationError):
+            FeeConfig(token_in_coin=worth)

@@ -224,3 +224,10 @@ async def test_a_check_that_fails_by_itself_ends_nothing(
     assert (found["disk"].level, "odd machine" in found["disk"].text) == (Level.FAILURE, True)
     assert found["key"].level is Level.OK
     assert found["endpoint"].level is Level.WARNING
+
+
+@pytest.mark.parametrize(("per_stake", "level"), [(0.0, Level.WARNING), (0.0001, Level.OK)])
+def test_a_cap_that_would_cost_bonds_is_told(per_stake: float, level: Level) -> None:
+    found = chain._check_fees(Subject(fee_cap=200 * 10**9, fee_per_stake=per_stake))
+    assert found.level is level and "200 gwei" in found.text
+    assert ("token_in_coin" in (found.next_step or "")) == (level is Level.WARNING)

@@ -33,6 +33,7 @@ class Here:
     """A worker that says whose moves it makes, each after so many questions.
 
     Attributes:
+        sent: the moves, each with what is at stake.
         begun: set once the first one is under way; it ends when `go_on` is set.
     """
 
@@ -40,6 +41,7 @@ class Here:
     now: int = 100
     questions: int = 2
     played: list[int] = field(default_factory=list)
+    sent: list[Any] = field(default_factory=list)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -61,13 +63,14 @@ class Here:
 
     def effects(self) -> Effects:
         chain = SimpleNamespace(head=self.head, read=self.read, calls=SimpleNamespace())
-        chain.calls.play = lambda game, claim, move: move
+        chain.calls.play = lambda game, claim, move, stake: (move, stake)
         follower = SimpleNamespace(views={self.view.job_id: self.view})
         config = SimpleNamespace(store_dir="", role=None)
         found = SimpleNamespace(chain=chain, game_worker=self, follower=follower, config=config)
         effects = Effects(cast(Any, found))
 
-        async def transact(*_: Any) -> Done[Any]:
+        async def transact(_: JobView, __: SendMove, call: Any) -> Done[Any]:
+            self.sent.append(call)
             return Done(block=7)
 
         effects.transact = transact  # type: ignore[method-assign]
@@ -144,3 +147,15 @@ def test_who_found_no_move_or_no_challenge_looks_again_after_a_start() -> None:
     """Both cost a bond, and may have been this machine's fault, or its version's."""
     found = {"SendMove:1:2": NoMove("nothing differs"), "SendChallenge:1": NotChallenged("another")}
     assert len(Facts(found).after_restart()) == 0
+
+
+@pytest.mark.parametrize("is_holder", [True, False])
+async def test_a_move_says_which_bond_it_keeps(here: Here, is_holder: bool) -> None:
+    """What it may cost follows from that."""
+    here.questions = 0
+    here.go_on.set()
+    await replace(move(2), is_holder=is_holder).perform(here.effects(), here.view)
+    theirs = here.view.games[2].bond
+    assert theirs != here.view.require_terms().provider_bond
+    wanted = here.view.require_terms().provider_bond if is_holder else theirs
+    assert here.sent == [(MOVE, wanted)]

@@ -145,6 +145,8 @@ async def _check_deployment(subject: Subject, deployment: Deployment) -> list[Fi
         account = _account_of(subject.keystore)
         if account is not None and found[0].level is Level.OK:
             found += await _check_money(chain, account, subject.fee_cap)
+            if subject.fee_cap and deployment.chain_id not in DEVELOPMENT_CHAINS:
+                found.append(_check_fees(subject))
             found.append(await _check_owner(chain, account, subject.owner))
         return found
     except ChainError as error:
@@ -176,6 +178,17 @@ async def _check_money(chain: AtollChain, account: Address, fee_cap: int) -> lis
     elif coin < price * USUAL_GAS:
         found = [warning("gas", text, step)]
     return found + await _check_bond(chain, account)
+
+
+def _check_fees(subject: Subject) -> Finding:
+    """Whether a time of dear blocks costs bonds."""
+    cap = f"{subject.fee_cap / 10**9:g} gwei"
+    if subject.fee_per_stake:
+        text = f"{cap} a gas at most; to keep a bond {subject.fee_per_stake:g} coins a token of it"
+        return ok("fees", text)
+    text = f"while a gas costs more than {cap}, games are lost and bonds fall for keys not shown"
+    step = "say in [fees] what a token is worth: token_in_coin"
+    return warning("fees", text, step)
 
 
 async def _check_bond(chain: AtollChain, account: Address) -> list[Finding]:

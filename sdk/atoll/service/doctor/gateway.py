@@ -14,6 +14,7 @@ from atoll.content.addresses import is_global
 from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
+from atoll.proxies import proxy_of
 from atoll.service.config import GatewaySection
 from atoll.service.doctor.findings import Finding, failure, ok, warning
 from atoll.service.doctor.subject import Subject
@@ -80,7 +81,9 @@ async def _fetched(url: str, cid: str, block: bytes) -> str:
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"{url}/ipfs/{cid}?format=raw", allow_redirects=False) as answer,
+            session.get(
+                f"{url}/ipfs/{cid}?format=raw", allow_redirects=False, proxy=proxy_of(url)
+            ) as answer,
         ):
             body = await answer.content.read(BLOCK_BYTES + 1)
             if answer.status != 200:

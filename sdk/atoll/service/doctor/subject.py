@@ -14,7 +14,8 @@ class Subject:
     """What checks read; None and empty where there is nothing to look at.
 
     Attributes:
-        fee_cap: wei a gas that are never exceeded.
+        fee_cap: wei a gas that are never exceeded but by what keeps a bond.
+        fee_per_stake: wei of the coin that a transaction may cost for each wei at stake in it.
         owner: who shall own the account; None leaves that open.
         device: where it trains and replays; None is what the environment says.
         store_dir: where blocks are kept; its quota is `quota_bytes`.
@@ -29,6 +30,7 @@ class Subject:
     quota_bytes: int | None = None
     gateway: GatewaySection | None = None
     fee_cap: int = 0
+    fee_per_stake: float = 0.0
     owner: str | None = None
     device: str | None = None
 
@@ -45,6 +47,7 @@ class Subject:
             quota_bytes=config.store.quota_bytes,
             gateway=config.gateway,
             fee_cap=config.fees.max_fee_gwei * 10**9,
+            fee_per_stake=config.fees.per_stake,
             owner=config.owner,
             device=config.device,
         )

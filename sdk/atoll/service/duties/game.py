@@ -23,7 +23,7 @@ from atoll.law.games.words import explain
 from atoll.law.manifest import Manifest
 from atoll.law.upkeep import Call as Kind
 from atoll.law.views import GameRecord, JobView, parties
-from atoll.law.words import Digest, RoundIndex, SeatIndex
+from atoll.law.words import Digest, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.config import KeeperConfig
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
@@ -88,7 +88,8 @@ class SendMove(Transaction[NoMove]):
         if move is None:
             return Done(NoMove("our own run gives what the other side shows"))
         log.info("plays", job=view.job_id, game=self.game, move=explain(record.claim, move))
-        call = effects.calls.play(self.game, record.claim, move)
+        stake = _at_stake(view, record, is_holder=self.is_holder)
+        call = effects.calls.play(self.game, record.claim, move, stake)
         return await effects.transact(view, self, call)
 
     async def _is_over(self, effects: Effects, view: JobView, deadline: int) -> bool:
@@ -180,6 +181,15 @@ class SendCollect(Transaction[BondCollected]):
         call = effects.calls.collect_bond(account)
         done = await effects.transact(view, self, call)
         return Done(BondCollected(), done.block)
+
+
+def _at_stake(view: JobView, game: GameRecord, *, is_holder: bool) -> int:
+    """Wei of the bond that whoever does not move in time loses."""
+    about = parties(game.claim)
+    if not is_holder or about is None:
+        return game.bond
+    terms = view.require_terms()
+    return terms.provider_bond if about[1] is Role.PROVIDER else terms.verifier_bond
 
 
 # --- decisions ---
