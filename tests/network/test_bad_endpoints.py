@@ -17,9 +17,7 @@ from atoll_devnet.processes.cluster import Cluster, Member
 from atoll_devnet.processes.faulty_rpc import (
     BY_STATUS,
     FAULTS,
-    NO_KEY,
     STALE,
-    TOO_MANY,
     TROUBLE,
     faulty_rpc,
 )
@@ -29,8 +27,8 @@ EVERY = (*FAULTS, *TROUBLE, *BY_STATUS)
 OLD = (STALE,)
 POISONER = 0
 FAULTY: dict[str, Sequence[Sequence[str]]] = {
-    "provider": (EVERY, OLD, EVERY[8:] + EVERY[:8], (TOO_MANY, NO_KEY)),
-    "verifier": (OLD, EVERY[16:] + EVERY[:16]),
+    "provider": (EVERY[0::4], OLD, EVERY[1::4], EVERY[2::4]),
+    "verifier": (OLD, EVERY[3::4]),
 }
 """What the first endpoint of each member answers to every question, one after the other."""
 

@@ -196,7 +196,9 @@ class AtollChain:
         """The hash of the account's transaction with that nonce; None where the block has none."""
 
         def read(value: Any) -> str | None:
-            sent = (t for t in value["transactions"] if t["from"].lower() == account.lower())
+            # A transaction of the chain itself may be from nobody.
+            every, ours = value["transactions"], account.lower()
+            sent = (t for t in every if str(t.get("from")).lower() == ours)
             return next(
                 (answers.tx_hash(t["hash"]) for t in sent if answers.counter(t["nonce"]) == nonce),
                 None,
@@ -387,7 +389,7 @@ class AtollChain:
 
 
 def _is_to(transaction: Any, address: str) -> bool:
-    return str(transaction["to"]).lower() == address
+    return str(transaction.get("to")).lower() == address
 
 
 def _certificate(function: Function, data: bytes, job: JobId) -> bytes | None:

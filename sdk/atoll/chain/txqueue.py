@@ -207,6 +207,7 @@ class TxQueue:
         if known is None:
             self._store.add(key, 0, call, value)
         elif retry_failed and known.state in ENDED_WITHOUT_EFFECT:
+            self._doubts.forget(known.id)
             self._store.add_again(known, call, value)
         elif (known.call.to, known.call.data, known.value) != (call.to, call.data, value):
             raise ChainError(f"{key!r} already stands for another {known.call.label} transaction")
@@ -330,6 +331,7 @@ class TxQueue:
         async with self._pumping:
             intent = self._store.find(key)
             if intent is not None and intent.state is TxState.QUEUED:
+                self._doubts.forget(intent.id)
                 self._store.end(intent, TxState.FAILED, f"{intent.call.label} was withdrawn", None)
             else:
                 intent = self._under_way(key)
@@ -587,8 +589,12 @@ class TxQueue:
     async def _send(self, intent: Intent, prices: Prices) -> None:
         """Signs and shows it, or notes why not: what waits holds up nothing behind it."""
         stake, config = intent.call.stake, self.config
-        if bid(prices.base_fee, prices.tip, config.cap(stake, TRANSFER_GAS)) is None:
+        least = bid(prices.base_fee, prices.tip, config.cap(stake, TRANSFER_GAS))
+        if least is None:
             self._store.note(intent, ABOVE_CAP)
+            return
+        # A node that estimates what nobody can pay refuses it in words of its own.
+        if intent.value and not await self._can_pay(intent, TRANSFER_GAS, least):
             return
         gas_limit = await self._estimate(intent)
         if gas_limit is None:

@@ -17,6 +17,7 @@ from tests.integration.chain.local_anvil import Anvil
 from tests.integration.chain.test_txqueue import SOMEONE, Clock
 from tests.unit.chain.trouble import TROUBLE
 
+from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.txqueue import GWEI, NO_MONEY, TRIED_AGAIN, QueueConfig, TxQueue, TxStatus
@@ -362,3 +363,28 @@ async def test_a_contract_that_one_endpoint_has_not_yet_is_there(
                 await alone.stake(owner, Role.PROVIDER)
             finally:
                 await alone.close()
+
+
+async def test_a_value_that_nobody_can_pay_is_no_money_whatever_a_node_calls_it(
+    opened: Opened,
+) -> None:
+    """Nodes estimate nothing for it: "insufficient funds for transfer", and other words."""
+    async with opened(lambda _: None) as (queue, _, clock):
+        await queue.submit("send", Call(SOMEONE, b"", "send"), value=10**30)
+        await queue.pump()
+        clock.now += CONFIG.doubt_seconds
+        await queue.pump()
+        assert (state(queue, "send").state, state(queue, "send").error) == (
+            TxState.FAILED,
+            NO_MONEY,
+        )
+
+
+async def test_one_asked_for_anew_is_doubted_anew(opened: Opened) -> None:
+    async with opened(REVERTED) as (queue, chain, clock):
+        for _ in range(2):
+            await queue.submit("pay", chain.calls.transfer(SOMEONE, 5), retry_failed=True)
+            await queue.pump()
+            assert state(queue).state is TxState.QUEUED
+            await queue.cancel("pay")
+            clock.now += CONFIG.doubt_seconds
