@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -24,31 +24,35 @@ from atoll_devnet.processes.faulty_rpc import (
 from atoll_devnet.run.stranger import point_at
 
 EVERY = (*FAULTS, *TROUBLE, *BY_STATUS)
-OLD = (STALE,)
 POISONER = 0
-FAULTY: dict[str, Sequence[Sequence[str]]] = {
-    "provider": (EVERY[0::4], OLD, EVERY[1::4], EVERY[2::4]),
-    "verifier": (OLD, EVERY[3::4]),
-}
-"""What the first endpoint of each member answers to every question, one after the other."""
+MEMBERS = 6
+BEHIND = (1, 4)
+"""A provider and an auditor whose first endpoint has lost its peers, beside the others' kinds."""
 
 
-def put_first(member: Member, url: str) -> None:
-    """Has a member ask that endpoint before those that it has."""
+def kinds_before(number: int) -> tuple[str, ...]:
+    """What the endpoints before a member's good one answer to every question, each of one kind."""
+    return (STALE,) * (number in BEHIND) + EVERY[number::MEMBERS]
+
+
+def put_first(member: Member, urls: list[str]) -> None:
+    """Has a member ask these endpoints before those that it has."""
     known = tomllib.loads(member.config_file.read_text(encoding="utf-8"))["rpc_urls"]
-    point_at(member.folder, [url, *known])
+    point_at(member.folder, [*urls, *known])
 
 
 @asynccontextmanager
 async def faulty_first(cluster: Cluster, told: Counter[str]) -> AsyncIterator[None]:
-    """Puts an endpoint of no use before each member; at the end counts what they told."""
+    """Puts endpoints of no use before each member's; at the end counts what they told."""
     async with AsyncExitStack() as stack:
         proxies = []
-        for seed, member in enumerate(cluster.members):
-            kinds = tuple(FAULTY[member.kind][member.index])
-            proxy = faulty_rpc(cluster.chain.rpc_url, seed, rate=1.0, only=kinds, in_turn=True)
-            proxies.append(await stack.enter_async_context(proxy))
-            put_first(member, proxies[-1].url)
+        for number, member in enumerate(cluster.members):
+            urls = []
+            for kind in kinds_before(number):
+                proxy = faulty_rpc(cluster.chain.rpc_url, 0, rate=1.0, only=(kind,))
+                proxies.append(await stack.enter_async_context(proxy))
+                urls.append(proxies[-1].url)
+            put_first(member, urls)
         yield
         for one in proxies:
             told.update(one.told)
@@ -75,4 +79,4 @@ async def test_no_transaction_duty_or_game_is_lost_to_a_first_endpoint(tmp_path:
     for seat in honest:
         assert paid[seat] > 0
     assert len(EVERY) >= 17
-    assert {*EVERY, *OLD} - told.keys() == set()
+    assert {*EVERY, STALE} - told.keys() == set()

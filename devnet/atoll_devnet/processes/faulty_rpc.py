@@ -90,7 +90,6 @@ class FaultyRpc:
     Attributes:
         rate: share of answers that are faults.
         only: the faults that occur; None for all of `FAULTS`, and BUSY.
-        in_turn: whether they occur one after the other, and are not drawn.
         methods: which questions get them; None for all.
         lost: questions that do not come to the node where their answer is a fault.
         told: how often each fault was told.
@@ -101,7 +100,6 @@ class FaultyRpc:
     seed: int
     rate: float = 0.0
     only: tuple[str, ...] | None = None
-    in_turn: bool = False
     methods: tuple[str, ...] | None = None
     lost: tuple[str, ...] = ()
     told: Counter[str] = field(default_factory=Counter)
@@ -167,8 +165,7 @@ class FaultyRpc:
         chosen = self._random.random() < self.rate
         if not chosen or (self.methods is not None and method not in self.methods):
             return None
-        kinds = self.only or (*FAULTS, BUSY)
-        return kinds[self.told.total() % len(kinds)] if self.in_turn else self._random.choice(kinds)
+        return self._random.choice(self.only or (*FAULTS, BUSY))
 
 
 @asynccontextmanager

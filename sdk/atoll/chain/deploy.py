@@ -22,7 +22,7 @@ from atoll.chain.answers import data, header, quantity, receipt, tx_hash
 from atoll.chain.deployment import Deployment
 from atoll.chain.prices import ask_prices
 from atoll.chain.rpc import FailoverProvider
-from atoll.chain.verdicts import Refusal, RpcRefused, refusal_of
+from atoll.chain.verdicts import Refusal, RpcRefused, floor_of, refusal_of
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
 from atoll.law.words import TOKEN, Address, Params
 
@@ -125,7 +125,7 @@ class _Deployer:
         self._addresses: dict[str, Address] = {}
         self._steps: list[_Step] = []
         self._first_nonce = 0
-        self._tip = TIP
+        self._tip, self._burnt = TIP, 0
 
     async def deploy(self) -> Deployment:
         self._first_nonce = await self._ask(
@@ -134,8 +134,8 @@ class _Deployer:
         self._plan(await self._has_bls())
         head = await self._ask(header, "eth_getBlockByNumber", "latest", False)
         prices = await ask_prices(self._provider, head, TIP)
-        self._tip = min(prices.tip, MOST_TIP)
-        fee = 2 * prices.base_fee + self._tip
+        self._tip, self._burnt = min(prices.tip, MOST_TIP), 2 * prices.base_fee
+        fee = self._burnt + self._tip
         await self._check_money(fee)
         blocks: list[int] = []
         try:
@@ -256,7 +256,7 @@ class _Deployer:
             )
 
     async def _send(self, index: int, fee: int, tip: int) -> str:
-        step = self._steps[index]
+        step, fee = self._steps[index], max(fee, self._burnt + tip)
         transaction: dict[str, Any] = {
             "type": 2,
             "chainId": self._provider.chain_id,
@@ -276,6 +276,10 @@ class _Deployer:
         except RpcRefused as refused:
             if refusal_of(refused) is Refusal.KNOWN:  # who took it may not have said so
                 return f"0x{bytes(raw.hash).hex()}"
+            floor = floor_of(refused) or 0
+            if refusal_of(refused) is Refusal.UNDERPRICED and tip < floor <= MOST_TIP:
+                self._tip = floor  # of the steps that follow, too
+                return await self._send(index, fee, floor)
             raise TransactionFailed(f"{step.what} was refused: {refused.text}") from refused
 
     async def _mined(self, index: int, fee: int, sent: str) -> int:

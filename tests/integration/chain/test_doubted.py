@@ -19,6 +19,7 @@ from tests.unit.chain.trouble import TROUBLE
 
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
+from atoll.chain.deploy import deploy
 from atoll.chain.deployment import Deployment
 from atoll.chain.txqueue import GWEI, NO_MONEY, TRIED_AGAIN, QueueConfig, TxQueue, TxStatus
 from atoll.chain.txstore import TxState
@@ -388,3 +389,15 @@ async def test_one_asked_for_anew_is_doubted_anew(opened: Opened) -> None:
             assert state(queue).state is TxState.QUEUED
             await queue.cancel("pay")
             clock.now += CONFIG.doubt_seconds
+
+
+@pytest.mark.parametrize("suggested", [30 * GWEI, GWEI])
+async def test_a_network_is_deployed_for_what_nodes_take(
+    anvil: Anvil, accounts: list[LocalAccount], suggested: int
+) -> None:
+    market = Market(hex(suggested), 25 * GWEI)
+    async with altered(anvil.url, market) as url:
+        deployed = await deploy(url, accounts[0])
+    assert anvil.ask("eth_getCode", deployed.addresses["Rounds"], "latest") != "0x"
+    low = [tip for tip, _ in market.bids if tip < market.floor]
+    assert low == [suggested] * (suggested < market.floor)
