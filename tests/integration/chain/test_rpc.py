@@ -23,7 +23,7 @@ from atoll.errors import ChainError, RpcUnavailable
 from atoll.law.events import GatewayAnnounced
 from atoll.law.words import Address, Role
 from atoll_devnet.processes.chain import Endpoint
-from atoll_devnet.processes.faulty_rpc import BUSY, FAULTS, faulty_rpc
+from atoll_devnet.processes.faulty_rpc import BUSY, BY_STATUS, FAULTS, TROUBLE, faulty_rpc
 
 QUEUE = QueueConfig(poll_seconds=0.02)
 
@@ -53,7 +53,7 @@ async def announce(anvil: Anvil, deployment: Deployment, *senders: LocalAccount)
     return urls
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, BUSY])
+@pytest.mark.parametrize("fault", [*FAULTS, *TROUBLE, *BY_STATUS])
 async def test_an_endpoint_that_answers_uselessly_is_passed_over(
     anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount], fault: str, tmp_path: Path
 ) -> None:
