@@ -9,6 +9,7 @@ from atoll.law.owes import owed_by
 from atoll.law.words import Role
 from atoll.service.duties.disagreement import decide_disagreement, decide_model, disagreement
 from atoll.service.duties.equivocation import decide_equivocation
+from atoll.service.duties.evaluation import decide_evaluation
 from atoll.service.duties.game import decide_games
 from atoll.service.duties.late_words import decide_late_words
 from atoll.service.duties.material import decide_material
@@ -56,6 +57,7 @@ def decide(state: VerifierState) -> list[Decision]:
         decide_upkeep(state, line, setup.keeper),
         *joining,
         *([] if held is None else [decide_model(state), decide_updates(state)]),
+        *([] if held is None else [decide_evaluation(state)]),
         *([] if held is None else begun_ahead(state, lambda it: [decide_updates(it)])),
         decide_equivocation(state),
         decide_pay(state, setup.auto_claim),

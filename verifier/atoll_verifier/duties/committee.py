@@ -30,8 +30,16 @@ from atoll.law.words import (
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.duties.certification import ensure_sum, signature_of, sound
 from atoll.service.duties.equivocation import heard, note_name
+from atoll.service.duties.evaluation import evaluating, loss_of, verdict_of
 from atoll.service.duties.material import has_material, spec_of
-from atoll.service.duties.merge import checked_of, checking, merged_of, merging
+from atoll.service.duties.merge import (
+    DoMerge,
+    RoundMerged,
+    checked_of,
+    checking,
+    merged_of,
+    merging,
+)
 from atoll.service.duties.opening import opening_at, opening_of, preparing
 from atoll.service.duties.signing import Signing
 from atoll.service.duties.updates import seen
@@ -228,14 +236,24 @@ def _decide_verdict(state: VerifierState, owed: list[Owed]) -> Decision:
         return Decision("verdict", "owes no signature")
     if signed_of(state, running) is not None:
         return Decision("verdict", f"signed round {running.round}")
-    command, merged = merging(state), merged_of(state)
-    if merged is None:
-        wanted = () if command is None else (command,)
+    merged = merged_of(state)
+    own = None if merged is None else verdict_of(state, running.round, merged)
+    if own is None:
+        wanted = _working_out(state, running.round, merging(state), merged)
         return Decision("verdict", "merges" if wanted else "waits for the model", wanted)
-    verdict = state.setup.behaviour.verdict_override(view, merged.verdict)
+    verdict = state.setup.behaviour.verdict_override(view, own)
     where = (running.round, running.seed, running.words_accumulator)
     sign = SignVerdict(*where, running.digest_of(verdict), verdict, state.now)
     return Decision("verdict", "signs", (sign,))
+
+
+def _working_out(
+    state: VerifierState, round: RoundIndex, merge: DoMerge | None, merged: RoundMerged | None
+) -> tuple[AnyCommand, ...]:
+    """The merge of a round and the loss of what it opened from, whichever is not here."""
+    merges = () if merge is None or merged is not None else (merge,)
+    evaluate = None if loss_of(state, round) is not None else evaluating(state, round)
+    return merges if evaluate is None else (*merges, evaluate)
 
 
 def _decide_late(state: VerifierState, owed: Owed) -> Decision:
@@ -243,12 +261,13 @@ def _decide_late(state: VerifierState, owed: Owed) -> Decision:
     past = state.view.settled[owed.round]
     about = (past.round, past.facts.seed, past.facts.words)
     signed, merged = state.facts.of(SignVerdict, *about), checked_of(state)
-    if signed is None and merged is None:
+    own = None if merged is None else verdict_of(state, past.round, merged)
+    if signed is None and own is None:
         return Decision("verdict", "merges what is settled already", _catching_up(state, past))
-    if signed is None and merged is not None:
-        digest = certificate_hash(past.slot, *about[1:], merged.verdict)
+    if signed is None and own is not None:
+        digest = certificate_hash(past.slot, *about[1:], own)
         if digest == past.digest:
-            sign = SignVerdict(*about, digest, merged.verdict, state.now)
+            sign = SignVerdict(*about, digest, own, state.now)
             return Decision("verdict", "signs what is settled already", (sign,))
     if signed is None or signed.digest != past.digest:
         return Decision("verdict", "the last certificate is not what we merged")
@@ -259,7 +278,7 @@ def _catching_up(state: VerifierState, past: SettledRound) -> tuple[AnyCommand, 
     """Its model first, where the settlement came before that was here."""
     spec, command = spec_of(state.facts), checking(state)
     if command is not None:
-        return (command,)
+        return _working_out(state, past.round, command, checked_of(state))
     if spec is None or not has_material(state) or opening_at(state, past.round) is not None:
         return ()
     return (preparing(state, past.round, spec),)

@@ -27,6 +27,7 @@ from atoll.service.duties.certification import (
     scheme_of,
     signature_bytes,
 )
+from atoll.service.duties.evaluation import verdict_of
 from atoll.service.duties.merge import checked_of
 from atoll.service.facts import Done, Fact
 from atoll.service.machine import AnyCommand, Decision, State, by_view_and_facts
@@ -162,12 +163,17 @@ async def _of_settlement(
 
 @by_view_and_facts
 def decide_equivocation(state: State[S]) -> Decision:
-    """Looks once at every certificate that is not what we merged, and shows what it finds."""
+    """Looks once at every certificate that is not what we merged, and shows what it finds.
+
+    A loss that we have not worked out is the certificate's.
+    """
     merged = checked_of(state)
     past = state.view.settled[-1] if state.view.settled else None
     if merged is None or past is None:
         return Decision("equivocation", "no certificate to hold against our own merge")
-    digest = certificate_hash(past.slot, past.facts.seed, past.facts.words, merged.verdict)
+    own = verdict_of(state, past.round, merged, past.verdict.loss)
+    assert own is not None  # it has a loss
+    digest = certificate_hash(past.slot, past.facts.seed, past.facts.words, own)
     if digest == past.digest:
         return Decision("equivocation", "the certificate is our own merge's")
     compared = state.facts.of(DoCompareSigners, past.round, digest)
@@ -176,7 +182,7 @@ def decide_equivocation(state: State[S]) -> Decision:
         return Decision("equivocation", "looks who signed two verdicts", wanted)
     cuts = {one.holder: state.view.verifiers[one.holder].cuts for one in compared.found}
     due = [
-        SendEquivocated(past.round, merged.verdict, one)
+        SendEquivocated(past.round, own, one)
         for one in compared.found
         if (past.round, Miss.EQUIVOCATED) not in cuts[one.holder]
     ]

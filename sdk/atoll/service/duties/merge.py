@@ -31,7 +31,9 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class RoundMerged(Fact):
-    """What follows from a round; the next global state is in the store."""
+    """What follows from a round, but for its loss: that is zero here (see `evaluation`). The next
+    global state is in the store.
+    """
 
     verdict: Verdict
 
@@ -66,7 +68,7 @@ class DoMerge(Work[RoundMerged]):
         await effects.for_each(self.updates, fetch)
         with effects.context.store.holding():  # what the worker leaves is not pinned yet
             verdict: Verdict = await effects.work_soon(
-                f"{TASKS}:merge_round", self, effects.store_dir
+                f"{TASKS}:merge_again", self, effects.store_dir
             )
             await effects.keep(view, round_ + 1, verdict.cid)
         return Done(RoundMerged(verdict))
