@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Final
 from urllib.parse import urlsplit
@@ -25,6 +26,15 @@ def require_endpoint(url: str) -> None:
             f"RPC endpoint {redact(url)!r} is not an http(s) URL",
             next_step="name it as http://HOST:PORT, with --rpc or rpc_urls",
         )
+
+
+def is_of_this_machine(url: str) -> bool:
+    """Whether an endpoint's host is loopback."""
+    name = urlsplit(url).hostname or ""
+    try:
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def redact(url: str) -> str:

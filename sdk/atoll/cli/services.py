@@ -39,11 +39,20 @@ COMMANDS = {"provider": "node", "verifier": "verifier"}
 POLICY = """
 [policy]
 # What is staked on: a job that is refused costs nothing. Without a line there is no bound.
+# By itself it takes no job that pays nothing, that may lock its bond for more than 30 days, or
+# whose windows leave less than a minute for a transaction, which a development chain's may.
 jobs_at_once = 1
 largest_share = 0.5
 most_of_window = 0.8
+# What an hour of this machine has to earn, in tokens: of every job it works out the price.
+# least_per_hour = 1
+# The least price of a trained token, and the least fee of a replay. `atoll node fit JOB`, or
+# `atoll verifier fit JOB`, says what such a job earns this machine, and from which price on an hour
+# of it is a token.
 # least_price_wei = 1000000000000
 # least_fee_wei = 1000000000000000000
+# longest_lock = 30
+# least_move_s = 60
 # largest_bond = 100
 # most_parameters = 1000000000
 # most_data_bytes = 10000000000

@@ -6,15 +6,16 @@ Rule of this file: pure; every verdict has its two numbers.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
-from atoll.job.groups import duration_text
-from atoll.job.outlook import member_needs, merge_seconds, round_traffic, size_text
+from atoll.job.groups import duration_text, tokens_text
+from atoll.job.outlook import member_needs, round_traffic, size_text
 from atoll.law.manifest import Manifest
-from atoll.law.words import Role
+from atoll.law.words import TOKEN, Role
 from atoll.service.needs import Machine
-from atoll.service.pace import Pace, loads_of, train_seconds
+from atoll.service.pace import Pace, earned_per_hour, loads_of, train_seconds
 
 TIGHT: Final = 0.75
 """A part of a window, of memory or of disk above which little room is left."""
@@ -48,6 +49,9 @@ class Fit:
     Attributes:
         down, up: bytes of a round; `megabits` a second that they take of a line, both ways, in the
             windows that there are for them.
+        hourly_wei: what an hour in the job earns this machine.
+        floor_wei: the price of a token, or a replay's fee, of such a job at which that is one
+            token; None where the job pays nothing.
     """
 
     role: str
@@ -58,6 +62,8 @@ class Fit:
     down: int
     up: int
     megabits: tuple[float, float]
+    hourly_wei: int
+    floor_wei: int | None
 
     @property
     def fits(self) -> bool:
@@ -68,6 +74,8 @@ class Fit:
         """For JSON."""
         checks = [asdict(check) | {"level": check.level} for check in self.checks]
         plain = asdict(self) | {"checks": checks, "megabits": list(self.megabits)}
+        plain |= {"hourly_wei": str(self.hourly_wei)}
+        plain |= {"floor_wei": None if self.floor_wei is None else str(self.floor_wei)}
         return plain | {"fits": self.fits}
 
     def lines(self) -> list[str]:
@@ -78,9 +86,18 @@ class Fit:
             f"       line    {size_text(self.down)} down and {size_text(self.up)} up a round: "
             f"{down:.3g} and {up:.3g} Mbit/s while there is time for them"
         )
+        found.append(f"       pay     {self._pay_text()}")
         levels = {check.level for check in self.checks}
         verdict = "does not fit" if "no" in levels else "fits"
         return [*found, verdict + (", with little room" if levels == {"ok", "tight"} else "")]
+
+    def _pay_text(self) -> str:
+        """What it earns, and the floor that follows for the policy."""
+        earns = f"{tokens_text(self.hourly_wei)} tokens an hour of this machine"
+        if self.floor_wei is None:
+            return earns
+        name = "least_price_wei" if self.role == "provider" else "least_fee_wei"
+        return f"{earns}; jobs like it pay 1 from policy.{name} = {self.floor_wei} on"
 
 
 def fit(role: str, manifest: Manifest, pace: Pace, machine: Machine) -> Fit:
@@ -93,15 +110,17 @@ def fit(role: str, manifest: Manifest, pace: Pace, machine: Machine) -> Fit:
     terms, needs = manifest.terms, member_needs(role, manifest, pace)
     spent, down, up = train_seconds(manifest, pace), *round_traffic(role, manifest, pace)
     loads = loads_of(Role[role.upper()], manifest, pace)
-    merging = merge_seconds(manifest, pace)
     checks = (
         *(_check(load.name, load.needed, load.window, load.text) for load in loads),
-        _check("merge", merging, terms.merge_seconds, "to merge the updates"),
         _bytes("memory", needs.memory, machine.memory),
         _bytes("disk", needs.disk, machine.disk),
     )
     megabits = (_megabits(down, terms.merge_seconds), _megabits(up, terms.merge_seconds))
-    return Fit(role, pace.step_seconds, spent, pace.source, checks, down, up, megabits)
+    earned = earned_per_hour(Role[role.upper()], manifest, pace)
+    paid = terms.price_per_token if role == "provider" else terms.duty_fee
+    floor = ceil(Fraction(paid * TOKEN, earned)) if earned else None
+    needed = (role, pace.step_seconds, spent, pace.source, checks)
+    return Fit(*needed, down, up, megabits, earned, floor)
 
 
 def _megabits(count: int, seconds: int) -> float:

@@ -17,15 +17,17 @@ from atoll.job.deterrence import DRIFT, Deterrence
 from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.narrate import rounds_text, tokens
-from atoll.job.plan import MERGE_SECONDS, drawn_seats, sum_of_windows
+from atoll.job.plan import drawn_seats, sum_of_windows
 from atoll.law.clocks import AuditClock, last_audits
 from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
 from atoll.law.terms import MOVES
 from atoll.law.words import Role, Terms
+from atoll.service.config import PolicySection
 from atoll.service.memory import provider_bytes, submitter_bytes, verifier_bytes
 from atoll.service.needs import data_bytes
-from atoll.service.pace import Pace, loads_of, train_seconds
+from atoll.service.pace import Pace, loads_of, merge_seconds, train_seconds
+from atoll.service.policy import MOVE_SECONDS, clock_refusal, lock_refusal, terms_refusal
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
@@ -111,6 +113,7 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
         deterred_wei=deters.bears,
         upkeep_wei=deters.upkeep,
         warnings=(
+            *_refused(manifest),
             *_too_short(manifest, pace),
             *_too_few(draft, pace),
             *_warnings(terms, deters),
@@ -128,11 +131,6 @@ def _expected(draft: Draft, pace: Pace) -> float:
     """Seconds of all rounds, and of the last one's audit."""
     terms = draft.manifest.terms
     return terms.rounds * round_seconds(draft.manifest, pace) + _last_clock(terms).window_end
-
-
-def merge_seconds(manifest: Manifest, pace: Pace) -> float:
-    """The merge of a round's updates, once they are here."""
-    return manifest.terms.seats * pace.parameters * MERGE_SECONDS
 
 
 def round_seconds(manifest: Manifest, pace: Pace) -> float:
@@ -241,6 +239,19 @@ def _deterred(look: Outlook, deters: Deterrence) -> list[str]:
             'round", small models)'
         )
     return lines
+
+
+def _refused(manifest: Manifest) -> list[str]:
+    """What members refuse by themselves, whatever their machines are."""
+    terms, policy = manifest.terms, PolicySection()
+    slow = clock_refusal(terms, MOVE_SECONDS)
+    found = [
+        *(terms_refusal(policy, terms, role, move=0) for role in Role),
+        f"{slow}; a development chain's do not" if slow else "",
+        lock_refusal(policy, terms, manifest.created),
+    ]
+    reasons = filter(None, dict.fromkeys(found))
+    return [f"members refuse such a job by themselves: {why}" for why in reasons]
 
 
 def _too_short(manifest: Manifest, pace: Pace) -> list[str]:

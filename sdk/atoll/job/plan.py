@@ -19,12 +19,10 @@ from atoll.job.spec import JobSpec, epoch_chosen, method_chosen, robust_f
 from atoll.law.lots import COMMITTEE, LAST_AUDITORS
 from atoll.law.manifest import epoch_of
 from atoll.law.terms import MIN_BOND
-from atoll.service.pace import TAPE_STEPS, Pace
+from atoll.service.pace import EVALUATED_PART, MERGE_SECONDS, TAPE_STEPS, Pace
+from atoll.service.policy import GAME_MOVES, MOVE_SECONDS
 
-CLOCK = 60
-"""Seconds that a transaction may take until everybody has seen it: five blocks of 12 s."""
-MERGE_SECONDS = 5e-8
-"""Of one number of one update: decoding, distances, rule (bench/aggregate.py)."""
+CLOCK = MOVE_SECONDS
 DAY = 86_400
 DEFAULT_PRICE = 10**12
 """Wei for a trained token of text, where neither price nor budget is written."""
@@ -130,10 +128,11 @@ def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     duties = ceil(drawn_seats(spec) / members.min_verifiers)
     numbers = seats * pace.parameters
     merge = seats * costs.fetch_update + numbers * MERGE_SECONDS * float(spec.windows.slower)
+    evaluated = spec.evaluate.batches * EVALUATED_PART * costs.step
     most = epoch_rounds(spec)
     whole = "a replay of the round" if most == 1 else f"a replay of {most} rounds"
     # The disputed segment is run for its steps' digests, and again up to the step.
-    game = ceil(most * train + costs.segment + TAPE_STEPS * costs.step) + 10 * CLOCK
+    game = ceil(most * train + costs.segment + TAPE_STEPS * costs.step) + GAME_MOVES * CLOCK
     return {
         "windows.train": (
             _window(train),
@@ -142,8 +141,9 @@ def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
         ),
         "windows.reveal": (_window(0), f"one transaction, {CLOCK} s"),
         "windows.merge": (
-            _window(merge),
-            f"{seats} updates of {pace.update_bytes:,} bytes over {line}, and their merge",
+            _window(merge + evaluated),
+            f"{seats} updates of {pace.update_bytes:,} bytes over {line}, their merge, and the "
+            f"loss on {_many(spec.evaluate.batches, 'batch', 'es')} of held-out text",
         ),
         "windows.audit": (
             _window(duties * most * train),
@@ -174,8 +174,8 @@ def drawn_seats(spec: JobSpec) -> int:
     return min(seats, drawn + f) if f else seats
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count > 1 else ''}"
+def _many(count: int, what: str, more: str = "s") -> str:
+    return f"{count} {what}{'' if count == 1 else more}"
 
 
 def _borne(spec: JobSpec) -> int:

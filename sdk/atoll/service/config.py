@@ -135,8 +135,17 @@ class PolicySection(_Section):
     """What jobs a service may stake on; a job that is refused costs nothing.
 
     Attributes:
-        least_price_wei: a provider's pay for a trained token.
-        least_fee_wei: a verifier's fee for replaying a seat's round.
+        least_price_wei: a provider's pay for a trained token. Where it is 0, jobs that pay nothing
+            for training are taken, too.
+        least_fee_wei: a verifier's fee for replaying a seat's round. Where it is 0, jobs that pay
+            nothing for audits or signatures are taken, too.
+        least_per_hour: tokens that an hour of this machine's work has to earn, as it measures
+            before it joins (`most_of_window`); left out, any.
+        least_move_s: seconds that every window has to leave for a transaction, a move of a game
+            among them, and a side's clock in a game for ten; left out a minute, and nothing on a
+            development chain (`policy.least_move`).
+        longest_lock: days until a job's absolute end, to which its terms may lock its bonds; six
+            of the network's longest games may come on top, which no job's author decides.
         largest_bond: tokens.
         largest_share: of the account's tokens, staked ones included, that may be staked.
         jobs_at_once: jobs in which the account has a place; with as many no further one is looked
@@ -146,12 +155,16 @@ class PolicySection(_Section):
             game beside it as much again), and that its data, its model and a round's updates may
             take; left out, what this machine has, and what is free where the service writes.
         most_of_window: the part of its window that a round's training, or what an auditor may have
-            to replay of it, may take this machine, and its run in a game, as it measures before it
-            joins; left out, it measures nothing.
+            to replay of it, may take this machine, its merge with the held-out loss, and its run in
+            a game, as it measures before it joins; left out, it measures nothing but for
+            `least_per_hour`.
     """
 
-    least_price_wei: int = Field(default=0, ge=0)
-    least_fee_wei: int = Field(default=0, ge=0)
+    least_price_wei: int = Field(default=1, ge=0)
+    least_fee_wei: int = Field(default=1, ge=0)
+    least_per_hour: float | None = Field(default=None, gt=0)
+    least_move_s: int | None = Field(default=None, ge=0)
+    longest_lock: float = Field(default=30.0, gt=0)
     largest_bond: float | None = Field(default=None, gt=0)
     largest_share: float = Field(default=1.0, gt=0, le=1)
     jobs_at_once: int = Field(default=1 << 30, ge=1)
@@ -160,6 +173,11 @@ class PolicySection(_Section):
     most_memory_bytes: int | None = Field(default=None, ge=1)
     most_disk_bytes: int | None = Field(default=None, ge=1)
     most_of_window: float | None = Field(default=None, gt=0, le=1)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether something depends on this machine's pace."""
+        return self.most_of_window is not None or self.least_per_hour is not None
 
 
 class HealthSection(_Section):

@@ -13,6 +13,11 @@ from atoll.law.manifest import Manifest
 from atoll.law.pay import most_drawn
 from atoll.law.words import Role, Terms
 
+MERGE_SECONDS: Final = 5e-8
+"""Of one number of one update: decoding, distances, rule (bench/aggregate.py)."""
+EVALUATED_PART: Final = 0.5
+"""A batch of held-out text takes so large a part of a step at most, which runs backwards, too."""
+HOUR: Final = 3600
 TAPE_STEPS: Final = 20
 """So many times as long as a step its tape takes at most, whose every tensor is hashed: 9 times the
 preset `nano`, 18 times `demo`, on one core."""
@@ -47,7 +52,7 @@ class Load:
     """Work of one round, and the window that there is for it, seconds.
 
     Attributes:
-        name: `train`, `audit` or `game`; text: what is done.
+        name: `train`, `audit`, `merge` or `game`; text: what is done.
     """
 
     name: str
@@ -57,8 +62,9 @@ class Load:
 
 
 def loads_of(role: Role, manifest: Manifest, pace: Pace) -> tuple[Load, ...]:
-    """What the role costs its bond or a cut for want of time: a seat's training, or what one of the
-    fewest auditors has to replay in AUDIT; and a side's own run in a game.
+    """What the role costs its bond, a cut or a fee for want of time: a seat's training, or what one
+    of the fewest auditors has to replay in AUDIT; the merge, to which a verifier adds the held-out
+    loss; and a side's own run in a game.
     """
     terms, once = manifest.terms, train_seconds(manifest, pace)
     rounds = "a round" if manifest.epoch == 1 else f"{manifest.epoch} rounds"
@@ -66,16 +72,63 @@ def loads_of(role: Role, manifest: Manifest, pace: Pace) -> tuple[Load, ...]:
     needed = manifest.epoch * once + segment + TAPE_STEPS * pace.step_seconds
     what = f"to run {rounds}, a segment and a step's tape for a game"
     game = Load("game", needed, terms.game_seconds, what)
+    merging = merge_seconds(manifest, pace)
     if role is Role.PROVIDER:
-        return Load("train", once, terms.train_seconds, "to train a round"), game
+        merge = Load("merge", merging, terms.merge_seconds, "to merge the updates")
+        return Load("train", once, terms.train_seconds, "to train a round"), merge, game
     duties = most_duties(terms)
     what = f"to replay {duties} {'seat' if duties == 1 else 'seats'} of {rounds}"
-    return Load("audit", duties * manifest.epoch * once, terms.audit_seconds, what), game
+    audit = Load("audit", duties * manifest.epoch * once, terms.audit_seconds, what)
+    evaluated = evaluation_seconds(manifest, pace)
+    what = "to merge the updates" + (", and for the held-out loss" if evaluated else "")
+    return audit, Load("merge", merging + evaluated, terms.merge_seconds, what), game
 
 
 def train_seconds(manifest: Manifest, pace: Pace) -> float:
     """A seat's steps of a round, or their replay, on a machine like this one."""
     return manifest.inner.steps * pace.step_seconds + manifest.segments * pace.segment_seconds
+
+
+def merge_seconds(manifest: Manifest, pace: Pace) -> float:
+    """The merge of a round's updates, once they are here."""
+    return manifest.terms.seats * pace.parameters * MERGE_SECONDS
+
+
+def evaluation_seconds(manifest: Manifest, pace: Pace) -> float:
+    """The held-out loss of one model: as many batches as the submitter likes."""
+    if not manifest.data.is_evaluated:
+        return 0.0
+    return manifest.data.eval_batches * EVALUATED_PART * pace.step_seconds
+
+
+def round_earnings(role: Role, terms: Terms) -> int:
+    """Wei that a whole round pays a seat; or one of the fewest verifiers, its duties and its
+    signature.
+    """
+    if role is Role.PROVIDER:
+        return terms.segments * terms.segment_pay
+    return most_duties(terms) * terms.duty_fee + terms.sign_fee
+
+
+def longest_round(terms: Terms) -> int:
+    """Seconds of a round that uses its windows up, until the next one begins."""
+    return terms.train_seconds + terms.reveal_seconds + terms.merge_seconds
+
+
+def promised_per_hour(role: Role, terms: Terms) -> int:
+    """Wei that the terms alone promise for an hour of rounds at their longest."""
+    return round_earnings(role, terms) * HOUR // longest_round(terms)
+
+
+def earned_per_hour(role: Role, manifest: Manifest, pace: Pace) -> int:
+    """Wei that an hour in the job earns this machine.
+
+    A round is taken to last as long as half of its windows and half of our work together: members
+    who come before their windows are over wait for nobody, and one can have all others wait.
+    """
+    work = sum(load.needed for load in loads_of(role, manifest, pace) if load.name != "game")
+    seconds = (work + longest_round(manifest.terms)) / 2
+    return int(round_earnings(role, manifest.terms) * HOUR / seconds)
 
 
 def most_duties(terms: Terms) -> int:

@@ -5,38 +5,105 @@ A refusal is words with numbers; nothing is staked on a job that is refused.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
+from math import ceil
+from typing import Final
 
 from atoll.bits.layout import param_count
+from atoll.chain.deployment import DEVELOPMENT_CHAINS
+from atoll.chain.urls import is_of_this_machine
 from atoll.errors import AtollError
+from atoll.law.clocks import absolute_end
 from atoll.law.manifest import Manifest
+from atoll.law.terms import MOVES, WINDOWS
 from atoll.law.words import TOKEN, Role, Terms
 from atoll.service.config import PolicySection
 from atoll.service.needs import Machine, least_disk, memory_of
-from atoll.service.pace import Pace, loads_of
+from atoll.service.pace import Pace, earned_per_hour, loads_of
+
+MOVE_SECONDS: Final = 60
+"""That a transaction may take until everybody has seen it: five blocks of 12 s."""
+GAME_MOVES: Final = 10
+"""So many transactions a side's clock in a game has to have time for, beside its run."""
+DAY: Final = 86_400
 
 
 class NotOurPolicy(AtollError):
     """The operator's policy forbids to stake on a job, as things are now."""
 
 
-def terms_refusal(policy: PolicySection, terms: Terms, role: Role) -> str:
-    """Why terms are not taken, from what the chain has of a job alone; empty where they are."""
-    if role is Role.PROVIDER and terms.price_per_token < policy.least_price_wei:
-        return (
-            f"pays {terms.price_per_token} wei a token, and policy.least_price_wei "
-            f"is {policy.least_price_wei}"
-        )
-    if role is Role.VERIFIER and terms.duty_fee < policy.least_fee_wei:
-        return (
-            f"pays {terms.duty_fee} wei a replay, and policy.least_fee_wei "
-            f"is {policy.least_fee_wei}"
-        )
+def least_move(policy: PolicySection, chain_id: int, rpc_urls: Iterable[str]) -> int:
+    """Seconds that every window of a job has to leave for a transaction.
+
+    None are asked for on a development chain, which is one by its number and because every endpoint
+    in the operator's own config is of this machine: no job's terms decide either.
+    """
+    if policy.least_move_s is not None:
+        return policy.least_move_s
+    is_here = all(map(is_of_this_machine, rpc_urls))
+    return 0 if chain_id in DEVELOPMENT_CHAINS and is_here else MOVE_SECONDS
+
+
+def terms_refusal(policy: PolicySection, terms: Terms, role: Role, move: int) -> str:
+    """Why terms are not taken, from what the chain has of a job alone; empty where they are.
+
+    Args:
+        move: see `least_move`.
+    """
     bond = terms.provider_bond if role is Role.PROVIDER else terms.verifier_bond
     most = policy.largest_bond
     if most is not None and bond > most * TOKEN:
         return f"its bond is {bond / TOKEN:g} tokens, and policy.largest_bond is {most:g}"
+    return _pay_refusal(policy, terms, role) or clock_refusal(terms, move)
+
+
+def _pay_refusal(policy: PolicySection, terms: Terms, role: Role) -> str:
+    """Of a job that pays too little; and of one that pays somebody nothing, whose work waits for
+    members that do not come.
+    """
+    price, fee = policy.least_price_wei, policy.least_fee_wei
+    least_price = price if role is Role.PROVIDER else min(price, 1)
+    least_fee = fee if role is Role.VERIFIER else min(fee, 1)
+    for paid, what, least, name in (
+        (terms.price_per_token, "a token", least_price, "least_price_wei"),
+        (terms.duty_fee, "a replay", least_fee, "least_fee_wei"),
+        (terms.sign_fee, "a signature", min(fee, 1), "least_fee_wei"),
+    ):
+        if paid < least:
+            return f"pays {paid} wei {what}, and policy.{name} is {getattr(policy, name)}"
     return ""
+
+
+def clock_refusal(terms: Terms, move: int) -> str:
+    """Why a job leaves no time for a transaction; empty where it does.
+
+    Whoever is to act in such a window loses a bond, a seat or a pay by what a block takes alone.
+    """
+    windows = dict.fromkeys((*WINDOWS, "ready_seconds", "move_seconds", "claim_seconds"), move)
+    for name, least in (windows | {"game_seconds": GAME_MOVES * move}).items():
+        given = getattr(terms, name)
+        if given < least:
+            what = name.removesuffix("_seconds")
+            return f"{what} window {given} s < {least} s, which transactions take"
+    return ""
+
+
+def lock_refusal(policy: PolicySection, terms: Terms, now: int) -> str:
+    """Why a job may lock a bond for too long; empty where it may not.
+
+    Games count as long as the terms allow. As the contracts count, by the longest of the network,
+    an absolute end is later by what no job's author decides.
+
+    Args:
+        now: unix seconds.
+    """
+    game = 2 * terms.game_seconds + MOVES * terms.move_seconds
+    days = (absolute_end(terms, game) - now) / DAY
+    if days <= policy.longest_lock:
+        return ""
+    most = f"{policy.longest_lock:g}"
+    return f"may lock bonds for {days:.1f} days, and policy.longest_lock is {most}"
 
 
 def manifest_refusal(policy: PolicySection, manifest: Manifest) -> str:
@@ -72,16 +139,23 @@ def room_refusal(policy: PolicySection, role: Role, manifest: Manifest, machine:
 
 
 def pace_refusal(policy: PolicySection, role: Role, manifest: Manifest, pace: Pace) -> str:
-    """Why a job is too fast for this machine, by the pace measured here; empty where it is not."""
-    most = policy.most_of_window
-    if most is None:
-        return ""
+    """Why a job is too fast for this machine, or earns it too little, by the pace measured here;
+    empty where it does neither.
+    """
+    most, least = policy.most_of_window, policy.least_per_hour
     for load in loads_of(role, manifest, pace):
-        if load.needed > most * load.window:
+        if most is not None and load.needed > most * load.window:
             return (
-                f"would take this machine {load.needed:.3g} s {load.text}, of a window of "
-                f"{load.window} s, and policy.most_of_window is {most:g}"
+                f"{load.name} window {load.window} s < {ceil(load.needed / most)} s, of which it "
+                f"would take this machine {load.needed:.3g} s {load.text}, and "
+                f"policy.most_of_window is {most:g}"
             )
+    earned = earned_per_hour(role, manifest, pace)
+    if least is not None and earned < least * TOKEN:
+        return (
+            f"earns {earned / TOKEN:.3g} tokens an hour of this machine, and "
+            f"policy.least_per_hour is {least:g}"
+        )
     return ""
 
 
@@ -102,7 +176,11 @@ def check_stake(policy: PolicySection, lacking: int, staked: int, wallet: int) -
 
 
 def check_jobs(policy: PolicySection, others: int) -> None:
-    """Raises NotOurPolicy where the account serves as many other jobs as it may."""
+    """Raises NotOurPolicy where the account serves as many other jobs as it may.
+
+    Args:
+        others: without those that open no round.
+    """
     if others >= policy.jobs_at_once:
         raise NotOurPolicy(
             f"serves {others} other jobs, and policy.jobs_at_once is {policy.jobs_at_once}",

@@ -15,6 +15,7 @@ from atoll.job.fit import Check, Fit, fit
 from atoll.job.fitting import pace_of
 from atoll.job.outlook import member_needs, round_seconds
 from atoll.law.manifest import Manifest
+from atoll.law.words import TOKEN
 from atoll.service.needs import Machine
 from atoll.service.pace import Pace
 
@@ -110,3 +111,23 @@ async def test_a_machine_that_is_far_too_slow_is_told_so() -> None:
 
     with pytest.raises(ConfigError, match=r"did not finish two steps .* in 0\.01 s"):
         await pace_of(MANIFEST, never, seconds=0.01)
+
+
+@pytest.mark.parametrize(("role", "name"), [("provider", "price"), ("verifier", "fee")])
+def test_the_floor_is_where_an_hour_of_such_a_job_earns_a_token(role: str, name: str) -> None:
+    found = fit(role, MANIFEST, PACE, LARGE)
+    assert found.floor_wei is not None
+    paid = (
+        {"price_per_token": found.floor_wei}
+        if role == "provider"
+        else {"duty_fee": found.floor_wei, "sign_fee": found.floor_wei // 2}
+    )  # as in the terms
+    at_floor = fit(role, with_terms(**paid), PACE, LARGE)
+    assert at_floor.hourly_wei == pytest.approx(TOKEN, rel=1e-6)
+    assert f"policy.least_{name}_wei = {found.floor_wei} on" in "\n".join(found.lines())
+    assert found.to_plain()["hourly_wei"] == str(found.hourly_wei)
+
+
+def test_who_is_paid_nothing_has_no_floor() -> None:
+    found = fit("provider", with_terms(price_per_token=0), PACE, LARGE)
+    assert (found.hourly_wei, found.floor_wei) == (0, None)

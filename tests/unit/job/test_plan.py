@@ -31,6 +31,7 @@ from atoll.law.certificates import is_enough
 from atoll.law.pay import budget
 from atoll.law.terms import check_terms
 from atoll.law.words import TOKEN
+from atoll.service.pace import EVALUATED_PART
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 PACE = Pace(
@@ -347,3 +348,26 @@ def test_who_bears_nobody_audits_everybody() -> None:
         spec = completed({"money.budget": TOKEN, **changes})
         assert drawn_seats(spec) == spec.members.seats
         assert 0.99 * TOKEN < cost(spec) <= TOKEN
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"windows.move": 59}, "move window 59 s < 60 s"),
+        ({"windows.game": 599}, "game window 599 s < 600 s"),
+        ({"money.duty_fee": 0}, "pays 0 wei a replay"),
+        ({"lifetime": "1800d"}, "may lock bonds for 1800."),
+    ],
+)
+def test_what_members_refuse_by_themselves_is_said_before_it_is_paid_for(
+    changes: dict[str, object], why: str
+) -> None:
+    assert "members refuse such a job by themselves" not in warnings_of({})
+    assert f"members refuse such a job by themselves: {why}" in warnings_of(changes)
+
+
+def test_the_loss_of_many_batches_has_its_time_in_the_merge() -> None:
+    """Which a submitter chooses, and a verifier's machine pays for."""
+    few, many = (completed({"evaluate.batches": count}) for count in (0, 1000))
+    added = 1000 * EVALUATED_PART * 3 * PACE.step_seconds
+    assert (many.windows.merge or 0) - (few.windows.merge or 0) >= added

@@ -63,7 +63,7 @@ from atoll.service.effects import Effects
 from atoll.service.facts import Done, NotYet
 from atoll.service.journal import Journal
 from atoll.service.needs import Machine, least_disk, memory_of
-from atoll.service.pace import most_duties
+from atoll.service.pace import most_duties, promised_per_hour
 from atoll.service.policy import NotOurPolicy, manifest_refusal, room_refusal
 from atoll.service.worker import Worker as WorkerProcess
 
@@ -120,8 +120,9 @@ class Chain:
     balance: int = 10**30
     allowed: int = 0
     calls: Calls = field(default_factory=Calls)
-    deployment: Any = field(default_factory=lambda: SimpleNamespace(addresses=ADDRESSES))
-
+    deployment: Any = field(
+        default_factory=lambda: SimpleNamespace(addresses=ADDRESSES, chain_id=31337)
+    )
     refusal: TransactionFailed | None = None
 
     async def simulate(self, call: Any, sender: str) -> bytes:
@@ -130,7 +131,7 @@ class Chain:
         return b""
 
     async def head(self) -> Any:
-        return SimpleNamespace(number=77)
+        return SimpleNamespace(number=77, timestamp=MANIFEST.terms.expiry - 1000)
 
     owned: Ownership = field(default_factory=lambda: Ownership(ME, ME))
 
@@ -200,6 +201,7 @@ def context(tmp_path: Path) -> Any:
             store_dir=tmp_path / "store",
             data_dir=tmp_path,
             policy=PolicySection(),
+            rpc_urls=("http://127.0.0.1:8545",),
             role="provider",
             owner=None,
             reward_address=None,
@@ -479,7 +481,8 @@ async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
     """Its submitter could else dispute right work, and have the bond of who has no time left."""
     monkeypatch.setattr(material, "PACE_PAUSE_S", 0)
     context.config.role, context.config.policy = role, PolicySection(most_of_window=0.5)
-    room = dict.fromkeys(["train_seconds", "audit_seconds", "game_seconds"], 10_000)
+    names = ["train_seconds", "audit_seconds", "merge_seconds", "game_seconds"]
+    room = dict.fromkeys(names, 10_000)
     terms = replace(MANIFEST.terms, window_seconds=20_000, **{**room, window: 100})
     manifest = MANIFEST.model_copy(update={"terms": terms})
     limit = 100 / 2 / steps
@@ -489,10 +492,15 @@ async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
     context.fetcher.blocks[Cid.from_bytes(manifest.cid())] = manifest.to_bytes()
     done = await effects(context).run(view_at(1), DoFetchSpec(manifest.cid(), terms_hash(terms)))
     if keeps_up:
-        assert done.fact == SpecReady(manifest.to_bytes())
+        assert isinstance(done.fact, SpecReady)
+        assert done.fact.manifest == manifest.to_bytes()
+        assert done.fact.hourly > 0
     else:
         assert isinstance(done.fact, JobRefused)
-        assert "of a window of 100 s, and policy.most_of_window is 0.5" in done.fact.reason
+        assert done.fact.reason.startswith(
+            f"{window.removesuffix('_seconds')} window 100 s < 101 s"
+        )
+        assert done.fact.reason.endswith("and policy.most_of_window is 0.5")
     measured = context.worker.asked.count("atoll.service.tasks:measure_pace")
     assert measured == material.PACE_TRIES
 
@@ -588,7 +596,8 @@ async def test_a_manifest_that_fits_is_kept(context: Any) -> None:
     view = view_at(1)
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     done = await effects(context).run(view, spec_of(view))
-    assert done.fact == SpecReady(MANIFEST.to_bytes())
+    promised = promised_per_hour(Role.PROVIDER, MANIFEST.terms)
+    assert done.fact == SpecReady(MANIFEST.to_bytes(), promised)
     assert [pin.reason for pin in context.store.pins()] == [f"job/{JOB}"]
 
 

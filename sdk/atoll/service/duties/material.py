@@ -29,8 +29,15 @@ from atoll.service.duties.upkeep import is_over
 from atoll.service.facts import Done, Fact, Facts
 from atoll.service.machine import Decision, State
 from atoll.service.needs import Machine
-from atoll.service.pace import Pace
-from atoll.service.policy import manifest_refusal, pace_refusal, room_refusal, terms_refusal
+from atoll.service.pace import Pace, earned_per_hour, promised_per_hour
+from atoll.service.policy import (
+    least_move,
+    lock_refusal,
+    manifest_refusal,
+    pace_refusal,
+    room_refusal,
+    terms_refusal,
+)
 from atoll.train.belongings import MAX_TOKENIZER_BYTES
 from atoll.train.data import nodes_bytes
 
@@ -46,10 +53,16 @@ PACE_PAUSE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SpecReady(Fact):
-    """The manifest was fetched, has the chain's terms, and this machine reproduces its numerics."""
+    """The manifest was fetched, has the chain's terms, and this machine reproduces its numerics.
+
+    Attributes:
+        hourly: wei that an hour in the job earns this machine by the pace measured, or at least by
+            the terms; 0 of a job that is ours.
+    """
 
     outlives_start: ClassVar[bool] = False
     manifest: bytes
+    hourly: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +109,12 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
         config, is_bound = effects.context.config, view.is_bound(effects.context.me)
         policy = PolicySection() if is_bound else config.policy
         role = None if is_bound else effects.role
-        refused = terms_refusal(policy, view.require_terms(), role) if role is not None else ""
-        if refused:
-            return Done(JobRefused(refused))
+        hourly = 0
+        if role is not None:
+            refused = await _terms_refused(effects, view, role)
+            if refused:
+                return Done(JobRefused(refused))
+            hourly = promised_per_hour(role, view.require_terms())
         try:
             cid = Cid.from_bytes(self.spec_cid)
             if cid.codec != DAG_CBOR:
@@ -115,11 +131,25 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             if refused:
                 return Done(JobRefused(refused))
             await effects.vet(view, f"{TASKS}:check_machine", data)
-            if role is not None and policy.most_of_window is not None:
-                refused = await _too_slow(effects, view, policy, role, manifest)
+            if role is not None and policy.is_measured:
+                refused, hourly = await _paced(effects, view, role, manifest)
         except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
             return Done(JobRefused(text(str(error))))
-        return Done(JobRefused(refused) if refused else SpecReady(data))
+        return Done(JobRefused(refused) if refused else SpecReady(data, hourly))
+
+
+async def _terms_refused(effects: Effects, view: JobView, role: Role) -> str:
+    """Why the operator's policy does not take what the chain has of the job; empty where it does.
+
+    Nothing is fetched for it.
+    """
+    context, terms = effects.context, view.require_terms()
+    policy, chain = context.config.policy, context.chain
+    move = least_move(policy, chain.deployment.chain_id, context.config.rpc_urls)
+    refused = terms_refusal(policy, terms, role, move)
+    if refused:
+        return refused
+    return lock_refusal(policy, terms, (await chain.head()).timestamp)
 
 
 async def _keep_data(effects: Effects, view: JobView, manifest: Manifest) -> None:
@@ -151,23 +181,24 @@ async def _let_go(effects: Effects, view: JobView, refused: JobRefused) -> None:
         await effects.end(reason)
 
 
-async def _too_slow(
-    effects: Effects, view: JobView, policy: PolicySection, role: Role, manifest: Manifest
-) -> str:
-    """Why the job is too fast for this machine; empty where it once kept up.
+async def _paced(
+    effects: Effects, view: JobView, role: Role, manifest: Manifest
+) -> tuple[str, int]:
+    """Why the job is too fast for this machine, or earns it too little, empty where it once did
+    neither; and the wei that an hour of it earns.
 
     A refusal lasts as long as the process, so a few minutes in which something else keeps the
     machine busy are not to decide it.
     """
-    data = manifest.to_bytes()
+    data, policy = manifest.to_bytes(), effects.context.config.policy
     for tries_left in reversed(range(PACE_TRIES)):
         pace = Pace(**await effects.vet(view, f"{TASKS}:measure_pace", data))
         refused = pace_refusal(policy, role, manifest, pace)
         if not refused or tries_left == 0:
-            return refused
+            break
         log.info("measures its pace again in a while", job=view.job_id, because=refused)
         await asyncio.sleep(PACE_PAUSE_S)
-    return ""
+    return refused, earned_per_hour(role, manifest, pace)
 
 
 @dataclass(frozen=True, slots=True)
