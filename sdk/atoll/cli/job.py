@@ -243,14 +243,19 @@ def status(
     """Say where a job stands, what became of every round, and how good its model was after it."""
 
     async def work() -> None:
+        from atoll.job.stands import standings_text
+
         async with network.open() as client:
             handle = client.attach(job)
             snapshot = await handle.status()
             curve = await (handle.evaluate() if evaluate else handle.figures())
             rounds, now = await handle.rounds(), client.follower.now
+            stands = await handle.standings()
         data = plain(snapshot) | {"curve": [item.to_plain() for item in curve]}
+        data["standings"] = [item.to_plain() for item in stands]
         data["history"] = [item.to_plain() for item in rounds]
         lines = [snapshot_text(snapshot), *(item.text() for item in curve)]
+        lines += [f"members     {standings_text(stands)}"] if stands else []
         lines += ["", table([item.row(now) for item in rounds])] if rounds else []
         emit(data, "\n".join(lines), as_json=json)
 

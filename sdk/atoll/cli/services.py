@@ -357,7 +357,7 @@ def orders_text(status: dict[str, Any]) -> str:
 def status_text(status: dict[str, Any]) -> str:
     """A status for a person."""
     apart = {"jobs", "gas", "blocking", "duties", "owes", "misses", "failing", "under_way"}
-    apart |= {"orders", "sits_out", "bonded", "over", "taken", "sent"}
+    apart |= {"orders", "sits_out", "bonded", "over", "taken", "sent", "stands"}
     over = status.get("over", [])
     blocked, orders = status.get("blocking"), orders_text(status)
     rows = {"blocked": blocked["text"], "next": blocked["next_step"]} if blocked else {}
@@ -365,6 +365,9 @@ def status_text(status: dict[str, Any]) -> str:
     rows |= {"over": f"job {', '.join(map(str, over))}"} if over else {}
     rows |= {name: _shown(name, value) for name, value in status.items() if name not in apart}
     lines = [f"{name:<16} {text}" for name, text in rows.items()]
+    for job, stand in status.get("stands", {}).items():
+        why = f": {stand['text']}" if stand["text"] else ""
+        lines.append(f"job {job} stand        {stand['stand']}{why}")
     for job, duties in status.get("duties", {}).items():
         found = duties.items() if int(job) not in over else ()
         lines += [f"job {job} {duty:<12} {reason}" for duty, reason in found]

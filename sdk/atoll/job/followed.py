@@ -19,6 +19,7 @@ from atoll.errors import ChainError, ConfigError, ManifestError, RpcUnavailable
 from atoll.job.connection import Connection
 from atoll.job.figures import RoundFigures, known, named
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
+from atoll.job.stands import Standing, standings
 from atoll.job.story import RoundStory, tell_rounds
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
@@ -58,6 +59,10 @@ class FollowedJob:
     async def status(self) -> JobSnapshot:
         """Where the job stands. Raises ChainError where the chain has no such job."""
         return JobSnapshot.of(await self.view(), self.client.follower.now)
+
+    async def standings(self) -> list[Standing]:
+        """How members without a place in it stand to it, while it waits for some."""
+        return await standings(self.client, await self.view())
 
     async def rounds(self) -> list[RoundStory]:
         """What became of every round so far, oldest first; the open one last."""

@@ -42,6 +42,7 @@ class Known:
         jobs: that it follows and that have not ended.
         strange: those of them in which the account has no place.
         refused: of the strange ones, those that are not for this service, and why.
+        measured: those that are being looked at.
         failing: by job and command.
         waiting: what its transactions wait for, in words.
         defects: jobs whose machine does not step, and why.
@@ -59,6 +60,7 @@ class Known:
     jobs: int = 1
     strange: frozenset[int] = frozenset()
     refused: Mapping[int, str] = field(default_factory=dict)
+    measured: frozenset[int] = frozenset()
     failing: Mapping[tuple[int, str], Failing] = field(default_factory=dict)
     waiting: Sequence[str] = ()
     defects: Mapping[int, str] = field(default_factory=dict)
@@ -192,6 +194,10 @@ def _idle(known: Known) -> Condition | None:
         text = f"no open job is for this service; the newest, job {job}: {why}"
         step = "wait for another one, or change what the refusal names"
         return Condition("refused", text, step, is_fault=False)
+    if known.measured and known.jobs == len(known.strange):
+        job = min(known.measured)
+        text = f"job {job} is being looked at: whether it is for this machine, and how fast it is"
+        return Condition("measures", text, "wait: it takes some minutes", is_fault=False)
     if known.gathering and len(known.gathering) == known.jobs - len(known.strange):
         job, what = min(known.gathering.items())
         step = f"wait for others; `atoll job watch {job}` tells who comes"

@@ -68,6 +68,7 @@ class Effects:
         moves: of games, one at a time: ranked by their deadlines, those of the run at hand first,
             which another would have to make room for.
         joined: the blocks in which this process took a place in jobs: views show them later.
+        unpaid: jobs of ours that open no round, as the service sees it.
         role: whose terms the policy is held against; None for an outsider's.
     """
 
@@ -78,6 +79,7 @@ class Effects:
         self.staking = asyncio.Lock()
         self.moves = Turns()
         self.joined: dict[JobId, int] = {}
+        self.unpaid: frozenset[JobId] = frozenset()
         self.role = ROLES.get(context.config.role or "")
         self._long = 0
 

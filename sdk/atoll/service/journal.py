@@ -195,6 +195,10 @@ class Journal:
         row = self._db.execute("SELECT body FROM notes WHERE name = ?", (name,)).fetchone()
         return None if row is None else bytes(row[0])
 
+    def withdraw(self, name: str) -> None:
+        """Has the gateway serve a note no longer; with a `*` at its end, all that begin so."""
+        self._db.execute("DELETE FROM notes WHERE name GLOB ?", (name,))
+
     def secret(self, name: str) -> bytes:
         """32 random bytes that stay this journal's own, drawn when first asked for."""
         row = (f"secret:{name}", secrets.token_hex(32))

@@ -92,9 +92,13 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """What the operator asks for: why this job is left, or not joined; empty to take part."""
+    """What the operator asks for: why this job is left, or not joined; empty to take part.
+
+    `may_take` says whether its data may be fetched, and a place in it be taken.
+    """
 
     sits_out: str
+    may_take: bool = True
 
 
 Event = ViewChanged | HeadAdvanced | Finished | Failed | Ordered
@@ -132,6 +136,7 @@ class State(Generic[S]):
         holds: commands that must wait before they are given again, by key.
         reasons: what each duty decided last.
         sits_out: why the operator wants no part in the job; empty where it does.
+        may_take: whether it is this job's turn, of those that the service could take.
     """
 
     me: Address
@@ -145,6 +150,7 @@ class State(Generic[S]):
     holds: Mapping[str, Hold] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     sits_out: str = ""
+    may_take: bool = True
     ahead: JobView | None = None
 
     @property
@@ -256,8 +262,8 @@ def _fold(state: State[S], event: Event) -> State[S]:
             return replace(state, view=view, block=block, block_time=time, ahead=ahead)
         case HeadAdvanced(head):
             return replace(state, head=head)
-        case Ordered(sits_out):
-            return replace(state, sits_out=sits_out)
+        case Ordered(sits_out, may_take):
+            return replace(state, sits_out=sits_out, may_take=may_take)
         case Finished(key, fact, block):
             holds = {k: h for k, h in state.holds.items() if k != key}
             if block:

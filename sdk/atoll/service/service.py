@@ -24,15 +24,16 @@ from atoll.errors import AtollError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
 from atoll.service.beside import end
+from atoll.service.choice import Choice
 from atoll.service.condition import Condition, Failing, Known, blocking
 from atoll.service.config import WatchdogSection
 from atoll.service.context import Context
 from atoll.service.duties.game import decide_games
-from atoll.service.duties.material import refusal
+from atoll.service.duties.material import DoFetchSpec, refusal
 from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.upkeep import decide_pay, is_left, is_over
-from atoll.service.effects import Effects
-from atoll.service.facts import OF_SERVICE, NotYet
+from atoll.service.effects import ROLES, Effects
+from atoll.service.facts import OF_SERVICE, Facts, NotYet
 from atoll.service.journal import gone
 from atoll.service.machine import (
     AnyCommand,
@@ -51,7 +52,17 @@ from atoll.service.machine import (
 from atoll.service.metrics import NO_ROUND, read_measures, write_metrics
 from atoll.service.occupied import Occupied
 from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders, off_hours
+from atoll.service.pace import promised_per_hour
 from atoll.service.power import Mains
+from atoll.service.stands import (
+    MOST_SAID,
+    Stand,
+    Statement,
+    digest_of,
+    note_name,
+    stand_of,
+    to_bytes,
+)
 from atoll.service.twin import Twin
 from atoll.service.watchdog import Watchdog, call, notify_systemd
 from atoll.service.worries import misses, owed_plain, waits_for, worries
@@ -110,7 +121,8 @@ class Service(Generic[S]):
     _orders: Orders = NO_ORDERS
     _mains: Mains = field(default_factory=lambda: Mains(is_wanted=False))
     _others: Occupied = field(default_factory=lambda: Occupied(None))
-    _places: tuple[frozenset[JobId], int] = (frozenset(), 0)
+    _choice: Choice = field(init=False)
+    _said: dict[JobId, tuple[Stand, str]] = field(default_factory=dict)
     _twin: Twin | None = None
     _twin_text: str = ""
     _is_past_known: bool = False
@@ -129,12 +141,16 @@ class Service(Generic[S]):
     _metrics_told: tuple[int, dict[str, object]] | None = None
     _measures_read: int = 0
 
+    def __post_init__(self) -> None:
+        self._choice = Choice(self.effects.context.me, ROLES.get(self.role))
+
     async def run(self) -> None:
         """Works until cancelled. Raises what a broken queue or index raises."""
         context = self.effects.context
         self._orders = (*context.journal.read(OF_SERVICE).all_of(Orders), NO_ORDERS)[0]
         self._mains = Mains(is_wanted=not context.config.schedule.on_battery)
         self._others = Occupied(context.config.schedule.most_by_others)
+        context.journal.withdraw(note_name("*"))
         self._look_for_twin(context)
         log.info("started", role=self.role, account=context.me, gateway=context.url)
         try:
@@ -199,29 +215,29 @@ class Service(Generic[S]):
 
     def _tell_orders(self) -> None:
         for job in self._machines:
-            self._events.put_nowait((job, Ordered(self._why_out(job))))
+            self._events.put_nowait((job, self._ordered(job)))
+
+    def _ordered(self, job: JobId) -> Ordered:
+        return Ordered(self._why_out(job), self._choice.may_take(job))
 
     def _why_out(self, job: JobId) -> str:
-        return self._orders.why_out(job) or self._machine_is_not_ours() or self._why_full(job)
+        ordered = self._orders.why_out(job) or self._machine_is_not_ours()
+        return ordered or self._choice.why_out(job)
 
-    def _why_full(self, job: JobId) -> str:
-        """Why a further job is not looked at: what anybody can announce takes nothing of those that
-        have our bonds. A player takes no places.
+    def _choose(self) -> None:
+        """Which jobs are looked at, taken, and left: what anybody can announce takes nothing of
+        those that have our bonds. A player takes no places.
         """
-        held, serves = self._places
-        most = self.effects.context.config.policy.jobs_at_once
-        if self.role == PLAYER or job in held or serves < most:
-            return ""
-        return f"looks at no further one: it serves {serves}, and policy.jobs_at_once is {most}"
-
-    def _see_places(self) -> None:
-        """Where the account has a place, and in how many jobs that are open."""
-        views, me = self.effects.context.follower.views, self.effects.context.me
-        held = frozenset(job for job, view in views.items() if view.standing(me) is not None)
-        places = (held, sum(not views[job].status.is_closed for job in held))
-        if places != self._places:
-            self._places = places
+        context, head = self.effects.context, self._head
+        views, most = context.follower.views, context.config.policy.jobs_at_once
+        now = head.time if head is not None else 0
+        if self._choice.see(views, self._facts_of, most, now):
+            self.effects.unpaid = self._choice.unpaid
             self._tell_orders()
+
+    def _facts_of(self, job: JobId) -> Facts:
+        machine = self._machines.get(job)
+        return machine.facts if machine is not None else Facts()
 
     def _machine_is_not_ours(self) -> str:
         return self._mains.why_out or self._others.why_out
@@ -337,8 +353,8 @@ class Service(Generic[S]):
             self._head = Head(news.head.number, news.head.timestamp)
             self._heard_at = time.monotonic()
         self._see_twin(news)
-        if news.past or news.turned or news.folded:
-            self._see_places()  # before the views: who has just sat down is not told to leave
+        if news.past or news.turned or news.folded or news.head:
+            self._choose()  # before the views: who has just sat down is not told to leave
         changed = {step.view.job_id for step in news.folded if step.view is not None}
         failing = {job for job, _ in self._failing}
         for job, view in follower.views.items():
@@ -379,6 +395,7 @@ class Service(Generic[S]):
                 head=Head(view.block.number, view.block.timestamp),
                 facts=context.journal.read(job).after_restart(),
                 sits_out=self._why_out(job),
+                may_take=self._choice.may_take(job),
             )
             log.info("follows a job", job=job)
         return self._machines[job]
@@ -411,6 +428,8 @@ class Service(Generic[S]):
         for event in events:
             self._clear_defect(job, type(event).__name__)
         self._machines[job] = state
+        if state.facts is not before.facts and job not in self._choice.held:
+            self._choose()
         self._log_reasons(job, before, state)
         for command in commands:
             self._start(job, state.view, command)
@@ -502,12 +521,42 @@ class Service(Generic[S]):
     def _note_failure(self, job: JobId, command: AnyCommand, error: Exception) -> None:
         before = self._failing.get((job, command.key))
         self._failed += 1
+        if isinstance(command, DoFetchSpec):
+            self._choice.did_not_come(job)
         self._failing[(job, command.key)] = Failing(
             kind=type(error).__name__,
             text=answers.text(str(error)),
             next_step=getattr(error, "next_step", None) or "",
             times=before.times + 1 if before else 1,
         )
+
+    # --- how it stands to jobs ---
+
+    def _stands(self) -> dict[JobId, tuple[Stand, str]]:
+        """How it stands to the open jobs that promise most; an outsider's stands to none."""
+        role = ROLES.get(self.role)
+        if role is None:
+            return {}
+        found = {}
+        for job, state in self._machines.items():
+            if (stand := stand_of(state, self._choice)) is not None:
+                found[job] = (promised_per_hour(role, state.view.require_terms()), stand)
+        best = sorted(found, key=lambda job: (-found[job][0], job))[:MOST_SAID]
+        return {job: found[job][1] for job in best}
+
+    def _say_stands(self) -> None:
+        """Signs and serves what is another than before; its latest word alone."""
+        stands, context = self._stands(), self.effects.context
+        for job in self._said.keys() - stands.keys():
+            context.journal.withdraw(note_name(job))
+            del self._said[job]
+        for job, stand in stands.items():
+            if self._said.get(job) == stand or self._head is None:
+                continue
+            said = Statement(ROLES[self.role], stand[0], self._head.time, stand[1])
+            digest = digest_of(self._machines[job].view.domain, job, context.me, said)
+            context.journal.publish(note_name(job), to_bytes(said, context.sign(digest)))
+            self._said[job] = stand
 
     # --- what an operator asks ---
 
@@ -532,6 +581,7 @@ class Service(Generic[S]):
                 jobs=len(open_jobs),
                 strange=frozenset(strange),
                 refused={job: why for job, why in self._refused().items() if job in strange},
+                measured=frozenset(self._choice.looked_at),
                 failing={(int(job), key): one for (job, key), one in self._failing.items()},
                 waiting=waits,
                 gateway=context.gateway.trouble,
@@ -592,6 +642,10 @@ class Service(Generic[S]):
             },
             "owes": {str(job): owed_plain(state) for job, state in self._machines.items()},
             "misses": {str(job): found for job, found in self.misses.items() if found},
+            "stands": {
+                str(job): {"stand": stand.name.lower(), "text": text}
+                for job, (stand, text) in self._stands().items()
+            },
             "failing": [
                 {"job": int(job), "command": key, "times": one.times, "text": one.text}
                 for (job, key), one in sorted(self._failing.items())
@@ -621,6 +675,7 @@ class Service(Generic[S]):
         if any([self._mains.look(now), self._others.look(now)]):
             log.info("machine", sits_out=self._machine_is_not_ours())
             self._tell_orders()
+        self._say_stands()
         found = self.condition()
         if self.is_alive():
             text = found.text if found is not None else "works"

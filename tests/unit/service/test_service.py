@@ -24,6 +24,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
 from atoll.chain.index import Advanced, Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
+from atoll.cli.services import status_text
 from atoll.errors import InsufficientFunds, NotFound, RpcUnavailable, StorageError
 from atoll.law import events as ev
 from atoll.law.views import JobView
@@ -31,7 +32,13 @@ from atoll.law.words import ZERO_DIGEST, Digest, JobId, Phase, Role
 from atoll.service import service as service_module
 from atoll.service.config import PolicySection, ScheduleSection, WatchdogSection
 from atoll.service.duties.game import BondCollected, SendCollect
-from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
+from atoll.service.duties.material import (
+    DataReady,
+    DoFetchData,
+    DoFetchSpec,
+    JobRefused,
+    SpecReady,
+)
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
 from atoll.service.facts import Done
@@ -41,6 +48,7 @@ from atoll.service.metrics import Measure, read_metrics, write_metrics
 from atoll.service.moving import renew_journal
 from atoll.service.outside import metrics_of
 from atoll.service.service import LOOK_BLOCKS, Service
+from atoll.service.stands import note_name
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit, SendKey, SendReveal
 from atoll_node.duties.train import DoTrain, Trained
@@ -180,6 +188,7 @@ def start(
     context = SimpleNamespace(
         me=ME,
         url=URL,
+        sign=lambda message: bytes(65),
         config=SimpleNamespace(
             poll_interval_s=0.001,
             metrics_file=tmp_path / "metrics.json",
@@ -325,8 +334,9 @@ async def test_a_further_job_waits_until_there_is_a_place_for_it(tmp_path: Path)
     net.release(Role.PROVIDER, 1)
     running.index.tell_everything()
     async with asyncio.timeout(600):
-        while len(running.journal.read(other)) < 2:  # noqa: ASYNC110 - manifest and data
+        while len(running.journal.read(other)) < 1:  # noqa: ASYNC110 - the older one has its turn
             await asyncio.sleep(0.01)
+    assert running.service._machines[other].may_take is False
     await running.stop()
 
 
@@ -761,4 +771,32 @@ async def test_a_watchdog_that_fails_ends_nothing(
     running = start(tmp_path, training_job())
     await looked.wait()
     await running.effects.committed.wait()
+    await running.stop()
+
+
+async def test_what_it_refuses_is_served_and_in_its_status(tmp_path: Path) -> None:
+    """Its latest word alone, signed with the account's key."""
+    net, other = Script.ready().net, JobId(99)
+    created = net.log[0][0]
+    assert isinstance(created, ev.JobCreated)
+    net.log.append((replace(created, job_id=other), net.block))
+    running = start(tmp_path, net)
+    running.effects.context.journal.publish(note_name(JobId(5)), b"of another start")
+    service = running.service
+
+    async def stands(word: str) -> None:
+        async with asyncio.timeout(600):
+            while service.status()["stands"].get("99", {}).get("stand") != word:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    await stands("joins")
+    key = DoFetchSpec(b"", ZERO_DIGEST).key
+    service._events.put_nowait((other, Finished(key, JobRefused("move window 1 s < 60 s"))))
+    await stands("refuses")
+    service._say_stands()
+    assert running.journal.note(note_name(JobId(5))) is None
+    note = running.journal.note(note_name(other))
+    assert note is not None and note.endswith(b"move window 1 s < 60 s")
+    assert service.status()["stands"][str(created.job_id)] == {"stand": "joined", "text": ""}
+    assert "job 99 stand        refuses: move window 1 s < 60 s" in status_text(service.status())
     await running.stop()

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger("atoll.service")
 S = TypeVar("S")
 PACE_TRIES: Final = 6
+BUSY: Final = 0.25
+"""What keeps a machine busy slows it to a part like this: what it is too slow for even when four
+times as fast is not measured again, since anybody can announce any number of it."""
 PACE_PAUSE_S: Final = 30.0
 """Between two measurements of a pace that is too slow."""
 
@@ -194,7 +197,7 @@ async def _paced(
     for tries_left in reversed(range(PACE_TRIES)):
         pace = Pace(**await effects.vet(view, f"{TASKS}:measure_pace", data))
         refused = pace_refusal(policy, role, manifest, pace)
-        if not refused or tries_left == 0:
+        if not refused or tries_left == 0 or pace_refusal(policy, role, manifest, pace.by(BUSY)):
             break
         log.info("measures its pace again in a while", job=view.job_id, because=refused)
         await asyncio.sleep(PACE_PAUSE_S)
@@ -276,6 +279,8 @@ def decide_material(state: State[S], *, looks_on: bool = False) -> Decision:
     if spec is None:
         command = DoFetchSpec(view.spec_cid, view.terms_hash)
         return Decision("material", "the manifest is not here", (command,))
+    if facts.of(DoFetchData) is None and not state.may_take:
+        return Decision("material", "the manifest is here, and other jobs may be better")
     if facts.of(DoFetchData) is None:
         return Decision("material", "the data is not here", (DoFetchData(spec),))
     return Decision("material", "manifest and data are here")

@@ -90,13 +90,16 @@ class SendLeave(ContractCall):
 
 
 def _other_jobs(effects: Effects, view: JobView) -> int:
-    """In how many other jobs that have not ended the account has a part, or just took one."""
+    """In how many other jobs that have not ended the account has a part, or just took one; without
+    those that open no round.
+    """
 
     def is_fresh(job: JobId, other: JobView) -> bool:
         return other.block.number < effects.joined.get(job, 0)
 
     return sum(
         job != view.job_id
+        and job not in effects.unpaid
         and not other.status.is_closed
         and (is_fresh(job, other) or other.standing(effects.context.me) is not None)
         for job, other in effects.context.follower.views.items()
@@ -216,8 +219,10 @@ def decide_membership(
         return Decision("membership", where if is_mine else "an earlier bond is not released")
     if not has_material(state):
         return Decision("membership", "joins once manifest and data are here")
-    if _has_fallen(view, state.me) or not may_join:
-        return Decision("membership", "fell, or waits with joining as its behaviour says")
+    if _has_fallen(view, state.me) or not may_join or not state.may_take:
+        return Decision(
+            "membership", "fell, or waits with joining as its behaviour or other jobs say"
+        )
     return _decide_joining(state, role, pick)
 
 
@@ -244,7 +249,7 @@ def _decide_joining(state: State[S], role: Role, pick: Pick) -> Decision:
     is_seat = role is Role.PROVIDER
     if not is_seat and view.phase is Phase.MERGE:
         return Decision("membership", "the pool takes nobody while a round merges")
-    free: Sequence[int] = view.free_seats() if is_seat else _free_places(view)
+    free: Sequence[int] = view.free_seats() if is_seat else free_places(view)
     if not free:
         return Decision("membership", "every place is taken")
     # Who comes at the same time tries another one.
@@ -254,7 +259,8 @@ def _decide_joining(state: State[S], role: Role, pick: Pick) -> Decision:
     return Decision("membership", "joins", (SendJoin(role, index, view.round, bond),))
 
 
-def _free_places(view: JobView) -> list[int]:
+def free_places(view: JobView) -> list[int]:
+    """Places of the pool that nobody has."""
     held = {h.index for h in view.verifiers.values() if h.to == NO_ROUND and not h.is_released}
     return [place for place in range(view.require_terms().places) if place not in held]
 
