@@ -76,6 +76,15 @@ def test_when_every_job_is_refused_the_newest_refusal_is_told() -> None:
     assert "job 7: would take 90 s" in found.text
 
 
+def test_who_has_no_place_and_looks_at_a_job_says_that_it_measures() -> None:
+    looks = replace(WORKS, strange=frozenset({1, 2}), measured=frozenset({2}))
+    found = blocking(looks)
+    assert found is not None
+    assert (found.name, found.is_fault) == ("measures", False)
+    assert "job 2 is being looked at" in found.text
+    assert blocking(replace(looks, strange=frozenset({2}))) is None  # it is at work in the other
+
+
 def test_who_waits_for_members_is_told_how_many_are_there() -> None:
     waits = "waits for members: 2 of 3 seats are held"
     found = blocking(replace(WORKS, gathering={1: waits, 2: waits}))

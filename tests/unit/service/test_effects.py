@@ -399,6 +399,26 @@ async def test_no_more_jobs_at_once_than_the_policy_says(context: Any) -> None:
     await here.run(other, join())
 
 
+async def test_a_job_that_opens_no_round_does_not_count(context: Any) -> None:
+    context.config.policy = PolicySection(jobs_at_once=1)
+    here = effects(context)
+    await here.run(view_at(1), join())
+    context.follower.views = {JOB: view_at(1)}
+    here.unpaid = frozenset({JOB})
+    await here.run(replace(view_at(1), job_id=JobId(JOB + 1)), join())
+
+
+async def test_what_no_busy_machine_explains_is_measured_once(context: Any) -> None:
+    """Else anybody's jobs, for whom each is free, would have it measure for minutes."""
+    context.config.policy = PolicySection(most_of_window=0.5)
+    context.worker.results = [None, paced(1e6)]
+    view = view_at(1)
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    done = await effects(context).run(view, spec_of(view))
+    assert isinstance(done.fact, JobRefused)
+    assert context.worker.asked.count("atoll.service.tasks:measure_pace") == 1
+
+
 @pytest.mark.parametrize(
     ("role", "policy", "reason"),
     [
