@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from tests.adversary.codecs import Parts
-from tests.adversary.run import Adversary, Knowledge
+from tests.adversary.run import Adversary, Knowledge, Text
 from tests.adversary.updates import ATTACKS, Attack, Rows, furthest_within, split_collusion
-from torch import Tensor
 
 from atoll.job.spec import KAPPA
 from atoll.law.checks import name_odd, other_directions
@@ -24,12 +23,14 @@ SCALES = (0.08, 0.2, 0.5, 1.2)
 """From just inside the alignment limit to far outside every limit."""
 
 
-def _unchanged(targets: Tensor) -> Tensor:
-    return targets
+def unchanged(_round: int, drawn: Text) -> Text:
+    """What everybody trains on."""
+    return drawn
 
 
-def _flipped(targets: Tensor) -> Tensor:
-    return 255 - targets
+def _flipped(_round: int, drawn: Text) -> Text:
+    inputs, targets = drawn
+    return inputs, 255 - targets
 
 
 # ------------------------------------------------------------------------- what moves the model
@@ -44,7 +45,7 @@ def _every_round(attack: Attack) -> Adversary:
 
 def label_flip() -> Adversary:
     """Trains as everyone does, with byte 255 − y for y."""
-    return Adversary(lambda known: known.trained, targets=_flipped)
+    return Adversary(lambda known: known.trained, text=_flipped)
 
 
 def malformed_bytes() -> Adversary:
@@ -54,7 +55,7 @@ def malformed_bytes() -> Adversary:
 
 def adaptive() -> Adversary:
     """Tries directions and lengths against the merge itself and sends what costs most."""
-    return Adversary(_most_damaging, targets=_unchanged)
+    return Adversary(_most_damaging, text=unchanged)
 
 
 def _most_damaging(known: Knowledge) -> Parts:
@@ -97,7 +98,7 @@ def slow_drift() -> Adversary:
             low, high = (middle, high) if passes else (low, middle)
         return known.trained.but(delta=known.trained.delta - low * step)
 
-    return Adversary(submit, targets=_unchanged)
+    return Adversary(submit, text=unchanged)
 
 
 def is_named(bad: Parts, honest: Parts) -> bool:
@@ -115,7 +116,7 @@ def late_sybil() -> Adversary:
     def submit(known: Knowledge) -> Parts | None:
         return None if 2 * known.round < known.rounds else _most_damaging(known)
 
-    return Adversary(submit, targets=_unchanged)
+    return Adversary(submit, text=unchanged)
 
 
 # ------------------------------------------------------------ what the next round opens with
@@ -127,7 +128,7 @@ def on_first_moments(attack: Attack) -> Adversary:
     def submit(known: Knowledge) -> Parts:
         return known.trained.but(first=attack(known.honest.first, known.f, known.rng))
 
-    return Adversary(submit, targets=_unchanged)
+    return Adversary(submit, text=unchanged)
 
 
 def first_aligned() -> Adversary:
@@ -136,7 +137,7 @@ def first_aligned() -> Adversary:
     def submit(known: Knowledge) -> Parts:
         return known.trained.but(first=_least_aligned(known))
 
-    return Adversary(submit, targets=_unchanged)
+    return Adversary(submit, text=unchanged)
 
 
 def _least_aligned(known: Knowledge) -> Rows:
@@ -163,7 +164,7 @@ def is_set_aside(bad: Parts, honest: Parts) -> bool:
 def on_sums(change: Callable[[Rows], Rows]) -> Adversary:
     """Other sums than those of the colluders' own second moments."""
     return Adversary(
-        lambda known: known.trained.but(sums=change(known.trained.sums)), targets=_unchanged
+        lambda known: known.trained.but(sums=change(known.trained.sums)), text=unchanged
     )
 
 
@@ -183,7 +184,7 @@ def everywhere() -> Adversary:
         )
         return Parts(*worst, known.trained.sums * 0)
 
-    return Adversary(submit, targets=_unchanged)
+    return Adversary(submit, text=unchanged)
 
 
 def adaptive_moments() -> Adversary:
@@ -192,7 +193,7 @@ def adaptive_moments() -> Adversary:
     def submit(known: Knowledge) -> Parts:
         return max(_moment_candidates(known), key=known.lasting)
 
-    return Adversary(submit, targets=_unchanged)
+    return Adversary(submit, text=unchanged)
 
 
 def _moment_candidates(known: Knowledge) -> Iterator[Parts]:

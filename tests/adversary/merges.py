@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.adversary.run import Arrived, Merge
 from tests.merging import all_standing
 
@@ -22,6 +24,15 @@ def default(arrived: Arrived) -> GlobalState:
     return merge(arrived.state, arrived.updates, facts=facts, **where).global_state
 
 
+def checked(name: str) -> Merge:
+    """The whole pipeline with another rule in place of the manifest's."""
+
+    def merged(arrived: Arrived) -> GlobalState:
+        return default(_with_rule(arrived, name))
+
+    return merged
+
+
 def inputs_of(arrived: Arrived) -> MergeInputs:
     """Who is named, left out and merged there."""
     facts = all_standing(arrived.updates, arrived.manifest)
@@ -33,8 +44,7 @@ def by_rule(name: str) -> Merge:
     """A rule over whatever was sent: nobody is set aside for standing out."""
 
     def merged(arrived: Arrived) -> GlobalState:
-        robust = arrived.manifest.robust.model_copy(update={"rule": name})
-        manifest, state = arrived.manifest.model_copy(update={"robust": robust}), arrived.state
+        manifest, state = _with_rule(arrived, name).manifest, arrived.state
         layout = UpdateLayout.of(manifest, state.shapes, state.round)
         found: dict[SeatIndex, StoredUpdate] = {}
         for seat, data in sorted(arrived.updates.items()):
@@ -50,6 +60,11 @@ def by_rule(name: str) -> Merge:
     return merged
 
 
+def _with_rule(arrived: Arrived, name: str) -> Arrived:
+    robust = arrived.manifest.robust.model_copy(update={"rule": name})
+    return replace(arrived, manifest=arrived.manifest.model_copy(update={"robust": robust}))
+
+
 def rule_alone(arrived: Arrived) -> GlobalState:
     """The manifest's rule without checks."""
     return by_rule(arrived.manifest.robust.rule)(arrived)
@@ -59,11 +74,11 @@ def among_friends(arrived: Arrived) -> GlobalState:
     """What merges honest updates: their mean, and a mean of nobody's sums but the largest."""
     robust = arrived.manifest.robust.model_copy(update={"f": 0})
     manifest = arrived.manifest.model_copy(update={"robust": robust})
-    seen = Arrived(arrived.state, arrived.updates, arrived.data_seed, manifest)
-    return by_rule(Rule.MEAN)(seen)
+    return by_rule(Rule.MEAN)(replace(arrived, manifest=manifest))
 
 
+_NAMES = [name for rule in Rule for name in (str(rule), f"nnm_{rule}")]
 OF_ANY_CODEC: dict[str, Merge] = {"default": default, "rule_alone": rule_alone}
-MERGES: dict[str, Merge] = OF_ANY_CODEC | {
-    name: by_rule(name) for rule in Rule for name in (str(rule), f"nnm_{rule}")
-}
+CHECKED: dict[str, Merge] = {f"checked_{name}": checked(name) for name in _NAMES}
+ALONE: dict[str, Merge] = {name: by_rule(name) for name in _NAMES}
+MERGES: dict[str, Merge] = OF_ANY_CODEC | CHECKED | ALONE

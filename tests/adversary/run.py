@@ -93,6 +93,8 @@ class Arrived:
 
 
 Merge = Callable[[Arrived], GlobalState]
+Text = tuple[Tensor, Tensor]
+"""Inputs and targets of a batch, each [B, T]."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class Knowledge:
         honest: updates of the honest seats.
         trained: what the colluders' own training gave; no rows where they do not train.
         arrives: what the codec makes of rows.
-        damage: a held-out loss of the model that would be merged if the colluders sent these.
+        merged: the model that would be merged if the colluders sent these.
+        damage: a held-out loss of that.
         lasting: that of the mean of honest seats after a round more, which opens with it.
         rng: the adversary's own.
     """
@@ -114,6 +117,7 @@ class Knowledge:
     honest: Parts
     trained: Parts
     arrives: Callable[[Parts], Parts]
+    merged: Callable[[Parts], GlobalState]
     damage: Callable[[Parts], float]
     lasting: Callable[[Parts], float]
     rng: np.random.Generator
@@ -125,12 +129,12 @@ class Adversary:
 
     Attributes:
         submit: their updates; None while they are not seated.
-        targets: what they train on instead of the targets; None where they do not train.
+        text: what they train on, of what they draw in a round; None where they do not train.
         tamper: what they do to their encoded bytes.
     """
 
     submit: Callable[[Knowledge], Parts | None]
-    targets: Callable[[Tensor], Tensor] | None = None
+    text: Callable[[int, Text], Text] | None = None
     tamper: Callable[[bytes], bytes] = bytes
 
 
@@ -233,8 +237,8 @@ class Run:
         return self.memo[key]
 
     def _trained(self, seats: range, state: GlobalState) -> Stack:
-        def batches(step: int) -> tuple[Tensor, Tensor]:
-            drawn = [self._batch(seat, self.seed_of(state.round), step) for seat in seats]
+        def batches(step: int) -> Text:
+            drawn = [self._batch(seat, state.round, step) for seat in seats]
             inputs, targets = zip(*drawn, strict=True)
             return torch.cat(inputs), torch.cat(targets)
 
@@ -256,15 +260,15 @@ class Run:
     def _named(self, flat_d: Tensor) -> dict[str, Tensor]:
         return {name: flat_d[span].view(shape) for name, shape, span in self.layout.spans()}
 
-    def _batch(self, seat: int, seed: Digest, step: int) -> tuple[Tensor, Tensor]:
+    def _batch(self, seat: int, round: int, step: int) -> Text:
         text = seat_text(self.setting.mix, seat, self.setting.n)
         limit = len(text) - MODEL.seq
-        offsets = batch_offsets(seed, SeatIndex(seat), step, BATCH, limit)
+        offsets = batch_offsets(self.seed_of(round), SeatIndex(seat), step, BATCH, limit)
         batch_BT1 = gather_batch(text, offsets, MODEL.seq)
-        inputs, targets = batch_BT1[:, :-1], batch_BT1[:, 1:]
-        if seat in self.setting.colluders and self.adversary and self.adversary.targets:
-            targets = self.adversary.targets(targets)
-        return inputs, targets
+        drawn = batch_BT1[:, :-1], batch_BT1[:, 1:]
+        if seat in self.setting.colluders and self.adversary and self.adversary.text:
+            return self.adversary.text(round, drawn)
+        return drawn
 
     def _sent(
         self, state: GlobalState, honest: Trained, rng: np.random.Generator
@@ -284,7 +288,7 @@ class Run:
         setting, adversary = self.setting, self.adversary
         updates = dict(zip(setting.honest, honest.updates, strict=True))
         trained = honest.parts.mean(0)
-        if adversary is not None and adversary.targets is not None:
+        if adversary is not None and adversary.text is not None:
             stack = self._trained(setting.colluders, state)
             trained = self._written(setting.colluders, state, stack).parts
 
@@ -303,6 +307,7 @@ class Run:
             honest=honest.parts,
             trained=trained,
             arrives=lambda bad: self.parts_of(self._bytes_of(bad, state), state),
+            merged=merged,
             damage=lambda bad: loss_of(merged(bad), setting, JUDGED),
             lasting=lasting,
             rng=rng,
