@@ -33,6 +33,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from atoll.job.methods import DENSE_RULE
 from atoll.merge.chunks import Plan
 from atoll.merge.compiled import kernels
 from atoll.merge.rules import Rule, aggregate
@@ -201,11 +202,11 @@ def measure_files(args: argparse.Namespace) -> dict[str, object]:
         rows = [np.memmap(path, dtype=np.int8, mode="r") for path in paths]
         plan = Plan(threads=args.threads)
         done = []
-        work = lambda: done.append(aggregate(Rule.TRIMMED_MEAN, rows, args.f, nnm=True, plan=plan))  # noqa: E731
+        work = lambda: done.append(aggregate(Rule(DENSE_RULE), rows, args.f, plan=plan))  # noqa: E731
         seconds = best_seconds(work, 1)
         anonymous_kib = status_kib("RssAnon")
     return {
-        "rule": "nnm_trimmed_mean",
+        "rule": DENSE_RULE,
         "seconds": round(seconds, 2),
         "read_files_seconds": round(read, 2),
         "times_read_files": round(seconds / read, 2),

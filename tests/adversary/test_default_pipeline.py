@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.adversary.adversaries import ADVERSARIES, ON_MOMENTS, adaptive, label_flip
 from tests.adversary.corpus import Mix
-from tests.adversary.merges import MERGES, among_friends, by_rule, default, inputs_of
+from tests.adversary.merges import among_friends, by_rule, default, inputs_of, rule_alone
 from tests.adversary.run import Adversary, Memo, Merge, RoundRecord, Run, Setting
 
 from atoll.train.probe import pin_torch
@@ -69,7 +69,7 @@ def test_those_that_search_find_what_those_that_do_not_search_miss():
 
 @pytest.mark.parametrize("name", ["min_sum", "scaled_flip"])
 def test_the_rule_alone_bounds_what_no_check_names(name: str):
-    assert excess(MERGES["nnm_trimmed_mean"], ADVERSARIES[name]) < 0.05
+    assert excess(rule_alone, ADVERSARIES[name]) < 0.05
 
 
 def test_without_colluders_nothing_is_lost():

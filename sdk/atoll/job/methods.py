@@ -20,7 +20,7 @@ from atoll.law.manifest import (
     TensorExponents,
 )
 
-DENSE_RULE: Final = "nnm_trimmed_mean"
+DENSE_RULE: Final = "median"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """Byzantine-robust rules over int8 updates on the shared grid, all in integers.
 
-A rule turns n updates into an integer vector over one denominator. Nearest-neighbour mixing (NNM)
-may go in front of any: each update is replaced by the sum of its n−f nearest (itself included,
-distance ties by row order); NNM with the trimmed mean is order-optimal for n > 2f (Allouah et al.
-2023, arXiv:2302.01772) and the default.
+A rule turns n updates into an integer vector over one denominator. The default is the median of
+each coordinate (`atoll.job.methods.DENSE_RULE`), which never leaves what honest updates say of it.
+Nearest-neighbour mixing (NNM) may go in front of any: each update is replaced by the sum of its
+n−f nearest (itself included, distance ties by row order). Its error is order-optimal for n > 2f
+(Allouah et al. 2023, arXiv:2302.01772), which says nothing of single coordinates: updates that
+differ from honest ones in few are mixed into every row, and a backdoor passes (docs/attacks.md).
 
 Rows are in ascending seat order; the caller sorts, so arrival order never matters.
 """
@@ -109,20 +111,6 @@ def aggregate(
     # Without mixing this is the Gram matrix itself; else that of the mixes.
     found = BY_WEIGHTS[rule](mask @ gram_nn @ mask.T, f, MAX_DENOMINATOR)
     return _by_weights(rows, _of_updates(found, mask), plan)
-
-
-def nnm_trimmed_mean(
-    rows: Sequence[Row],
-    f: int,
-    plan: Plan | None = None,
-    gram_nn: Int64Matrix | None = None,
-) -> Aggregate:
-    """The default: NNM(f) then trimmed mean(f), an integer over (n−f)(n−2f).
-
-    Raises:
-        ConfigError: n ≤ 2f.
-    """
-    return aggregate(Rule.TRIMMED_MEAN, rows, f, nnm=True, plan=plan, gram_nn=gram_nn)
 
 
 def check_counts(n: int, f: int) -> None:

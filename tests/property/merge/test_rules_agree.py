@@ -10,7 +10,7 @@ from atoll.merge import reference
 from atoll.merge.chunks import Plan
 from atoll.merge.gram import squared_distances
 from atoll.merge.passes import gram
-from atoll.merge.rules import check_counts, nnm_trimmed_mean
+from atoll.merge.rules import Rule, aggregate, check_counts
 
 
 @st.composite
@@ -24,14 +24,15 @@ def rows_and_f(draw: st.DrawFn) -> tuple[list[np.ndarray], int]:
     return [np.array(row, dtype=np.int8) for row in rows], f
 
 
-@given(rows_and_f(), st.integers(1, 50), st.integers(1, 3))
-@settings(max_examples=100, deadline=None)
-def test_nnm_trimmed_mean_equals_the_reference(
-    case: tuple[list[np.ndarray], int], chunk: int, threads: int
+@given(rows_and_f(), st.booleans(), st.integers(1, 50), st.integers(1, 3))
+@settings(max_examples=150, deadline=None)
+def test_the_trimmed_mean_equals_the_reference(
+    case: tuple[list[np.ndarray], int], nnm: bool, chunk: int, threads: int
 ):
     rows, f = case
-    numerators, denominator = reference.nnm_trimmed_mean([row.tolist() for row in rows], f)
-    fast = nnm_trimmed_mean(rows, f, Plan(chunk, threads))
+    slow = reference.nnm_trimmed_mean if nnm else reference.trimmed_mean
+    numerators, denominator = slow([row.tolist() for row in rows], f)
+    fast = aggregate(Rule.TRIMMED_MEAN, rows, f, nnm=nnm, plan=Plan(chunk, threads))
     assert fast.numerators.tolist() == numerators
     assert fast.denominator == denominator
     assert sum(fast.weights) == 1

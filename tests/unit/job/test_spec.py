@@ -21,7 +21,7 @@ from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.service.wording import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "4642b226f70d133a0bc2ca5c2c567a821cf7772891a3896b7a586ddf6d9caa24"
+DEMO_DIGEST = "f213e2f09705afc902a3472959de0a71a83e0cb8677b283055e52eaee77c7609"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = DataSpec(

@@ -19,6 +19,7 @@ from atoll.bits.link import close_round
 from atoll.bits.sections import StoredUpdate, UpdateLayout
 from atoll.bits.state import GlobalState, SeatState
 from atoll.errors import MalformedUpdate
+from atoll.job.methods import DENSE_RULE
 from atoll.law.checks import Check
 from atoll.law.hashing import sha256
 from atoll.law.manifest import Manifest
@@ -145,8 +146,7 @@ def test_the_first_moment_is_merged_by_the_rule_and_rounded(seats: int) -> None:
         first = opened(state, data, manifest, seat).first
         assert first is not None
         rows.append(first[0 : len(first)])
-    rule, f = (Rule.TRIMMED_MEAN, result.inputs.f_prime) if seats > 2 else (Rule.MEAN, 0)
-    found = aggregate(rule, rows, f, nnm=seats > 2)
+    found = aggregate(Rule(DENSE_RULE), rows, result.inputs.f_prime)
     expected = [round(Fraction(int(n), found.denominator)) for n in found.numerators]
     after = result.global_state
     flat = torch.cat([after.moments.m[name].flatten() for name in sorted(after.moments.m)])
