@@ -413,22 +413,41 @@ def merged_sums(rows: Sequence[Any], f: int, shapes: Shapes) -> Any:
 # ------------------------------------------------------------------------------- votes (chapter 5)
 
 TARGETS = {
-    "grid8": (256, 64, 24),
-    "grid4": (16, 6, 2),
-    "two_bit": (16, 48, 12),
-    "sparse": (16, 48, 12),
-    "dct": (16, 48, 12),
-    "sign": (16, 16, 4),
+    "grid8": (256, 64, 24, 2, 126),
+    "grid4": (16, 6, 2, 1, 6),
+    "two_bit": (16, 48, 12, 0, 55),
+    "sparse": (16, 48, 12, 0, 55),
+    "dct": (16, 48, 12, 0, 55),
+    "sign": (16, 16, 4, 0, 27),
 }
 
 
 def vote(kind: str, values: Row) -> int:
     """What one update says about one tensor's exponent."""
-    share, fine, coarse = TARGETS[kind]
-    size = np.count_nonzero(values) if kind in SPARSE else len(values)
-    if np.count_nonzero(abs(values) > fine) * share > size:
-        return 1
-    return 0 if np.count_nonzero(abs(values) > coarse) * share > size else -1
+    p, a, b, d, c = TARGETS[kind]
+    n = np.count_nonzero(values)
+
+    def number(limit: int, k: int = 0) -> int:
+        """N(limit / 2**k)."""
+        return int(np.count_nonzero(abs(values.astype(np.int64)) << k > limit))
+
+    if n == 0:
+        return -4
+    if p * number(a) > n:
+        cut = number(c)
+        return 4 if 2 * cut > n else 2 if 4 * cut > n else 1
+    enough = [k for k in range(4) if p * number(b, k) > n and 4 * number(d, k) > n]
+    least = min(enough, default=4)
+    return -min(least, max(k for k in range(5) if p * number(c, k) <= n))
+
+
+def middle(votes: Sequence[int]) -> int:
+    """The middle vote."""
+    ordered, half = sorted(votes), len(votes) // 2
+    if len(votes) % 2:
+        return ordered[half]
+    low, high = ordered[half - 1], ordered[half]
+    return 0 if low < 0 < high else min(low, high, key=abs)
 
 
 def next_exponents(
@@ -443,7 +462,7 @@ def next_exponents(
     moved, at = {}, 0
     for name in sorted(shapes):
         end = at + prod(shapes[name])
-        move = lower_median([vote(codec["kind"], row[at:end]) for row in rows])
+        move = middle([vote(codec["kind"], row[at:end]) for row in rows])
         moved[name] = min(max(exponents[name] + move, codec["min_exponent"]), codec["max_exponent"])
         at = end
     return moved

@@ -39,7 +39,7 @@ from atoll.errors import MalformedUpdate
 from atoll.law.manifest import OuterSpec, RobustSpec
 from atoll.law.merge_inputs import MergeTerms, merge_inputs
 from atoll.law.words import Digest, SeatIndex
-from atoll.merge.exponents import vote
+from atoll.merge.exponents import middle_vote, vote
 from atoll.merge.rules import Rule, aggregate
 
 CASES = 10_000
@@ -170,15 +170,22 @@ def test_what_a_rule_makes_of_rows(base: str, mixing: str) -> None:
 
 
 def test_votes() -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(CASES):
+    rng, seen = np.random.default_rng(3), set()
+    for _ in range(2 * CASES):
         kind = pick(rng, [kind for kind in KINDS if kind != "fp32"])
         target = CODECS[kind].target
         assert target is not None
-        edge = pick(rng, (target.fine_steps, target.coarse_steps))
-        values = rng.integers(-edge - 2, edge + 3, int(rng.integers(1, 300)))
+        edge = pick(rng, (target.fine, target.coarse, target.clipped, target.low, 1))
+        edge >>= int(rng.integers(5))
+        values = rng.integers(-edge - 2, edge + 3, int(rng.integers(1, 300))).clip(-127, 127)
         values = np.where(rng.random(len(values)) < rng.random(), values, 0)
-        assert second.vote(kind, values) == vote(values.astype(np.int8), target)
+        values[: int(rng.integers(len(values) + 1))] = rng.integers(-1, 2)
+        said = vote(values.astype(np.int8), target)
+        assert second.vote(kind, values) == said
+        seen.add(said)
+        votes = rng.integers(-4, 5, int(rng.integers(1, 8))).tolist()
+        assert second.middle(votes) == middle_vote(votes)
+    assert seen == {-4, -3, -2, -1, 0, 1, 2, 4}
 
 
 def outer_spec(rng: Rng, kind: str) -> OuterSpec:
@@ -228,7 +235,8 @@ def test_exponents_stay_within_the_manifests_bounds() -> None:
         (-10, [loud], -10),
         (-11, [loud], -10),
         (-12, [silent], -12),
-        (-11, [silent, loud], -12),
+        (-11, [silent, loud], -11),
+        (-11, [silent, loud, silent], -12),
         (-11, [silent, loud, loud], -10),
     ):
         assert second.next_exponents(codec, {"w": start}, shapes, rows) == {"w": end}

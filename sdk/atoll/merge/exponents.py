@@ -1,9 +1,14 @@
-"""How the shared grid follows the updates: each tensor's exponent moves by at most one a round.
+"""How the shared grid follows the updates: each tensor's exponent moves by at most four a round.
 
-Rule: every merged update votes on every tensor, and the lower median vote moves its exponent, so
-that fewer than half of the seats cannot push it anywhere. A vote counts coordinates by magnitude:
-- more than a share `fine_share` of them above `fine_steps`: the grid is too fine, +1;
-- at most a share `coarse_share` above `coarse_steps` (an all-zero tensor too): too coarse, −1;
+Rule: every merged update votes on every tensor, and the middle vote moves its exponent, so that
+neither half of the seats nor fewer can push it beyond what some other seat says. A vote counts
+magnitudes, of the values that are not 0: whether a 0 is a tensor's own (the row of a token that
+nobody saw) or was rounded away, no update says.
+- more than a share `share` of them above `fine`: the grid is too fine, +1; +2 where more than a
+  quarter of them are clipped, and +4 where more than half are;
+- at most that share above `coarse`, or at most a quarter above `low`: too coarse, −1, or as far as
+  both would hold, but no further than `share` of them could be clipped;
+- all of them 0: −4;
 - otherwise it stays.
 Each codec has its own target (`registry`), wide enough that a grid comes to rest on updates with
 the tails that training gives them. The result is clamped to the manifest's bounds.
@@ -12,8 +17,7 @@ the tails that training gives them. The result is clamped to the manifest's boun
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,38 +25,67 @@ import numpy.typing as npt
 from atoll.bits.codec.base import PIECE, Row
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import Target
-from atoll.law.checks import lower_median
 
+MOST: Final = 4
+"""Exponents are moved by in a round: a fourth part of what int8 spans is seen to be too little, or
+too much, before the next round's update is lost."""
 Values = npt.NDArray[np.int8]
-Counts = tuple[int, int, int]
-"""Of the coordinates of an update's tensor: all that a share is of, those above `fine_steps`, and
-those above `coarse_steps`."""
-_AT_ONCE: Final = 64 * PIECE
+Above = npt.NDArray[np.int64]
+"""How many values are above t in magnitude, by t from 0 to 127."""
+_MAGNITUDES: Final = 128
+_AT_ONCE: Final = 16 * PIECE
 
 
 def vote(values: Values, target: Target) -> int:
-    """−1, 0 or +1: what one update says about one tensor's exponent."""
-    return _move(_counts(values, target), target)
+    """−4 to 4: what one update says about one tensor's exponent."""
+    return _move(_above(_counted(values)), target)
 
 
-def _counts(values: Values, target: Target) -> Counts:
-    size = int(np.count_nonzero(values)) if target.of_sent else values.size
-    return size, _above(values, target.fine_steps), _above(values, target.coarse_steps)
+def _counted(values: npt.NDArray[Any]) -> Above:
+    """How many values have each magnitude."""
+    return np.bincount(np.abs(values), minlength=_MAGNITUDES).astype(np.int64, copy=False)
 
 
-def _move(counts: Counts, target: Target) -> int:
-    size, fine, coarse = counts
-    if _exceeds(fine, target.fine_share, size):
-        return 1
-    return 0 if _exceeds(coarse, target.coarse_share, size) else -1
+def _above(counted: Above) -> Above:
+    above: Above = counted.sum() - np.cumsum(counted)
+    return above
 
 
-def _exceeds(count: int, share: Fraction, size: int) -> bool:
-    return count * share.denominator > share.numerator * size
+def _move(above: Above, target: Target) -> int:
+    sent = int(above[0])
+    if sent == 0:
+        return -MOST
+    if above[target.fine] * target.share > sent:
+        clipped = int(above[target.clipped])
+        return MOST if 2 * clipped > sent else 2 if 4 * clipped > sent else 1
+    return -min(_wanted(above, target), _room(above, target))
 
 
-def _above(values: Values, steps: int) -> int:
-    return int(np.count_nonzero(values > steps) + np.count_nonzero(values < -steps))
+def _wanted(above: Above, target: Target) -> int:
+    """By how much a finer grid has enough of large values, and of others that are no noise."""
+    sent = above[0]
+    for finer in range(MOST):
+        is_large = above[target.coarse >> finer] * target.share > sent
+        if is_large and 4 * above[target.low >> finer] > sent:
+            return finer
+    return MOST
+
+
+def _room(above: Above, target: Target) -> int:
+    """By how much a finer grid clips few."""
+    fits = (above[target.clipped >> finer] * target.share <= above[0] for finer in range(MOST + 1))
+    return int(sum(fits)) - 1
+
+
+def middle_vote(votes: Sequence[int]) -> int:
+    """The middle one; of an even number that of the middle two which is nearer to 0, and 0 where
+    they disagree on the direction; 0 of none.
+    """
+    if not votes:
+        return 0
+    ordered = sorted(votes)
+    lower, upper = ordered[(len(votes) - 1) // 2], ordered[len(votes) // 2]
+    return max(lower, min(upper, 0))
 
 
 def next_exponents(
@@ -76,18 +109,17 @@ def next_exponents(
     low, high = bounds
     moved = {}
     for name, _, span in layout.spans():
-        move = lower_median([_vote_of(row, span, target) for row in rows])
+        move = middle_vote([_vote_of(row, span, target) for row in rows])
         moved[name] = min(max(exponents[name] + move, low), high)
     return moved
 
 
 def _vote_of(row: Row, span: slice, target: Target) -> int:
     """`vote` of a row's values in a span, of which few are at hand at once."""
-    size, fine, coarse = 0, 0, 0
+    counted = np.zeros(_MAGNITUDES, dtype=np.int64)
     for part in _parts(span):
-        found = _counts(row[part], target)
-        size, fine, coarse = size + found[0], fine + found[1], coarse + found[2]
-    return _move((size, fine, coarse), target)
+        counted += _counted(row[part])
+    return _move(_above(counted), target)
 
 
 def _parts(span: slice) -> Iterator[slice]:

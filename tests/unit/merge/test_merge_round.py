@@ -114,7 +114,7 @@ def test_zero_updates_change_nothing_but_refine_the_grid():
     )
     result = merged_of(state, dict.fromkeys(range(5), update), make_manifest())
     assert all(torch.equal(result.global_state.params[n], p) for n, p in state.params.items())
-    assert result.global_state.exponents == dict.fromkeys(state.params, EXPONENT - 1)
+    assert result.global_state.exponents == dict.fromkeys(state.params, EXPONENT - 4)
 
 
 def test_below_the_minimum_the_model_is_carried_with_its_exponents():

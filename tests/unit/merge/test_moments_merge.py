@@ -161,10 +161,10 @@ def test_counts_go_on_and_exponents_move_with_the_votes() -> None:
     state = replace(state, moment_exponents=dict.fromkeys(state.params, -6))  # far too coarse
     updates = updates_of(state, manifest, 4)
     once = merged_of(state, updates, manifest).global_state
-    assert set(once.moment_exponents.values()) == {-7}
+    assert set(once.moment_exponents.values()) == {-10}
     twice = merged_of(once, updates_of(once, manifest, 4), manifest).global_state
     assert set(once.moments.m_exponents.values()) == {-6}
-    assert set(twice.moments.m_exponents.values()) == {-7}
+    assert set(twice.moments.m_exponents.values()) == {-10}
     assert twice.moments.count == 2 * manifest.inner.steps
 
 

@@ -7,8 +7,7 @@ so a kind added here is there for provider and verifier alike.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 
 from atoll.bits.codec.base import Integers, UpdateCodec
 from atoll.bits.codec.block_steps import SIGN, two_bit
@@ -28,17 +27,23 @@ def _as_they_are(numerators: Integers, _denominator: int, _length: int) -> Integ
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a codec wants its values on the grid.
+    """Where a codec wants those of its values that are not 0 on the grid; magnitudes in steps.
 
     Attributes:
-        of_sent: shares are of the values that are not 0, instead of all.
+        share: one value in so many.
+        fine: above it is at most that share of them.
+        coarse: above it is more than that share, ...
+        low: ... and above this more than a quarter. Few values may have most of the squared length
+            of what was not rounded to 0, and what is near it is noise: 0 of codecs whose blocks
+            choose their own step.
+        clipped: what is above it may have been larger.
     """
 
-    fine_steps: int
-    fine_share: Fraction
-    coarse_steps: int
-    coarse_share: Fraction
-    of_sent: bool = False
+    share: int
+    fine: int
+    coarse: int
+    low: int
+    clipped: int
 
 
 @dataclass(frozen=True)
@@ -69,20 +74,19 @@ def _always(codec: UpdateCodec) -> Callable[[DitherKey], UpdateCodec]:
     return lambda _: codec
 
 
-GRID8_TARGET = Target(64, Fraction(1, 256), 24, Fraction(1, 256))
-GRID4_TARGET = Target(6, Fraction(1, 16), 2, Fraction(1, 16))
+GRID8_TARGET = Target(share=256, fine=64, coarse=24, low=2, clipped=126)
+GRID4_TARGET = Target(share=16, fine=6, coarse=2, low=1, clipped=6)
 # Values of 24 and more are said often enough where steps are 10 to 20: room on both sides.
-TWO_BIT_TARGET = Target(48, Fraction(1, 16), 12, Fraction(1, 16))
-SIGN_TARGET = Target(16, Fraction(1, 16), 4, Fraction(1, 16))
-SPARSE_TARGET = replace(TWO_BIT_TARGET, of_sent=True)
+TWO_BIT_TARGET = Target(share=16, fine=48, coarse=12, low=0, clipped=55)
+SIGN_TARGET = Target(share=16, fine=16, coarse=4, low=0, clipped=27)
 
 CODECS: dict[str, Codec] = {
     "grid8": Codec(_always(GRID8), GRID8_TARGET),
     "grid4": Codec(_always(GRID4), GRID4_TARGET),
     "two_bit": Codec(two_bit, TWO_BIT_TARGET),
     "sign": Codec(_always(SIGN), SIGN_TARGET),
-    "sparse": Codec(_always(SPARSE), SPARSE_TARGET),
-    "dct": Codec(_always(DCT_SPARSE), SPARSE_TARGET, merged_coordinates),
+    "sparse": Codec(_always(SPARSE), TWO_BIT_TARGET),
+    "dct": Codec(_always(DCT_SPARSE), TWO_BIT_TARGET, merged_coordinates),
     "fp32": Codec(_always(FP32)),
 }
 
