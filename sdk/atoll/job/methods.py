@@ -55,6 +55,7 @@ def _outer(kind: str, lr: str, **fields: str | int) -> OuterSpec:
 
 
 def _codec(kind: str, exponent: int, **fields: str | int) -> CodecSpec:
+    """A codec on the grid of eight steps of AdamW at 2e-5; a job's is that of its own (`reach`)."""
     plain: dict[str, str | int] = {"feedback": "0", "fragments": 1, "overlap": 0, "mixing": "0"}
     start = TensorExponents(embedding=exponent, matrix=exponent, vector=exponent)
     return CodecSpec.model_validate(
@@ -72,7 +73,7 @@ def _codec(kind: str, exponent: int, **fields: str | int) -> CodecSpec:
 
 _FEDAVG: Final = _outer("sgd", "1")
 _NESTEROV: Final = _outer("nesterov", "0.7", momentum="0.9")
-_GRID8: Final = _codec("grid8", -11)
+_GRID8: Final = _codec("grid8", -16)
 _SGD_INNER: Final = {
     "optimizer": "sgd",
     "beta1": "0",
@@ -105,7 +106,7 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             "Douillard et al. 2025, arXiv:2501.18512",
             "100",
             _outer("nesterov", "0.4", momentum="0.9"),
-            _codec("grid4", -9, fragments=2, mixing="0.5"),
+            _codec("grid4", -14, fragments=2, mixing="0.5"),
             overlaps=True,
         ),
         "muloco": Method(
@@ -113,7 +114,7 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             "30",
             _outer("nesterov", "0.8", momentum="0.9"),
             # With feedback two bits end no lower (docs/methods.md), and seats would keep a state.
-            _codec("two_bit", -10),
+            _codec("two_bit", -15),
             inner={"optimizer": "muon", "momentum": "0.95"},
         ),
         "sparseloco": Method(
@@ -121,14 +122,14 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             "15 to 30",
             # A mean over contributors moves the model three times as far as one over all seats.
             _outer("sgd", "0.5"),
-            _codec("sparse", -10, feedback="0.95"),
+            _codec("sparse", -15, feedback="0.95"),
             rule=CONTRIBUTOR_MEAN,
         ),
         "demo": Method(
             "Peng et al. 2024, arXiv:2411.19870",
             "1",
             _outer("sign", "0.002"),
-            _codec("dct", -16, feedback="0.999"),
+            _codec("dct", -21, feedback="0.999"),
             rule=CONTRIBUTOR_MEAN,
             inner=_SGD_INNER,
             one_step=True,
@@ -145,9 +146,9 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
 DENSE_CODECS: Final[Mapping[str, CodecSpec]] = MappingProxyType(
     {
         "grid8": _GRID8,
-        "grid4": _codec("grid4", -9),
-        "two_bit": _codec("two_bit", -10),
-        "sign": _codec("sign", -10),
+        "grid4": _codec("grid4", -14),
+        "two_bit": _codec("two_bit", -15),
+        "sign": _codec("sign", -15),
         "fp32": _codec("fp32", -40, min_exponent=-40, max_exponent=-40),
     }
 )
@@ -192,8 +193,8 @@ def moment_exponents(codec: CodecSpec, trained: int) -> TensorExponents:
     """Where the first moments of a job begin that trains so many numbers.
 
     Gradients are clipped to a norm, so moments are smaller by the root of the numbers that share
-    it; exponents move by one a round at most, so a start that is far off costs rounds. Measured of
-    a model of 2^17 parameters, on the grid of int8 updates.
+    it; a start that is far off costs rounds. Measured of a model of 2^17 parameters, on the grid of
+    int8 updates.
     """
     if codec.kind == "fp32":
         return codec.exponents

@@ -19,7 +19,7 @@ from atoll.job.groups import duration_text, tokens_text
 from atoll.job.narrate import rounds_text, tokens
 from atoll.job.plan import drawn_seats, sum_of_windows
 from atoll.law.clocks import AuditClock, last_audits
-from atoll.law.manifest import Manifest
+from atoll.law.manifest import SPARSE_CODECS, Manifest
 from atoll.law.pay import budget
 from atoll.law.terms import MOVES
 from atoll.law.words import Role, Terms
@@ -35,6 +35,8 @@ SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
 BLOCK_SECONDS = 12
 ROUND_TRANSACTIONS = 4
 """One after another: commit, reveal, word, and the settlement, which opens the next round."""
+KEPT_ENOUGH = 0.8
+"""Of an update's squared length: a codec of one or two bits is not far above it."""
 TRUSTED_BELOW = 6
 """Members of a committee below which one or two who do not sign keep it from a certificate."""
 
@@ -63,6 +65,7 @@ class Outlook:
             from the last one's until the result is.
         found_share: the chance that a false round is found, while a third of the auditors look
             away; `deterred_wei` what it may be worth to who sends it before it pays.
+        kept_share: of a first update's squared length, what its grid and codec keep.
         upkeep_wei: what as many permanent cheats as the merge bears lose a round, on average.
     """
 
@@ -81,6 +84,7 @@ class Outlook:
     found_share: float
     deterred_wei: int
     upkeep_wei: int
+    kept_share: float
     warnings: tuple[str, ...]
     roles: tuple[RoleNeeds, ...]
 
@@ -112,12 +116,14 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
         found_share=float(deters.found),
         deterred_wei=deters.bears,
         upkeep_wei=deters.upkeep,
+        kept_share=pace.kept,
         warnings=(
             *_refused(manifest),
             *_too_short(manifest, pace),
             *_too_few(draft, pace),
             *_warnings(terms, deters),
             *draft.notes,
+            *_lost(manifest, pace),
         ),
         roles=(
             _submitter(draft, pace),
@@ -312,6 +318,17 @@ def _replayed(epoch: int, chance: float) -> float:
     return fmean((1 - (1 - chance) ** done) / chance for done in range(1, epoch + 1))
 
 
+def _lost(manifest: Manifest, pace: Pace) -> list[str]:
+    """Where most of what seats learn would not reach the model."""
+    if manifest.codec.kind in SPARSE_CODECS or pace.kept >= KEPT_ENOUGH:
+        return []
+    return [
+        f"of a first update's squared length {pace.kept:.0%} is kept: {manifest.codec.kind} rounds "
+        f"or clips the rest at inner.lr {manifest.inner.lr} until votes have moved the grid; "
+        'method.codec = "grid8" keeps more, and a rate too small for a weight moves nothing at all'
+    ]
+
+
 def _warnings(terms: Terms, deters: Deterrence) -> tuple[str, ...]:
     """What whoever relies on the result has to know of such bonds, and of so few members."""
     found = []
@@ -345,6 +362,8 @@ def report(draft: Draft, look: Outlook) -> str:
         f"{rounds_text(look.rounds)} of {manifest.inner.steps} steps, {terms.seats} seats",
         f"data       {look.train_tokens:,} tokens to train on",
         *(draft.read.lines() if draft.read else []),
+        f"updates    {look.kept_share:.0%} of a first one's squared length survives its grid and "
+        f"codec, {manifest.codec.kind}, as trained here from drawn weights",
         f"price      {tokens_text(look.budget_wei)} tokens at most: "
         f"{tokens(look.training_wei)} for training, {tokens(look.fees_wei)} for audits",
         f"gas        {look.gas:,} at most, {tokens(look.gas_wei)} of the chain's coin",

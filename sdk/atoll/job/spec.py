@@ -39,6 +39,7 @@ from atoll.job.methods import (
     with_codec,
     with_feedback,
 )
+from atoll.job.reach import Training, with_bounds
 from atoll.law.manifest import (
     BEAR_NOBODY,
     MANIFEST_VERSION,
@@ -222,7 +223,7 @@ def _build(
     data, init, numerics = found
     method = method_chosen(spec.method)
     inner = _inner(spec.inner, method)
-    codec = _codec(spec.inner, method, _trained(model, spec.lora))
+    codec = _codec(spec, method, _training(spec, model, inner, method.codec.fragments))
     members = spec.members
     f = robust_f(members.seats, method.rule)
     return Manifest(
@@ -259,14 +260,24 @@ def _tables(model: ModelSpec, inner: InnerSpec, rounds: int) -> Digest:
     return tables_root(model, inner, min(rounds * inner.steps, MAX_STEPS))
 
 
-def _codec(inner: Inner, method: Method, trained: int) -> CodecSpec:
+def _codec(spec: JobSpec, method: Method, training: Training) -> CodecSpec:
     # A provider trains whole segments while the merged model is on its way to it.
-    overlaps = method.overlaps and inner.steps > inner.segment
+    overlaps = method.overlaps and spec.inner.steps > spec.inner.segment
     changes = {
-        "overlap": inner.segment if overlaps else 0,
-        "moment_exponents": moment_exponents(method.codec, trained),
+        "overlap": spec.inner.segment if overlaps else 0,
+        "exponents": training.exponents(method.codec),
+        "moment_exponents": moment_exponents(method.codec, training.trained),
     }
-    return method.codec.model_copy(update=changes)
+    return with_bounds(method.codec.model_copy(update=changes))
+
+
+def _training(spec: JobSpec, model: ModelSpec, inner: InnerSpec, fragments: int) -> Training:
+    # Only here, as `_tables`; of a job too long to have tables the first rounds are all the same.
+    from atoll.bits.tables import schedule_of  # noqa: PLC0415
+
+    total = min(spec.rounds * inner.steps, MAX_STEPS)
+    rates = schedule_of(inner, total).rates[: fragments * inner.steps].tolist()
+    return Training(inner, rates, spec.lora, _trained(model, spec.lora))
 
 
 def _trained(model: ModelSpec, lora: LoraSpec | None) -> int:

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from atoll.bits.base import freeze
 from atoll.bits.batch import gather_batch
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.init import initial_global_state, initial_params
+from atoll.bits.kernels.interface import CPU
 from atoll.bits.layout import param_count, param_shapes, seat_layout, trained_count, trained_shapes
 from atoll.bits.ops import operations as operations_of
 from atoll.bits.schedule import Recipe
@@ -29,6 +35,8 @@ MAX_TIMED = 3_000_000
 """Parameters up to which a model is timed itself."""
 MAX_TIMED_GPU, SEQ_TIMED_GPU = 60_000_000, 1024
 """On a GPU, which small models do not keep busy: what they take would be no measure of others."""
+FIRST_STEPS = 8
+"""Of a job's first round that are trained to see what its first grid keeps of an update."""
 MIN_SECONDS = 1.0
 """Steps are repeated for this long."""
 
@@ -79,6 +87,8 @@ def measure(manifest: Manifest) -> dict[str, float | int]:
     changes = {"model": timed, "inner": once, "codec": codec, "lora": _fitting(manifest, timed)}
     trial = manifest.model_copy(update=changes)
     step, besides = _times(trial)
+    small = inner.model_copy(update={"batch": inner.micro_batch})
+    first = {"model": timed, "inner": small, "lora": changes["lora"], "init": InitSpec.drawn(0)}
     by_operations = operations(model) * model.seq / (operations(timed) * timed.seq)
     by_size = trained_count(manifest) / trained_count(trial)
     shapes = trained_shapes(manifest)
@@ -89,6 +99,7 @@ def measure(manifest: Manifest) -> dict[str, float | int]:
         "parameters": param_count(model),
         "timed_parameters": param_count(timed),
         "update_bytes": max(each.encoded_length for each in rounds),
+        "kept": _kept(manifest.model_copy(update=first)),
     }
 
 
@@ -109,14 +120,46 @@ def _recipe(trial: Manifest) -> Recipe:
     return Recipe.of(trial, base)
 
 
+def _kept(trial: Manifest) -> float:
+    """Share of a first update's squared length that its bytes say: 0 where the grid is too coarse.
+
+    Of a seat's first steps on any text, from any weights, stretched to a whole round: by as much as
+    rates add up, over the fourth root of the steps, between weights that always move one way and
+    such as wander.
+    """
+    tokens, trial = _any_tokens(trial)
+    model, inner, recipe = initial_global_state(trial), trial.inner, _recipe(trial)
+    course = Course(trial, recipe, tokens, ZERO_DIGEST, SeatIndex(0), 0, model)
+    state, steps = SeatState.opening(model, seat_layout(trial)), min(inner.steps, FIRST_STEPS)
+    for step in range(steps):
+        batch = gather_batch(tokens, course.offsets(step), trial.model.seq)
+        state = inner_step(state, batch, step, recipe).state
+    rates = recipe.schedule.rates
+    longer = float(rates[: inner.steps].sum() / rates[:steps].sum())
+    longer /= (inner.steps / steps) ** 0.25
+    part, last = model.sent_part(trial.codec), state.on(CPU)
+    delta = {name: (p - last.params[name]) * longer for name, p in part.params.items()}
+    codec = seat_codec(trial.codec, DitherKey(ZERO_DIGEST, 0))
+    data = codec.encode(delta, part.exponents)
+    said = codec.decode(data, Layout.of_tensors(delta), part.exponents)
+    along = sum(float((delta[name].double() * said[name].double()).sum()) for name in delta)
+    whole = sum(float(delta[name].double().square().sum()) for name in delta)
+    return min(along / whole, 1.0) if whole else 0.0
+
+
+def _any_tokens(trial: Manifest) -> tuple[NDArray[Any], Manifest]:
+    """A few sequences, and the job that has them for its data."""
+    count = 4 * trial.model.seq
+    tokens = (np.arange(count) * 7 % trial.model.vocab).astype(DTYPES[trial.data.dtype])
+    data = trial.data.model_copy(update={"train_tokens": count, "masked": False})
+    return tokens, trial.model_copy(update={"data": data})
+
+
 def _times(trial: Manifest) -> tuple[float, float]:
     """Of one step of one micro-batch, and of a segment's digests and copies; of any weights."""
     trial = trial.model_copy(update={"init": InitSpec.drawn(0)})
     model, seq = initial_global_state(trial), trial.model.seq
-    dtype = DTYPES[trial.data.dtype]
-    tokens = (np.arange(4 * seq) * 7 % trial.model.vocab).astype(dtype)
-    small = trial.data.model_copy(update={"train_tokens": len(tokens)})
-    trial = trial.model_copy(update={"data": small})
+    tokens, trial = _any_tokens(trial)
     course = Course(trial, _recipe(trial), tokens, ZERO_DIGEST, SeatIndex(0), 0, model)
     # Where steps leave it: it is brought there once a segment.
     opening = SeatState.opening(model, seat_layout(trial)).on(course.recipe.ops.device)

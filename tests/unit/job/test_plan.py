@@ -40,6 +40,7 @@ PACE = Pace(
     parameters=10_000_000,
     timed_parameters=10_000_000,
     update_bytes=10_000_000,
+    kept=0.99,
 )
 NANO = preset("nano")
 

@@ -1,0 +1,155 @@
+"""On which grid a job's updates begin: how far a round moves its tensors.
+
+Rule of this file: a function of what is chosen (rates, optimiser, codec, shapes), not of data. It
+was measured on drawn and trained models of 2^17 parameters, and adapters of these, at rates from
+1e-6 to 1e-2 and 1 to 500 steps. A codec's grid bears a factor of two or three either way
+(tests/property/job/test_first_updates.py); what is further off is voted on (SPEC-MERGE.md, 5).
+
+A round's sum of rates is what AdamW moves a weight by where its gradients agree. They agree the
+less the further it has moved, but no less than in a random walk, whose distance is the sum over the
+root of the steps. Muon's steps are of few directions. Those of SGD are as long as the gradients,
+which are clipped, and adapters' gradients are smaller than the model's by what A is drawn with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, fsum, log1p, log2, sqrt
+from typing import Final
+
+from atoll.law.manifest import FP32_EXPONENT, CodecSpec, InnerSpec, LoraSpec, TensorExponents
+
+_ADAPTER_GRADIENT: Final = 0.01
+"""Of an adapter's gradient, over the model's, alpha and one over the root of the rank: half of the
+deviation that A is drawn with."""
+_ROOM: Final = 12
+"""Exponents that a grid may leave its start by, either way: a schedule's end has a thousandth of
+its first rates. A tensor that does not move at all comes back from there in three rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How tensors of a kind move.
+
+    Attributes:
+        agreeing: part of the sum of rates by which AdamW moves them while gradients agree.
+        far: sum of rates at which these agree half as often.
+        gradient: deviation of their gradients, over that of all.
+    """
+
+    agreeing: float
+    far: float
+    gradient: float
+
+
+_EMBEDDING: Final = _Kind(0.7, 0.05, 1.4)
+_MATRIX: Final = _Kind(0.6, 0.003, 0.6)
+_VECTOR: Final = _Kind(0.7, 0.02, 0.7)
+_ADAPTER: Final = _Kind(0.6, 0.02, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Deviations of an update, as powers of two of the grid's step, that a codec writes best.
+
+    Attributes:
+        even: of updates of AdamW, whose values are alike.
+        uneven: of updates of SGD, of which few values have most of the squared length. Those of
+            Muon are between.
+    """
+
+    even: float
+    uneven: float
+
+
+_STEPS: Final[Mapping[str, _Steps]] = {
+    "grid8": _Steps(3.5, 1.2),
+    "grid4": _Steps(1.2, -1.0),
+    "two_bit": _Steps(4.3, 2.2),
+    "sign": _Steps(3.3, 2.3),
+    "sparse": _Steps(2.5, 1.5),
+    "dct": _Steps(2.2, 1.5),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a job's first updates follow from.
+
+    Attributes:
+        inner: the optimiser.
+        rates: of the steps of the first rounds, as many rounds as there are fragments.
+        lora: what is trained in place of the model.
+        trained: how many numbers.
+    """
+
+    inner: InnerSpec
+    rates: Sequence[float]
+    lora: LoraSpec | None
+    trained: int
+
+    def exponents(self, codec: CodecSpec) -> TensorExponents:
+        """Those of round 0."""
+        if codec.kind == "fp32":
+            return codec.exponents
+        return TensorExponents(
+            embedding=self._start(codec, _EMBEDDING),
+            matrix=self._start(codec, _MATRIX if self.lora is None else _ADAPTER),
+            vector=self._start(codec, _VECTOR),
+        )
+
+    def _start(self, codec: CodecSpec, kind: _Kind) -> int:
+        steps = _STEPS[codec.kind]
+        centre = steps.uneven if self.inner.optimizer == "sgd" else steps.even
+        if self._is_muon(kind):
+            centre = (steps.even + steps.uneven) / 2
+        # The last fragment is sent after as many rounds as there are; the grid is one.
+        rounds = (self.rates[: self.inner.steps], self.rates)
+        mean = fsum(log2(self.deviation(rates, kind)) for rates in rounds) / 2
+        return min(max(round(mean - centre), FP32_EXPONENT), 0)
+
+    def deviation(self, rates: Sequence[float], kind: _Kind) -> float:
+        """Of a tensor's values, after steps at these rates."""
+        total = fsum(rates)
+        if self.inner.optimizer == "sgd":
+            pushed = self._pushed(rates)
+            return self._gradient * kind.gradient * pushed / exp(0.4 * log1p(3 * pushed))
+        wandering = exp(-0.3 * log1p(total))
+        if self._is_muon(kind):
+            return 0.14 * total * wandering / sqrt(1 + 2 * total)
+        agreeing = kind.agreeing / sqrt(1 + total / kind.far)
+        return total * max(agreeing, 1 / sqrt(len(rates))) * wandering
+
+    def _is_muon(self, kind: _Kind) -> bool:
+        return self.inner.optimizer == "muon" and kind in (_MATRIX, _ADAPTER)
+
+    @property
+    def _gradient(self) -> float:
+        """Deviation of what is trained's gradients."""
+        norm = float(self.inner.clip)
+        if self.lora is not None:
+            smaller = _ADAPTER_GRADIENT * float(self.lora.alpha) / sqrt(self.lora.rank)
+            norm = min(norm, smaller)
+        return min(norm, 1.0) / sqrt(self.trained)
+
+    def _pushed(self, rates: Sequence[float]) -> float:
+        """The sum of rates, each times the gradients that momentum has in that step."""
+        momentum, pushes, has = float(self.inner.momentum), [], 0.0
+        for rate in rates:
+            has = momentum * has + 1
+            pushes.append(rate * has)
+        return fsum(pushes)
+
+
+def with_bounds(codec: CodecSpec) -> CodecSpec:
+    """The codec with bounds that leave room around its starts."""
+    if codec.kind == "fp32":
+        return codec
+    starts = [
+        exponent
+        for group in (codec.exponents, codec.moment_exponents)
+        for exponent in group.model_dump().values()
+    ]
+    low, high = max(min(starts) - _ROOM, FP32_EXPONENT), min(max(starts) + _ROOM, 0)
+    return codec.model_copy(update={"min_exponent": low, "max_exponent": high})
