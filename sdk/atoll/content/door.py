@@ -55,7 +55,7 @@ class Guest:
             the other side has not acknowledged.
         since: when it came; active: when it last came, asked, or was answered.
         member: who it is, once known; requests: how many began.
-        busy: requests under way; written: body bytes given to it so far.
+        busy: requests that are being answered; written: body bytes given to it so far.
     """
 
     address: str
@@ -139,11 +139,14 @@ class Door:
         """Who a connection is; None where it was sent away."""
         return self._guests.get(key)
 
-    def begins(self, guest: Guest) -> None:
+    def asked(self, guest: Guest) -> None:
         """Notes that a connection's request is here."""
         guest.requests += 1
-        guest.busy += 1
         guest.active = self.clock()
+
+    def begins(self, guest: Guest) -> None:
+        """Notes that a request is being answered: one that waits for its turn is not."""
+        guest.busy += 1
 
     def ends(self, guest: Guest) -> None:
         """Notes that a request was answered."""

@@ -104,6 +104,7 @@ class _GuardedServer(web.Server):
             access_log=None,
             logger=_log,
             keepalive_timeout=idle_s,
+            handler_cancellation=True,  # else those who go leave their places in the queue
             lingering_time=1.0,
         )
         self._door = door
@@ -227,10 +228,11 @@ class Gateway:
         guest = self.door.guest(request.protocol)
         if guest is None:  # sent away while its request was read
             return _refuse(503, "busy", {"Retry-After": "1"})
+        self.door.asked(guest)
+        self._look_who_asks(guest, request)
+        await self._await_turn(request, ANSWER)  # refusals of all kinds are a flood, too
         self.door.begins(guest)
         try:
-            self._look_who_asks(guest, request)
-            await self._await_turn(request, ANSWER)  # refusals of all kinds are a flood, too
             return await self._admitted(request, guest)
         finally:
             self.door.ends(guest)

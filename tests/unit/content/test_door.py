@@ -31,6 +31,7 @@ class House:
         guest = self.door.guest(name)
         assert guest is not None
         self.now += 1
+        self.door.asked(guest)
         self.door.begins(guest)
         self.door.ends(guest)
         if member is not None:
@@ -57,6 +58,7 @@ def test_whom_we_answer_stays_and_who_just_came_may_speak(house: House) -> None:
     for name in "abc":
         guest = house.door.guest(name)
         assert guest is not None
+        house.door.asked(guest)
         house.door.begins(guest)
     house.ask("d")
     house.arrive("e", "f")

@@ -189,6 +189,26 @@ async def test_a_member_waits_for_nothing_that_strangers_wait_for(
             task.cancel()
 
 
+async def test_who_goes_gives_up_its_turn(tmp_path: Path) -> None:
+    """Else a stranger who asks and goes, again and again, fills the memory."""
+    store = LocalStore(tmp_path / "served", sync=False)
+    cid = store.add_block(bytes(2 * PIECE))
+    async with slow_gateway(store, 1.0) as gateway:
+        async with aiohttp.ClientSession(gateway.url) as strangers:
+            asks = f"/ipfs/{cid}?format=raw"
+            waiting = [asyncio.create_task(read(strangers, asks)) for _ in range(20)]
+            while not gateway._share._turns._waiting:  # noqa: ASYNC110 - nothing there tells of it
+                await asyncio.sleep(0.01)
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        while gateway.door._guests:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        assert not any(not f.done() for q in gateway._share._turns._waiting.values() for f in q)
+        assert not gateway._share._requests
+
+
 async def read(http: aiohttp.ClientSession, path: str, **headers: str) -> tuple[int, bytes]:
     async with http.get(path, headers=headers) as answer:
         return answer.status, await answer.read()
