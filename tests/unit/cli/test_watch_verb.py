@@ -21,7 +21,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was to run, and nothing runs."""
     found: list[Any] = []
 
-    def play(name: str, player: Player, config: Path, jobs: Any, *, as_json: bool) -> None:
+    def play(name: str, player: Player, config: Path, jobs: Any, **_: bool) -> None:
         found.append((name, player, config, jobs))
 
     monkeypatch.setattr(services, "play", play)

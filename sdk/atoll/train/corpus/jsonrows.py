@@ -7,7 +7,6 @@ file, and what is left of the row is parsed as JSON with placeholders in their s
 from __future__ import annotations
 
 import codecs
-import json
 import re
 import weakref
 from collections.abc import Iterator
@@ -345,7 +344,7 @@ class _Spool:
             return self._file.read(size)
 
     def _put(self, raw: bytes) -> None:
-        text: str = json.loads(f'"{self._decoder.decode(raw)}"')
+        text: str = loads(f'"{self._decoder.decode(raw)}"')
         part = text.encode()
         with disk_errors(Path(gettempdir())):
             self._file.write(part)
