@@ -65,6 +65,7 @@ from atoll.bits.state import GlobalState, SeatState, Tensors
 from atoll.bits.step import inner_step
 from atoll.bits.tables import schedule_of
 from atoll.job.methods import METHODS, moment_exponents
+from atoll.job.plan import priced
 from atoll.job.presets import preset
 from atoll.job.reach import Training, with_bounds
 from atoll.job.spec import robust_f
@@ -434,7 +435,7 @@ def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Man
             "members.seats": SEATS,
         }
     )
-    manifest = job.resolve(data, None, numerics, now=0)
+    manifest = priced(job)[0].resolve(data, None, numerics, now=0)
     # Rows keep private moments, which no job has: the method's choices go in behind its back.
     method = METHODS[row.method]
     inner = manifest.inner.model_copy(update=dict(method.inner))

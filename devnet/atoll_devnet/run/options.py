@@ -11,7 +11,7 @@ from typing import Final
 
 from atoll.errors import ConfigError
 from atoll.job.presets import PRESETS
-from atoll.job.spec import JobSpec
+from atoll.job.spec import JobSpec, least_providers, method_chosen
 from atoll_devnet.processes.chain import Backend
 
 UNHURRIED: Final[Mapping[str, int | str]] = MappingProxyType(
@@ -75,10 +75,11 @@ def fitting(
 ) -> JobSpec:
     """The job with places for all; a minimum so small that the honest go on without the cheats."""
     honest, sincere = providers - len(cheats), verifiers - len(verifier_cheats)
+    needed = least_providers(providers, method_chosen(job.method).rule)
     return job.but(
         {
             "members.seats": providers,
-            "members.min_providers": max(1, min(2, honest)),
+            "members.min_providers": max(needed, min(2, honest)),
             "members.places": verifiers,
             "members.min_verifiers": max(1, sincere),
         }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import ConfigError
 from atoll.job.asking import Ask
 from atoll.job.groups import tokens_text
-from atoll.job.plan import Figure, Floors, complete, filled
+from atoll.job.plan import Figure, Floors, complete, filled, priced
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.law.pay import budget
@@ -71,10 +71,8 @@ async def write_draft(
             than the job's price.
         ManifestError: the choices do not fit together.
     """
-    figures: tuple[Figure, ...] = ()
     pace = None if ask is None else await measure(spec, found, ask)
-    if pace is not None:
-        spec, figures = complete(spec, pace, floors)
+    spec, figures = priced(spec) if pace is None else complete(spec, pace, floors)
     manifest = spec.resolve(found.data, found.init, found.numerics, now)
     _check_budget(spec.money.budget, budget(manifest.terms))
     return Draft(key, spec, manifest, figures, pace, floors=floors)

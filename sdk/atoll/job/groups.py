@@ -335,7 +335,10 @@ class Members(Group):
     seats: Annotated[int, Field(ge=1, le=MAX_SEATS)] = Field(
         default=4, description="providers at most"
     )
-    min_providers: Annotated[int, Field(ge=1, le=MAX_SEATS)] = 3
+    min_providers: Annotated[int, Field(ge=1, le=MAX_SEATS)] | None = Field(
+        default=None,
+        description="to begin a round; left out, three, or 2f + 1 where the merge bears f that lie",
+    )
     places: Annotated[int, Field(ge=1, le=MAX_PLACES)] = Field(
         default=8, description="verifiers at most"
     )

@@ -99,12 +99,26 @@ def complete(
     """
     figures: list[Figure] = []
     for group in (_windows, _prices, _bonds, _lifetime):
-        found = group(spec.as_method(), pace, floors or Floors())
-        left_out = set(spec.left_out())
-        chosen = {path: item for path, item in found.items() if path in left_out}
-        spec = spec.but({path: value for path, (value, _) in chosen.items()})
-        figures += [Figure(p, _text(p, value), why) for p, (value, why) in chosen.items()]
+        spec, chosen = _with(spec, group(spec.as_method(), pace, floors or Floors()))
+        figures += chosen
     return spec, tuple(figures)
+
+
+def priced(spec: JobSpec) -> tuple[JobSpec, tuple[Figure, ...]]:
+    """The spec with a price and fees, which follow from what it says and no machine's pace.
+
+    Raises:
+        ConfigError: there is no model to price, or the budget does not pay for the work.
+    """
+    return _with(spec, _prices(spec.as_method()))
+
+
+def _with(spec: JobSpec, found: Found) -> tuple[JobSpec, tuple[Figure, ...]]:
+    """The spec with those of the values that it leaves out, and their figures."""
+    left_out = set(spec.left_out())
+    chosen = {path: item for path, item in found.items() if path in left_out}
+    figures = tuple(Figure(p, _text(p, value), why) for p, (value, why) in chosen.items())
+    return spec.but({path: value for path, (value, _) in chosen.items()}), figures
 
 
 Found = Mapping[str, tuple[Any, str]]
@@ -192,7 +206,7 @@ def _mean_replay(spec: JobSpec) -> Fraction:
     return Fraction(1 + epoch_rounds(spec), 2)
 
 
-def _prices(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
+def _prices(spec: JobSpec, *_: object) -> Found:
     assert spec.model is not None  # a pace is of a model
     members, money = spec.members, spec.money
     a_step = spec.inner.batch * spec.model.seq

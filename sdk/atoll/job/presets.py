@@ -31,8 +31,6 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "inner": {"lr": "0.004", "steps": 40, "segment": 5, "batch": 8},
         "money": {
             "price_per_token": "0.000001",
-            "sign_fee": "0.01",
-            "duty_fee": "0.1",
             "provider_bond": "100",
             "verifier_bond": "100",
         },

@@ -12,7 +12,7 @@ from math import ceil, prod
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from atoll.bits.layout import adapter_shapes, param_shapes
 from atoll.errors import ConfigError, ManifestError
@@ -98,6 +98,18 @@ class JobSpec(Group):
     members: Members = Members()
     windows: Windows = Windows()
     evaluate: Evaluate = Evaluate()
+
+    @model_validator(mode="after")
+    def _enough_for_the_rule(self) -> Self:
+        """Fewer providers open no round: the contract waits for 2f + 1, whatever the job says."""
+        seats, here = self.members.seats, self.members.min_providers
+        needed = least_providers(seats, method_chosen(self.method).rule)
+        if here is not None and here < needed:
+            raise ValueError(
+                f"members.min_providers is {here}: with {seats} seats the merge bears "
+                f"{needed // 2} that lie, and no round begins with fewer than {needed}"
+            )
+        return self
 
     @classmethod
     def of(cls, document: Mapping[str, Any], source: str = "the job") -> Self:
@@ -209,6 +221,11 @@ def epoch_chosen(choice: MethodChoice) -> int:
     return choice.epoch or method_of(choice.name).epoch
 
 
+def least_providers(seats: int, rule: str) -> int:
+    """2f + 1: so many have to be there for the merge to bear f that lie."""
+    return 2 * robust_f(seats, rule) + 1
+
+
 def robust_f(seats: int, rule: str) -> int:
     """⌊seats / 4⌋ from four seats on; 0 of rules that bear nobody."""
     return seats // 4 if seats >= 4 and rule not in BEAR_NOBODY else 0
@@ -302,6 +319,8 @@ def _outer(outer: Outer, method: Method) -> OuterSpec:
 def _terms(spec: JobSpec, f: int, tokens_per_step: int, now: int) -> Terms:
     windows = {f"{name}_seconds": value for name, value in spec.windows if name not in _MEASURES}
     money = {name: value for name, value in spec.money if name != "budget"}
+    members = dict(spec.members)
+    members["min_providers"] = members["min_providers"] or max(2 * f + 1, min(3, members["seats"]))
     return Terms(
         rounds=spec.rounds,
         f=f,
@@ -311,7 +330,7 @@ def _terms(spec: JobSpec, f: int, tokens_per_step: int, now: int) -> Terms:
         segment_steps=spec.inner.segment,
         tokens_per_step=tokens_per_step,
         program=ZERO_DIGEST,
-        **dict(spec.members),
+        **members,
         **windows,
         **money,
     )

@@ -14,14 +14,14 @@ from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import parse_setting, parse_toml, to_toml
 from atoll.job.groups import duration_text, parse_duration, parse_tokens, tokens_text
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, moment_exponents
-from atoll.job.plan import drawn_seats
+from atoll.job.plan import drawn_seats, priced
 from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.service.wording import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "4b79a01b6745bc09389b7b80805ceeaed88affe2db2920ff156db830731390db"
+DEMO_DIGEST = "5872700c08e2add926d81917ffbea734eb75c0ad57e831db40bbfa5a8394838e"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = DataSpec(
@@ -50,7 +50,7 @@ def refusal(text: str) -> str:
 
 
 def test_the_demo_s_manifest_has_the_bytes_that_it_always_had() -> None:
-    demo = preset("demo")
+    demo, _ = priced(preset("demo"))
     assert demo.resolve(DATA, None, NUMERICS, NOW).digest().hex() == DEMO_DIGEST
 
 
@@ -349,3 +349,25 @@ def test_an_epoch_is_one_round_where_nothing_is_carried() -> None:
     manifest = PLAIN.resolve(DATA, None, NUMERICS, NOW)
     with pytest.raises(ManifestError, match="epoch"):
         Manifest.from_bytes(manifest.model_copy(update={"epoch": 2}).to_bytes())
+
+
+@pytest.mark.parametrize(("seats", "needed"), [(1, 1), (3, 1), (4, 3), (8, 5), (16, 9)])
+def test_fewer_providers_than_open_a_round_are_refused(seats: int, needed: int) -> None:
+    """The contract waits for 2f + 1, so that a job which says less says what is not so."""
+    said = PLAIN.but({"members.seats": seats, "members.min_providers": needed})
+    assert said.members.min_providers == needed
+    assert PLAIN.but({"members.seats": seats}).members.min_providers is None
+    manifest = PLAIN.but({"members.seats": seats}).resolve(DATA, None, NUMERICS, NOW)
+    assert manifest.terms.min_providers == max(needed, min(3, seats))
+    if needed > 1:
+        with pytest.raises(ConfigError, match=rf"no round begins with fewer than {needed}"):
+            PLAIN.but({"members.seats": seats, "members.min_providers": needed - 1})
+
+
+def test_the_demo_s_fees_are_computed_as_everybody_s() -> None:
+    """Of its price, and of a replay and a merge as they are, not of what a page looks well with."""
+    demo, _ = priced(preset("demo"))
+    tokens = demo.inner.steps * demo.inner.batch * 64
+    assert demo.money.price_per_token is not None
+    assert demo.money.duty_fee == tokens * demo.money.price_per_token * 3 // 2
+    assert demo.money.sign_fee == demo.money.duty_fee // 10

@@ -43,10 +43,14 @@ def make_manifest(seats: int = 8, min_providers: int = 2, f: int = 2) -> Manifes
     )
     # Without moments, an update is what moves the model and nothing else.
     plain = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0"}
-    members = {"members.seats": seats, "members.min_providers": min_providers}
-    job = PLAIN.but(members | {f"inner.{name}": value for name, value in plain.items()})
+    job = PLAIN.but(
+        {"members.seats": seats} | {f"inner.{name}": value for name, value in plain.items()}
+    )
     manifest = job.resolve(data, None, numerics, now=0)
-    return manifest.model_copy(update={"robust": manifest.robust.model_copy(update={"f": f})})
+    # A merge is computed of fewer than open a round, too: some fall before it.
+    terms = replace(manifest.terms, min_providers=min_providers)
+    robust = manifest.robust.model_copy(update={"f": f})
+    return manifest.model_copy(update={"robust": robust, "terms": terms})
 
 
 def make_state() -> GlobalState:
