@@ -2,7 +2,8 @@
 
 One endpoint that is a block behind, or a node behind a balancer's URL, refuses what the next one
 takes. Rule of this file: what would end a transaction is asked again at newer blocks, and ends it
-only where it is still said after a while; whatever says otherwise meanwhile is what counts.
+only where it is still said after a while; whatever says otherwise meanwhile is what counts. A while
+in which nobody was asked is none: after an outage, endpoints are behind more than ever.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ LOOKS: Final = 5
 LONGEST_LOOK_SECONDS: Final = 3.0
 """So often in a patience's time it is asked again where no block comes, and after so long at most.
 """
+UNASKED: Final = 2
+"""So many patiences without a look, and what was said before them is forgotten."""
 
 
 class Kind(Enum):
@@ -40,23 +43,25 @@ class Doubts:
 
     def __init__(self, patience_s: dict[Kind, float], clock: Callable[[], float]) -> None:
         self._patience_s, self._clock = patience_s, clock
-        self._since: dict[tuple[int, Kind], float] = {}
+        self._said: dict[tuple[int, Kind], tuple[float, float]] = {}  # first, and last
         self._looked: dict[int, tuple[BlockRef | None, float]] = {}
 
     def is_time(self, number: int, head: BlockRef | None) -> bool:
         """Whether to ask about it again: of what is not in doubt, always."""
         seen, looked_at = self._looked.get(number, (None, float("-inf")))
-        kinds = [kind for kind in Kind if (number, kind) in self._since]
+        kinds = [kind for kind in Kind if (number, kind) in self._said]
         pause = min((self._patience_s[kind] / LOOKS for kind in kinds), default=0.0)
         is_due = self._clock() - looked_at >= min(pause, LONGEST_LOOK_SECONDS)
         return seen != head or is_due
 
     def is_believed(self, number: int, kind: Kind, head: BlockRef | None) -> bool:
         """Notes that it is said once more; whether it was for long enough now."""
-        now = self._clock()
-        since = self._since.setdefault((number, kind), now)
-        self._looked[number] = (head, now)
-        is_enough = now - since >= self._patience_s[kind]
+        now, patience = self._clock(), self._patience_s[kind]
+        since, last = self._said.get((number, kind), (now, now))
+        if now - last > UNASKED * patience:
+            since = now
+        self._said[number, kind], self._looked[number] = (since, now), (head, now)
+        is_enough = now - since >= patience
         if is_enough:
             self.forget(number)
         return is_enough
@@ -65,4 +70,4 @@ class Doubts:
         """It was said otherwise, or is over."""
         self._looked.pop(number, None)
         for kind in Kind:
-            self._since.pop((number, kind), None)
+            self._said.pop((number, kind), None)

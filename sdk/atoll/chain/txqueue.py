@@ -14,17 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from eth_utils.address import to_checksum_address
 
-from atoll.chain.answers import Header, counter, tx_hash
+from atoll.chain.answers import Header, counter, quantity, tx_hash
 from atoll.chain.calls import Call
-from atoll.chain.contracts import AtollChain
+from atoll.chain.contracts import LATEST, AtollChain
 from atoll.chain.doubts import Doubts, Kind
 from atoll.chain.fees import Fees, bid, raise_bid
 from atoll.chain.prices import Floors, Prices, ask_prices
+from atoll.chain.replies import Read
 from atoll.chain.revert import reason_of
 from atoll.chain.txstore import (
     ENDED_WITHOUT_EFFECT,
@@ -181,6 +183,7 @@ class TxQueue:
             clock,
         )
         self._floors = Floors(clock)
+        self._least_nonce = 0  # what another program has used is below
         self._prices: tuple[Header, Prices] | None = None
         self._pumping = asyncio.Lock()
         self._moved = asyncio.Condition()
@@ -395,6 +398,7 @@ class TxQueue:
                 del self._foreign_since[intent.id]
                 if await self._is_foreign(intent, intent.nonce, head):
                     log.warning("another program used this key's nonce", nonce=intent.nonce)
+                    self._least_nonce = max(self._least_nonce, used_nonces)
                     self._store.requeue(intent)
         return receipt is not None or not is_used
 
@@ -657,14 +661,29 @@ class TxQueue:
     async def _can_pay(self, intent: Intent, gas_limit: int, fees: Fees) -> bool:
         cost = intent.value + gas_limit * fees.max_fee
         balance = await self._chain.native_balance(self.address)
+        if balance < cost:  # or whoever said so is behind: a bid too many is only refused
+            balance = max(balance, *await self._each("eth_getBalance", quantity))
         if balance < cost:
             why = f"is not paid for: {self.address} has {balance} wei, it may take {cost} wei"
             self._refuse(intent, Kind.REFUSED, why, NO_MONEY)
         return balance >= cost
 
+    async def _each(self, method: str, read: Read[int]) -> list[int]:
+        """What each endpoint says of the account; of those that failed lately where need be."""
+        question = [self.address, LATEST]
+        provider = self._chain.provider
+        said = await provider.ask_all(method, question, read, lambda found: len(found) > 1)
+        return list(said.values())
+
     async def _next_nonce(self) -> int:
-        """The lowest nonce that neither the chain nor one of our own transactions has."""
-        nonce = await self._chain.nonce(self.address)
+        """The lowest nonce that neither the chain nor one of our own transactions has.
+
+        Of what several endpoints say the lower middle one: under too low a nonce it is refused, and
+        sent anew once a block shows whose that was; too high a one no block ever takes.
+        """
+        said = await self._each("eth_getTransactionCount", counter)
+        nonce = median_low(said) if said else await self._chain.nonce(self.address)
+        nonce = max(nonce, self._least_nonce)
         used = {intent.nonce for intent in self._store.in_state(*TxState)}
         while nonce in used:
             nonce += 1

@@ -157,6 +157,52 @@ async def test_a_first_endpoint_that_judges_by_an_old_state_is_overruled(
         assert await is_mined(queue, anvil)
 
 
+async def test_what_was_said_before_nobody_was_asked_for_long_is_forgotten(
+    opened: Opened, anvil: Anvil
+) -> None:
+    """A laptop that slept, or no endpoint at all: the first that answers then is often behind."""
+    async with opened(REVERTED) as (queue, chain, clock):
+        await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
+        for _ in range(3):
+            await queue.pump()
+            assert state(queue).state is TxState.QUEUED
+            clock.now += 3600.0
+        await queue.pump()
+        clock.now += CONFIG.doubt_seconds
+        await queue.pump()
+        assert state(queue).state is TxState.FAILED
+
+
+async def test_a_first_endpoint_that_knows_of_no_money_is_overruled(
+    opened: Opened, anvil: Anvil
+) -> None:
+    async with opened(poor, lambda _: None) as (queue, chain, clock):
+        await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
+        await queue.pump()
+        clock.now += CONFIG.doubt_seconds
+        assert await is_mined(queue, anvil)
+
+
+@pytest.mark.parametrize("liar", [0, 1])
+@pytest.mark.parametrize("said", [0, 1000])
+async def test_one_endpoint_s_nonce_keeps_nothing_from_the_blocks(
+    opened: Opened, anvil: Anvil, liar: int, said: int
+) -> None:
+    """Under a nonce that is too high no block ever takes it, nor what comes after it."""
+
+    def lies(asked: dict[str, Any]) -> dict[str, Any] | None:
+        is_asked = asked["method"] == "eth_getTransactionCount"
+        return {"result": hex(said)} if is_asked and not fooled.is_over else None
+
+    fooled = While(lies)
+    changes = [lies, lambda _: None] if liar == 0 else [lambda _: None, lies]
+    async with opened(*changes) as (queue, chain, _):
+        await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
+        await queue.pump()
+        fooled.is_over = liar == 0 and said == 0  # behind, and up to date in the end
+        assert await is_mined(queue, anvil)
+
+
 @pytest.mark.parametrize("name", TROUBLE)
 async def test_no_kind_of_trouble_of_the_first_endpoint_costs_a_transaction(
     opened: Opened, name: str, anvil: Anvil
@@ -190,8 +236,8 @@ async def test_one_that_is_stuck_is_withdrawn_only_where_it_would_fail_for_a_whi
         (dearer,) = anvil.pending()
         assert dearer["input"] == sent["input"] and dearer["hash"] != sent["hash"]
         fails.is_over = False
-        for _ in range(2):
-            clock.now += config.replace_seconds
+        for waited in (config.replace_seconds, config.doubt_seconds):
+            clock.now += waited
             await queue.pump()
         (empty,) = anvil.pending()
         assert empty["to"].lower() == queue.address.lower()
