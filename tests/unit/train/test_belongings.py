@@ -242,3 +242,41 @@ def test_files_that_are_too_large_are_named(
     (tmp_path / "a.txt").write_text("a few words\n" * 900)
     with pytest.raises(DataUnusable, match=r"of which tokenizer_config\.json has"):
         prepare(over(tmp_path / "a.txt", folder), store)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tokenizer_config.json", "chat_template.jinja", "additional_chat_templates/more.jinja"],
+)
+@pytest.mark.parametrize("whole", [False, True])
+def test_no_link_of_a_stranger_s_folder_takes_what_is_private(
+    name: str, whole: bool, tmp_path: Path, store: LocalStore
+) -> None:
+    """What belongs to a model is published byte for byte."""
+    folder, text, home = base(tmp_path / "model"), tmp_path / "text.txt", tmp_path / "home"
+    text.write_text("one text\n" * 300)
+    (home / name).parent.mkdir(parents=True)
+    (home / name).write_text('{"auths": "secret"}')
+    linked, of = (folder / name, home / name)
+    if whole and linked.parent != folder:
+        linked, of = linked.parent, of.parent
+    linked.unlink(missing_ok=True)
+    linked.parent.mkdir(exist_ok=True)
+    linked.symlink_to(of)
+    with pytest.raises(DataUnusable, match=f"{Path(name).name} is a link to"):
+        prepare(over(text, folder), store)
+
+
+def test_a_link_to_a_snapshot_has_its_files_among_the_blobs(
+    tmp_path: Path, store: LocalStore
+) -> None:
+    at, text = base(tmp_path / "models--a/snapshots/aaaa"), tmp_path / "text.txt"
+    text.write_text("one text\n" * 300)
+    blobs = tmp_path / "models--a/blobs"
+    blobs.mkdir()
+    for number, file in enumerate(sorted(at.iterdir())):
+        file.rename(blobs / str(number))
+        file.symlink_to(f"../../blobs/{number}")
+    (tmp_path / "mine").symlink_to(at)
+    for folder in (at, tmp_path / "mine"):
+        assert prepare(over(text, folder, held_out_paths=(text,)), store).tokenizer_cid

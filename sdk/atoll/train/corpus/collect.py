@@ -1,7 +1,8 @@
 """What goes with a job's model, gathered from the folders that the job names.
 
-Rule of this file: files are taken byte for byte. What nobody wrote is written: the template that
-conversations had, and which token ends a text.
+Rule of this file: files are taken byte for byte, and none that a link of a folder leads to
+elsewhere: folders are strangers', and what is taken becomes public. What nobody wrote is written:
+the template that conversations had, and which token ends a text.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from atoll.train.belongings import (
 )
 from atoll.train.corpus.chat import PLAIN
 from atoll.train.corpus.encoders import Encoder
+from atoll.train.corpus.folders import check_inside
 from atoll.train.corpus.marks import chat_template, json_of, special_tokens
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.streams import reading
@@ -41,6 +43,8 @@ def belongings_of(options: DataOptions, encoder: Encoder) -> Belongings:
         DataUnusable: a file cannot be read, or they are too large together.
     """
     folder = _folder_of(options.tokenizer)
+    for one in filter(None, (folder, options.model_folder)):
+        _check_links(one)
     files = dict(_read(folder)) | {TOKENIZER: encoder.file}
     if options.chat and (folder is None or chat_template(folder) is None):
         files[_TEMPLATE] = PLAIN.encode()
@@ -69,6 +73,15 @@ def _folder_of(tokenizer: Path | None) -> Path | None:
     if tokenizer is None or tokenizer.is_dir():
         return tokenizer
     return tokenizer.parent
+
+
+def _check_links(folder: Path) -> None:
+    """Raises DataUnusable where what would be taken of a folder is not in it."""
+    names = (*OF_TOKENIZER, CONFIG, GENERATION)
+    more = (folder / MORE_TEMPLATES).glob("*.jinja")
+    for path in (*(folder / name for name in names), *more):
+        if path.exists():
+            check_inside(path, folder)
 
 
 def _read(folder: Path | None) -> Iterator[tuple[str, bytes]]:

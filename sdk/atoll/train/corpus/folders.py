@@ -87,7 +87,7 @@ def _of_home(
         elif not options.hidden and _is_hidden(file, folder):
             yield LeftOut(file, "hidden")
         else:
-            _check_inside(file, folder)
+            check_inside(file, folder)
             if not file.is_dir():  # a link to a folder whose files are found where they are
                 shown.append(file)
     if options.format == "text" or not _is_dataset(home, shown):
@@ -133,7 +133,8 @@ def _is_hidden(path: Path, folder: Path) -> bool:
 
 def _is_cache(folder: Path) -> bool:
     """Whether the Hub's client keeps a repository there: blobs, and snapshots that link to them."""
-    return (folder / "snapshots").is_dir() and (folder / "blobs").is_dir()
+    parts = (folder / "snapshots", folder / "blobs")
+    return all(part.is_dir() and not part.is_symlink() for part in parts)
 
 
 def _of_cache(cache: Path) -> Iterator[tuple[Path, Path | LeftOut]]:
@@ -167,18 +168,23 @@ def _around(folder: Path) -> Path | None:
     return next((p.parent for p in parents if p.name == "snapshots" and _is_cache(p.parent)), None)
 
 
-def _check_inside(file: Path, folder: Path) -> None:
+def check_inside(file: Path, folder: Path) -> None:
     """Raises DataUnusable where a link leads out of its folder: whoever names a folder has looked
-    into that one, and all that is taken becomes public. A snapshot's blobs are its files."""
-    if not file.is_symlink():
-        return
-    cache = _around(file.parent)
+    into that one, and all that is taken becomes public. A snapshot's blobs are its files.
+
+    What a link to a folder has in it is no link itself: where the file really is decides.
+    """
+    cache = _around(file.parent) or _around(Path(realpath(folder)))
     allowed = [folder] if cache is None else [folder, cache / "blobs"]
-    if not any(Path(realpath(file)).is_relative_to(realpath(place)) for place in allowed):
-        raise DataUnusable(
-            f"{file} is a link to {file.readlink()}, which is not in {folder}",
-            next_step="name the link itself in data.paths, if all may have it, or take it out",
-        )
+    found = realpath(file)
+    if any(Path(found).is_relative_to(realpath(place)) for place in allowed):
+        return
+    raise DataUnusable(
+        f"{file} is a link to {file.readlink() if file.is_symlink() else found}, which is not in "
+        f"{folder}",
+        next_step="name the file itself in data.paths, if all may have it, or take the link out; "
+        "of a model's folder, put a copy in its stead",
+    )
 
 
 # --- folders of data sets ---

@@ -259,3 +259,22 @@ def test_an_account_tells_what_was_read_and_what_was_not_needed(tmp_path: Path) 
     assert 0 < few.unread < 20
     assert len(few.train) + few.unread == 20
     assert "more behind data.max_tokens" in few.lines()[0]
+
+
+@pytest.mark.parametrize("linked", ["snapshots/aaaa", "snapshots", "blobs"])
+def test_no_link_of_a_stranger_s_cache_leads_to_what_is_private(
+    tmp_path: Path, linked: str
+) -> None:
+    """Who unpacks a data set and names it has not meant to publish what is in a home."""
+    home, place = put(tmp_path / "home", "keys.txt", "aaaa/keys.txt"), tmp_path / "theirs"
+    (place / "blobs").mkdir(parents=True)
+    if linked == "blobs":
+        (place / "blobs").rmdir()
+        (place / "snapshots/aaaa").mkdir(parents=True)
+        (place / "snapshots/aaaa/train.txt").symlink_to("../../blobs/keys.txt")
+    (place / linked).parent.mkdir(exist_ok=True)
+    (place / linked).symlink_to(home)
+    with pytest.raises(DataUnusable, match=r"is a link to .*/home"):
+        find_files(DataOptions((place,)))
+    found = names(find_files(DataOptions((place / linked,))), place / linked)
+    assert "keys.txt" in found  # the link itself is named: that one was looked into
