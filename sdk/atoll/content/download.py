@@ -153,7 +153,7 @@ class Downloader:
         reasons: dict[str, str] = {}
         running: dict[asyncio.Task[bytes | None], Source] = {}
         left, config, clock = self._config.passes, self._config, self.sources.clock
-        until = clock() + config.passes * config.block_timeout_s
+        began = clock()
         try:
             for attempt in count():
                 if running:
@@ -170,6 +170,7 @@ class Downloader:
                 every = self.sources.ranked(gateways(), prefer)
                 is_crowded = len(self.sources.with_room(every)) < len(every)
                 left -= not running and not is_crowded
+                until = began + self._longest_s(every, began)
                 if not left or clock() >= until:
                     break
                 if not running:
@@ -181,6 +182,21 @@ class Downloader:
             f"no gateway delivered {cid} ({told or 'none is known'})",
             next_step="check that a gateway which holds it is running and reachable",
         )
+
+    @property
+    def _slowest(self) -> float:
+        """Bytes a second that what has come of an answer buys time by."""
+        return self._config.max_block_bytes / self._config.block_timeout_s
+
+    def _longest_s(self, sources: Sequence[Source], began: float) -> float:
+        """For how long one block is asked for: for longer where who had no room for it is giving us
+        others meanwhile, since those of one fetch come one by one then.
+        """
+        config = self._config
+        usual = config.passes * config.block_timeout_s
+        lately = max(0.0, self.sources.clock() - usual)
+        is_served = any(each.busy_until > began and each.delivered_at > lately for each in sources)
+        return max(usual, config.parallel * config.block_timeout_s) if is_served else usual
 
     async def awaited(self, cid: Cid, gateway: str, until: float, party: Hashable) -> bytes | None:
         """A block from a gateway that is getting it itself just now; stored when this returns.
@@ -384,8 +400,8 @@ class Downloader:
             _SourceFailed: anything else.
         """
         try:
-            async with asyncio.timeout(self._config.block_timeout_s):
-                return await self._download(cid, source)
+            async with asyncio.timeout(self._config.block_timeout_s) as patience:
+                return await self._download(cid, source, patience)
         except (NotFound, TooLarge, _SourceBusy):
             raise
         except TimeoutError as error:
@@ -394,17 +410,29 @@ class Downloader:
         except Exception as error:  # what a stranger's bytes made of a parser is not foreseen
             raise _SourceFailed(f"{type(error).__name__}: {error}"[:200]) from error
 
-    async def _download(self, cid: Cid, source: Source) -> bytes:
+    async def _download(self, cid: Cid, source: Source, patience: asyncio.Timeout) -> bytes:
         path = f"ipfs/{cid}?format=raw"
-        return await self._body(source, path, RAW_TYPE, self._config.max_block_bytes)
+        most = self._config.max_block_bytes
+        return await self._body(source, path, RAW_TYPE, most, patience)
 
-    async def _body(self, source: Source, path: str, accept: str, max_bytes: int) -> bytes:
+    async def _body(
+        self,
+        source: Source,
+        path: str,
+        accept: str,
+        max_bytes: int,
+        patience: asyncio.Timeout | None = None,
+    ) -> bytes:
+        """A whole body; what has come of it puts the end of patience off, as in `_pieces`."""
         pieces: list[bytes] = []
         size = 0
         async with aclosing(self._pieces(source, path, accept)) as body:
             async for piece in body:
                 pieces.append(piece)
                 size += len(piece)
+                until = None if patience is None else patience.when()
+                if patience is not None and until is not None and not patience.expired():
+                    patience.reschedule(until + len(piece) / self._slowest)
                 if size > max_bytes:
                     raise TooLarge(f"sent more than {max_bytes} bytes")
         return b"".join(pieces)
@@ -417,7 +445,6 @@ class Downloader:
             ClientError, OSError: it failed, was too slow, or answered anything but 200.
         """
         started, received = self.sources.clock(), 0
-        slowest = self._config.max_block_bytes / self._config.block_timeout_s
         proxy = proxy_of(source.url)
         await self._check_is_abroad(URL(source.url), proxy)
         headers = {"Accept": accept}
@@ -437,7 +464,7 @@ class Downloader:
                 self.bytes_down += len(piece)
                 yield piece
                 await self._rate.spend(len(piece))
-                allowed_s = self._config.block_timeout_s + received / slowest
+                allowed_s = self._config.block_timeout_s + received / self._slowest
                 if self.sources.clock() - started > allowed_s:
                     raise aiohttp.ClientError("too slow")
 

@@ -231,6 +231,8 @@ class Gateway:
         self.door.asked(guest)
         self._look_who_asks(guest, request)
         await self._await_turn(request, ANSWER)  # refusals of all kinds are a flood, too
+        if self.door.guest(request.protocol) is None:  # sent away meanwhile
+            return _refuse(503, "busy", {"Retry-After": "1"})
         self.door.begins(guest)
         try:
             return await self._admitted(request, guest)

@@ -28,6 +28,8 @@ TICK_S: Final = 0.25
 """Between two looks at what left."""
 PIECE: Final = 1 << 16
 """Bytes written at once."""
+BLOCK: Final = 1 << 20
+"""What an answer mostly is: a leaf of a file."""
 ANSWER: Final = 512
 """What an answer takes beside its body, with the packets of its connection."""
 FIRST_BYTES_PER_S: Final = 512 << 10
@@ -36,7 +38,7 @@ _LEAST_BYTES_PER_S: Final = 64 << 10  # a member that takes nothing starves nobo
 _GROWTH: Final = 1.25  # a tick: from 4 Mbit/s to 1 Gbit/s in six seconds
 _QUEUE_S: Final = 0.5  # bytes of so many seconds that are not acknowledged queue somewhere
 _REMEMBERED_S: Final = 300.0
-_LONGEST_WAIT_S: Final = 10.0
+_LONGEST_ANSWER_S: Final = 15.0  # whoever asks for a block gives it up after 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +129,16 @@ class StrangersShare:
         self.was_short = False
 
     def retry_after_s(self, party: Hashable) -> int | None:
-        """Seconds after which to ask again, where a request more would wait too long; else None."""
-        parties = len(self._requests.keys() | {party})
-        seconds = self._requests[party] * parties * PIECE / self._bytes_per_s
-        return min(math.ceil(seconds), 60) if seconds > _LONGEST_WAIT_S else None
+        """Seconds after which to ask again, where a request more would take too long; else None.
+
+        What a party asks for at once shares its part: eight blocks side by side would all be given
+        up before they are whole, over and over, and the line would have carried nothing.
+        """
+        under_way = self._requests[party]
+        block_s = len(self._requests.keys() | {party}) * BLOCK / self._bytes_per_s
+        if not under_way or (under_way + 1) * block_s <= _LONGEST_ANSWER_S:
+            return None
+        return min(math.ceil(block_s), 60)
 
     @contextmanager
     def request(self, party: Hashable) -> Iterator[None]:

@@ -253,8 +253,8 @@ async def test_a_member_waits_for_no_thread_that_strangers_hold(
     asks = f"GET /ipfs/{planted}?format={kind} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
     async with serving(store) as gateway, AsyncExitStack() as strangers:
         strangers.callback(goes_on.set)
-        for _ in range(6):
-            connection = strangers.enter_context(await connect(gateway, "127.0.0.1"))
+        for other in range(2, 8):
+            connection = strangers.enter_context(await connect(gateway, f"127.0.0.{other}"))
             await asyncio.get_running_loop().sock_sendall(connection, asks)
         await until(lambda: gateway._requests == 6)
         async with fetcher(gateway, tmp_path / "member") as member:

@@ -173,10 +173,12 @@ async def test_what_a_library_makes_of_one_gateway_harms_no_other(
     """Whatever leaves the libraries for one source, such as yarl's IndexError for an address."""
     download = Downloader._download
 
-    async def fails_for_the_stranger(self: Downloader, cid: Cid, source: Source) -> bytes:
+    async def fails_for_the_stranger(
+        self: Downloader, cid: Cid, source: Source, *how: Any
+    ) -> bytes:
         if source.url == "http://stranger":
             raise IndexError("string index out of range")
-        return await download(self, cid, source)
+        return await download(self, cid, source, *how)
 
     monkeypatch.setattr(Downloader, "_download", fails_for_the_stranger)
     cid = theirs.add_bytes(b"wanted")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +17,7 @@ from aiohttp import web
 
 from atoll.content import FetchConfig, Fetcher, Gateway, GatewayConfig, LocalStore
 from atoll.content.door import Budget
-from atoll.content.uplink import PIECE, TICK_S, Line, Sent, StrangersShare
+from atoll.content.uplink import BLOCK, PIECE, TICK_S, Line, Sent, StrangersShare
 
 MEMBER = "Atoll member"
 MBIT = 125_000
@@ -217,7 +219,8 @@ async def read(http: aiohttp.ClientSession, path: str, **headers: str) -> tuple[
 async def test_who_would_wait_too_long_is_told_when_to_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("atoll.content.uplink._LONGEST_WAIT_S", 0.5)
+    monkeypatch.setattr("atoll.content.uplink.BLOCK", 2 * PIECE)
+    monkeypatch.setattr("atoll.content.uplink._LONGEST_ANSWER_S", 1.0)
     store = LocalStore(tmp_path / "served", sync=False)
     cid = store.add_block(bytes(2 * PIECE))
     async with (
@@ -233,6 +236,43 @@ async def test_who_would_wait_too_long_is_told_when_to_come_back(
         answers = await asyncio.gather(*(ask() for _ in range(24)))
     assert {status for status, _ in answers} == {200, 503}
     assert all((status == 503) == (0 < int(after or 0) <= 60) for status, after in answers)
+
+
+@pytest.mark.parametrize(("mbit", "others", "at_once"), [(4, 0, 1), (4, 9, 1), (40, 0, 18)])
+def test_a_stranger_asks_for_no_more_than_it_can_have_before_it_gives_up(
+    mbit: int, others: int, at_once: int
+) -> None:
+    now = Now()
+    share = StrangersShare(0.25, Line(mbit * (1 << 17), now), now)
+    with ExitStack() as stack:
+        for other in range(others):
+            stack.enter_context(share.request(other))
+        admitted = 0
+        while (seconds := share.retry_after_s("me")) is None:
+            stack.enter_context(share.request("me"))
+            admitted += 1
+    assert admitted == at_once
+    assert seconds == math.ceil(min(60, (others + 1) * 32 / mbit))
+
+
+async def test_a_lone_stranger_has_a_file_of_a_slow_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a second a block, which it gives up after one and a quarter: side by side it had none
+    of them, however often it asked."""
+    monkeypatch.setattr("atoll.content.uplink._LONGEST_ANSWER_S", 0.9)
+    store = LocalStore(tmp_path / "served", sync=False)
+    content = random.Random(1).randbytes(4 * BLOCK)
+    cid = store.add_bytes(content)
+    config = FetchConfig(block_timeout_s=1.25, passes=20)
+    async with (
+        slow_gateway(store, 8.0 * BLOCK) as gateway,
+        Fetcher(
+            LocalStore(tmp_path / "ours", sync=False), lambda: [gateway.url], config
+        ) as fetcher,
+    ):
+        await fetcher.fetch(cid, len(content))
+        assert gateway.bytes_up < 2 * len(content)
 
 
 @asynccontextmanager
