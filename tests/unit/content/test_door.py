@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
@@ -63,6 +64,19 @@ def test_whom_we_answer_stays_and_who_just_came_may_speak(house: House) -> None:
     house.ask("d")
     house.arrive("e", "f")
     assert house.gone == ["d", "e"]
+
+
+def test_who_waits_for_a_turn_goes_before_who_just_came(house: House) -> None:
+    with ExitStack() as turns:
+        for name in "abcd":
+            house.arrive(name)
+            guest = house.door.guest(name)
+            assert guest is not None
+            house.door.begins(guest)
+            turns.enter_context(house.door.waits(guest))
+        house.arrive("m")
+        assert house.gone == ["a"]
+    house.ask("m", member="one")
 
 
 def test_who_asked_once_and_stays_does_not_keep_others_out(house: House) -> None:
