@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
@@ -67,15 +66,13 @@ def test_whom_we_answer_stays_and_who_just_came_may_speak(house: House) -> None:
 
 
 def test_who_waits_for_a_turn_goes_before_who_just_came(house: House) -> None:
-    with ExitStack() as turns:
-        for name in "abcd":
-            house.arrive(name)
-            guest = house.door.guest(name)
-            assert guest is not None
-            house.door.begins(guest)
-            turns.enter_context(house.door.waits(guest))
-        house.arrive("m")
-        assert house.gone == ["a"]
+    for name in "abcd":
+        house.arrive(name)
+        guest = house.door.guest(name)
+        assert guest is not None
+        house.door.asked(guest)
+    house.arrive("m")
+    assert house.gone == ["a"]
     house.ask("m", member="one")
 
 
