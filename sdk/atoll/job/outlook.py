@@ -84,7 +84,7 @@ class Outlook:
     found_share: float
     deterred_wei: int
     upkeep_wei: int
-    kept_share: float
+    kept_share: float | None
     warnings: tuple[str, ...]
     roles: tuple[RoleNeeds, ...]
 
@@ -320,12 +320,22 @@ def _replayed(epoch: int, chance: float) -> float:
 
 def _lost(manifest: Manifest, pace: Pace) -> list[str]:
     """Where most of what seats learn would not reach the model."""
-    if manifest.codec.kind in SPARSE_CODECS or pace.kept >= KEPT_ENOUGH:
+    if manifest.codec.kind in SPARSE_CODECS or pace.kept is None or pace.kept >= KEPT_ENOUGH:
         return []
     return [
         f"of a first update's squared length {pace.kept:.0%} is kept: {manifest.codec.kind} rounds "
         f"or clips the rest at inner.lr {manifest.inner.lr} until votes have moved the grid; "
         'method.codec = "grid8" keeps more, and a rate too small for a weight moves nothing at all'
+    ]
+
+
+def _survives(manifest: Manifest, share: float | None) -> list[str]:
+    """What is left of a first update, where it was tried."""
+    if share is None:
+        return []
+    return [
+        f"updates    {share:.0%} of a first one's squared length survives its grid and codec, "
+        f"{manifest.codec.kind}, as trained here from drawn weights"
     ]
 
 
@@ -362,8 +372,7 @@ def report(draft: Draft, look: Outlook) -> str:
         f"{rounds_text(look.rounds)} of {manifest.inner.steps} steps, {terms.seats} seats",
         f"data       {look.train_tokens:,} tokens to train on",
         *(draft.read.lines() if draft.read else []),
-        f"updates    {look.kept_share:.0%} of a first one's squared length survives its grid and "
-        f"codec, {manifest.codec.kind}, as trained here from drawn weights",
+        *_survives(manifest, look.kept_share),
         f"price      {tokens_text(look.budget_wei)} tokens at most: "
         f"{tokens(look.training_wei)} for training, {tokens(look.fees_wei)} for audits",
         f"gas        {look.gas:,} at most, {tokens(look.gas_wei)} of the chain's coin",

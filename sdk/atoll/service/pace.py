@@ -31,7 +31,8 @@ class Pace:
         step_seconds: of a step of the whole batch.
         segment_seconds: what a segment costs besides its steps.
         timed_parameters: of the model that was timed, where the job's is too large.
-        kept: share of a first update's squared length that the job's first grid says.
+        kept: share of a first update's squared length that the job's first grid says; None where it
+            was not asked: members do not.
     """
 
     step_seconds: float
@@ -39,7 +40,7 @@ class Pace:
     parameters: int
     timed_parameters: int
     update_bytes: int
-    kept: float
+    kept: float | None = None
 
     def by(self, part: float) -> Pace:
         """That of a machine that takes such a part of the seconds."""

@@ -15,7 +15,7 @@ import structlog
 
 from atoll.law.manifest import Manifest
 from atoll.nested import loads
-from atoll.train.pace import measure
+from atoll.train.pace import kept_share, measure
 from atoll.train.probe import numerics_spec, pin_torch
 from atoll.train.program import program_root
 
@@ -24,8 +24,8 @@ def answer(question: dict[str, str]) -> Any:
     """What this machine says to a question; bytes are hexadecimal digits on both sides.
 
     `{"numerics": ""}` asks what workers reproduce here, `{"pace": MANIFEST}` how fast a job's
-    model is trained (`atoll.train.pace`), `{"program": MANIFEST, "store": FOLDER}` which root its
-    terms have to name (`atoll.train.program`).
+    model is trained and what is kept of a first update (`atoll.train.pace`), `{"program": MANIFEST,
+    "store": FOLDER}` which root its terms have to name (`atoll.train.program`).
 
     Raises:
         ValueError: it is none of these.
@@ -36,7 +36,8 @@ def answer(question: dict[str, str]) -> Any:
         case {"numerics": _}:
             return loads(json.dumps(numerics_spec().model_dump(), default=bytes.hex))
         case {"pace": manifest}:
-            return measure(Manifest.from_bytes(bytes.fromhex(manifest)))
+            job = Manifest.from_bytes(bytes.fromhex(manifest))
+            return measure(job) | {"kept": kept_share(job)}
         case {"program": manifest, "store": folder}:
             return program_root(bytes.fromhex(manifest), folder)[0].hex()
     raise ValueError(f"no question: {sorted(question)}")

@@ -5,6 +5,7 @@ A model too large for a few seconds is timed by a smaller one of its kind, and s
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -35,8 +36,9 @@ MAX_TIMED = 3_000_000
 """Parameters up to which a model is timed itself."""
 MAX_TIMED_GPU, SEQ_TIMED_GPU = 60_000_000, 1024
 """On a GPU, which small models do not keep busy: what they take would be no measure of others."""
-FIRST_STEPS = 8
-"""Of a job's first round that are trained to see what its first grid keeps of an update."""
+MAX_FIRST, SEQ_FIRST, BATCH_FIRST, FIRST_STEPS = 200_000, 32, 4, 8
+"""Parameters, positions, sequences and steps of the training that shows what a job's first grid
+keeps of an update: which hangs on rates, optimiser and codec, and hardly on the size."""
 MIN_SECONDS = 1.0
 """Steps are repeated for this long."""
 
@@ -87,8 +89,6 @@ def measure(manifest: Manifest) -> dict[str, float | int]:
     changes = {"model": timed, "inner": once, "codec": codec, "lora": _fitting(manifest, timed)}
     trial = manifest.model_copy(update=changes)
     step, besides = _times(trial)
-    small = inner.model_copy(update={"batch": inner.micro_batch})
-    first = {"model": timed, "inner": small, "lora": changes["lora"], "init": InitSpec.drawn(0)}
     by_operations = operations(model) * model.seq / (operations(timed) * timed.seq)
     by_size = trained_count(manifest) / trained_count(trial)
     shapes = trained_shapes(manifest)
@@ -99,7 +99,6 @@ def measure(manifest: Manifest) -> dict[str, float | int]:
         "parameters": param_count(model),
         "timed_parameters": param_count(timed),
         "update_bytes": max(each.encoded_length for each in rounds),
-        "kept": _kept(manifest.model_copy(update=first)),
     }
 
 
@@ -120,13 +119,26 @@ def _recipe(trial: Manifest) -> Recipe:
     return Recipe.of(trial, base)
 
 
-def _kept(trial: Manifest) -> float:
+def kept_share(manifest: Manifest) -> float:
     """Share of a first update's squared length that its bytes say: 0 where the grid is too coarse.
 
-    Of a seat's first steps on any text, from any weights, stretched to a whole round: by as much as
-    rates add up, over the fourth root of the steps, between weights that always move one way and
-    such as wander.
+    Of a seat's first steps on any text, from any weights, of a small model of the job's kind,
+    stretched to a whole round: by as much as rates add up, over the fourth root of the steps,
+    between weights that always move one way and such as wander. The gradients that SGD moves by are
+    the smaller the more numbers share their norm.
     """
+    model = smaller(manifest.model, MAX_FIRST, SEQ_FIRST)
+    batch = min(manifest.inner.micro_batch, BATCH_FIRST)
+    inner = manifest.inner.model_copy(update={"batch": batch, "micro_batch": batch})
+    codec = manifest.codec.model_copy(update={"overlap": 0})
+    small = {"model": model, "inner": inner, "lora": _fitting(manifest, model), "codec": codec}
+    trial = manifest.model_copy(update=small | {"init": InitSpec.drawn(0)})
+    same = 1.0 if inner.optimizer != "sgd" else trained_count(trial) / trained_count(manifest)
+    return _kept(trial, math.sqrt(same))
+
+
+def _kept(trial: Manifest, scale: float) -> float:
+    """The share, of updates of the trial that are larger by a factor."""
     tokens, trial = _any_tokens(trial)
     model, inner, recipe = initial_global_state(trial), trial.inner, _recipe(trial)
     course = Course(trial, recipe, tokens, ZERO_DIGEST, SeatIndex(0), 0, model)
@@ -136,7 +148,7 @@ def _kept(trial: Manifest) -> float:
         state = inner_step(state, batch, step, recipe).state
     rates = recipe.schedule.rates
     longer = float(rates[: inner.steps].sum() / rates[:steps].sum())
-    longer /= (inner.steps / steps) ** 0.25
+    longer *= scale / (inner.steps / steps) ** 0.25
     part, last = model.sent_part(trial.codec), state.on(CPU)
     delta = {name: (p - last.params[name]) * longer for name, p in part.params.items()}
     codec = seat_codec(trial.codec, DitherKey(ZERO_DIGEST, 0))

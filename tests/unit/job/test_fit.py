@@ -20,7 +20,7 @@ from atoll.service.needs import Machine
 from atoll.service.pace import Pace
 
 MANIFEST = make_manifest()
-PACE = Pace(0.5, 0.25, 200_000, 200_000, 400_000, 1.0)
+PACE = Pace(0.5, 0.25, 200_000, 200_000, 400_000)
 LARGE = Machine(1 << 40, 1 << 40)
 STEPS = 40 * 0.5 + 8 * 0.25
 """Seconds of a round's steps and segments."""

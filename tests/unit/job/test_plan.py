@@ -234,6 +234,18 @@ def test_an_outlook_agrees_with_the_manifest() -> None:
     assert "warning: half of it is unknown" in report(noted, outlook(noted, PACE, fee_cap=1))
 
 
+def test_an_outlook_says_what_is_left_of_an_update_and_warns_where_it_is_little() -> None:
+    spec, figures = complete(NANO, PACE)
+    draft = Draft("key", spec, spec.resolve(DATA, None, NUMERICS, NOW), figures, PACE)
+    for kept, warned in ((0.8, False), (0.79, True), (0.0, True)):
+        look = outlook(draft, replace(PACE, kept=kept), fee_cap=1)
+        assert look.kept_share == kept
+        assert any("squared length" in warning for warning in look.warnings) == warned
+        assert f"updates    {kept:.0%} of a first one's squared length" in report(draft, look)
+    unasked = outlook(draft, replace(PACE, kept=None), fee_cap=1)
+    assert "squared length" not in report(draft, unasked)
+
+
 def test_an_outlook_says_when_pay_and_result_are_final() -> None:
     draft = Draft("key", PLAIN, PLAIN.resolve(DATA, None, NUMERICS, NOW), (), PACE)
     look = outlook(draft, PACE, fee_cap=1)

@@ -34,7 +34,7 @@ from atoll.bits.tensors import write_blob
 from atoll.content.cid import RAW, Cid
 from atoll.errors import ManifestError, NotFound
 from atoll.law.canonical import encode
-from atoll.law.manifest import LINEARS, LoraSpec, Manifest
+from atoll.law.manifest import LINEARS, LoraSpec, Manifest, TensorExponents
 from atoll.merge.round import merge
 from atoll.service.tasks import check_data, make_initial_state
 from atoll.train import pace
@@ -313,6 +313,20 @@ def test_a_machine_is_timed_by_adapters_where_they_are_trained(
     assert found["update_bytes"] == len(trained.update)
     assert found["parameters"] == param_count(job.manifest.model) > trained_count(job.manifest)
     assert found["step_seconds"] > 0
+    assert "kept" not in found  # a submitter's question, for which members do not train
+
+
+def test_what_a_wrong_grid_leaves_of_an_update_is_found(job: Job) -> None:
+    assert pace.kept_share(on_grid(job.manifest, -12)) > 0.95
+    assert pace.kept_share(on_grid(job.manifest, -20)) < 0.1  # clipped
+    assert pace.kept_share(on_grid(job.manifest, 0)) == 0.0  # rounded away
+
+
+def on_grid(manifest: Manifest, exponent: int) -> Manifest:
+    starts = TensorExponents(embedding=exponent, matrix=exponent, vector=exponent)
+    bounds = {"min_exponent": -30, "max_exponent": 0}
+    codec = manifest.codec.model_copy(update={"exponents": starts} | bounds)
+    return manifest.model_copy(update={"codec": codec})
 
 
 # ------------------------------------------------------------------------------------ the result
