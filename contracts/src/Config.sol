@@ -111,6 +111,16 @@ contract Config is IConfig, Ownable2Step {
     }
 
     /// @inheritdoc IConfig
+    function proposedParams() external view returns (Params memory proposed, uint64 applicableAt) {
+        return (_proposedParams, _paramsApplicableAt);
+    }
+
+    /// @inheritdoc IConfig
+    function proposedPolicy() external view returns (address policy, uint64 applicableAt) {
+        return (_proposedPolicy, _policyApplicableAt);
+    }
+
+    /// @inheritdoc IConfig
     function owner() public view override(IConfig, Ownable) returns (address) {
         return super.owner();
     }

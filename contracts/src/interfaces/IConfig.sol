@@ -34,6 +34,9 @@ interface IConfig {
     function token() external view returns (address);
     function paused() external view returns (bool);
     function params() external view returns (Params memory);
+    /// @notice What is proposed and from when on `applyParams` takes it; that second is 0 where nothing is.
+    function proposedParams() external view returns (Params memory proposed, uint64 applicableAt);
+    function proposedPolicy() external view returns (address policy, uint64 applicableAt);
     function isPolicy(address policy) external view returns (bool);
     /// @notice Seconds between asking for stake back and getting it; fixed at deployment.
     function unbondingDelay() external view returns (uint64);

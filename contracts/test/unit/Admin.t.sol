@@ -41,6 +41,9 @@ contract AdminTest is Network {
         p.missCutBps = 777;
         config.proposeParams(p);
         uint256 due = block.timestamp + CHANGE_DELAY;
+        (Params memory said, uint64 since) = config.proposedParams();
+        same(said.missCutBps, 777, "everybody can read what is proposed");
+        same(since, due, "and from when on it can be applied");
         vm.warp(due - 1);
         vm.expectRevert(abi.encodeWithSelector(Config.TooEarly.selector, due, due - 1));
         config.applyParams();
@@ -48,6 +51,8 @@ contract AdminTest is Network {
         vm.prank(heir);
         config.applyParams();
         same(config.params().missCutBps, 777, "applied by anyone");
+        (, since) = config.proposedParams();
+        same(since, 0, "and nothing is proposed any more");
     }
 
     function test_P39_policiesWaitForTheDelayToo() public allHome {
@@ -58,7 +63,11 @@ contract AdminTest is Network {
         config.applyPolicy();
         check(config.isPolicy(heir), "allowed");
         config.proposePolicy(SUBMITTER);
+        (address said, uint64 since) = config.proposedPolicy();
+        check(said == SUBMITTER && since == block.timestamp + CHANGE_DELAY, "read by everybody");
         config.dropProposals();
+        (, since) = config.proposedPolicy();
+        same(since, 0, "dropped");
         vm.warp(block.timestamp + CHANGE_DELAY);
         vm.expectRevert(Config.NothingProposed.selector);
         config.applyPolicy();

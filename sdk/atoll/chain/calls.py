@@ -28,6 +28,7 @@ from atoll.law.words import (
     Facts,
     HolderId,
     JobId,
+    Params,
     PlaceIndex,
     Reveal,
     Role,
@@ -368,6 +369,35 @@ class Calls:
     def set_payee(self, account: Address, payee: Address) -> Call:
         """Only its owner: where its pay goes. Warning: nobody accepts it."""
         return self.build("setPayee", account, payee)
+
+    # The network's owner
+
+    def set_paused(self, paused: bool) -> Call:
+        """Only the network's owner, as all of these but the two that apply."""
+        return self.build("setPaused", paused)
+
+    def propose_params(self, params: Params) -> Call:
+        return self.build("proposeParams", params)
+
+    def propose_policy(self, policy: Address) -> Call:
+        """A policy of certificates that jobs may name; once applied it is allowed for ever."""
+        return self.build("proposePolicy", policy)
+
+    def drop_proposals(self) -> Call:
+        return self.build("dropProposals")
+
+    def apply_params(self) -> Call:
+        return self.build("applyParams", permissionless=True)
+
+    def apply_policy(self) -> Call:
+        return self.build("applyPolicy", permissionless=True)
+
+    def transfer_ownership(self, owner: Address) -> Call:
+        """Nothing changes before that one accepts; the zero address takes a proposal back."""
+        return self.build("transferOwnership", owner, contract="Config")
+
+    def accept_ownership(self) -> Call:
+        return self.build("acceptOwnership", contract="Config")
 
     # The token
 

@@ -95,7 +95,8 @@ async def verify_contracts(chain: AtollChain) -> list[ContractCheck]:
 async def read_parameters(chain: AtollChain) -> dict[str, dict[str, Any]]:
     """What the deployment's contracts say of themselves: contract → view without arguments → value.
 
-    Tuples are objects by the names of their fields; bytes are hexadecimal, large numbers text.
+    Tuples, and several outputs, are objects by the names of their fields; bytes are hexadecimal,
+    large numbers text.
 
     Raises:
         RpcUnavailable: no endpoint answers.
@@ -213,8 +214,9 @@ def _plain_outputs(function: Function, outputs: list[dict[str, Any]], returned: 
     if not returned:
         raise ValueError(f"{function.contract} has no code that answers {function.name}")
     values = abi_decode(function.outputs, returned)
-    plain = [_plain(item, value) for item, value in zip(outputs, values, strict=True)]
-    return plain[0] if len(plain) == 1 else plain
+    if len(outputs) > 1:
+        return _plain({"type": "tuple", "components": outputs}, values)
+    return _plain(outputs[0], values[0])
 
 
 def _plain(item: dict[str, Any], value: Any) -> Any:

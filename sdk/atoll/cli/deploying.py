@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from atoll.cli import governing
 from atoll.cli.keys import password_from
 from atoll.cli.network import (
     DEFAULT_RPC,
@@ -24,22 +24,23 @@ from atoll.cli.network import (
     need_deployment,
     on_network,
 )
-from atoll.cli.output import Json, emit, say
+from atoll.cli.output import Json, agree, emit, say
+from atoll.cli.parameters import Settings, parameters, plain, proposal_lines, shown
 from atoll.errors import ChainError, ConfigError, StorageError
 
 if TYPE_CHECKING:
     from atoll.chain.contracts import AtollChain
     from atoll.chain.deploy import DeployConfig
     from atoll.chain.deployment import Deployment
-    from atoll.law.words import Params
 
 T = TypeVar("T")
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Deploy a network's contracts, show and verify them.",
+    help="Deploy a network's contracts, show and verify them, and own it.",
 )
 DAY = 24 * 60 * 60
+SAID_IN_WORDS = ("proposedParams", "proposedPolicy")
 
 
 @app.command()
@@ -55,10 +56,7 @@ def deploy(
     ] = None,
     unbonding_days: Annotated[int, typer.Option(min=1, max=365)] = 7,
     change_days: Annotated[int, typer.Option(min=1, max=30)] = 2,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change one of the network's parameters."),
-    ] = None,
+    settings: Settings = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before paying gas.")] = False,
     rpc: Rpc = DEFAULT_RPC,
     keystore: Keystore = None,
@@ -81,12 +79,12 @@ def deploy(
         token=known_address(token, "--token"),
         supply=wei_of(supply),
         owner=known_address(owner, "--owner"),
-        params=_params(DEFAULT_PARAMS, settings or []),
+        params=parameters(DEFAULT_PARAMS, settings or []),
         unbonding_delay=unbonding_days * DAY,
         change_delay=change_days * DAY,
     )
     account = load_key(keystore.expanduser(), password_from(password_file))
-    _agree(config, account.address, yes=yes, may_ask=not json)
+    _agree(config, account.address, yes=yes, json=json)
     made = asyncio.run(put_on_chain(rpc.split(","), account, config))
     _save(made, out, json=json)
     say(f"{out} has the deployment: whoever joins the network needs it")
@@ -97,21 +95,23 @@ def deploy(
 
 @app.command()
 def show(rpc: Rpc = DEFAULT_RPC, deployment: DeploymentFile = None, json: Json = False) -> None:
-    """Show the contracts and everything that they say of themselves."""
+    """Show the contracts, everything that they say of themselves, and what its owner proposed."""
+    from atoll.chain.configuration import read_configuration
     from atoll.chain.inspection import read_parameters
 
-    async def read(chain: AtollChain) -> dict[str, Any]:
-        head = await chain.head()
+    async def read(chain: AtollChain) -> tuple[dict[str, Any], list[str]]:
+        head, now = await chain.head(), await read_configuration(chain)
         return {
             "chain_id": chain.deployment.chain_id,
             "block": head.number,
             "since_block": chain.deployment.block,
             "addresses": dict(sorted(chain.deployment.addresses.items())),
             "parameters": await read_parameters(chain),
-        }
+            "configuration": plain(now),
+        }, proposal_lines(now)
 
-    found = _asked(rpc, deployment, read)
-    emit(found, _shown(found), as_json=json)
+    found, proposed = _asked(rpc, deployment, read)
+    emit(found, "\n".join([*_lines(found), *proposed]), as_json=json)
 
 
 @app.command()
@@ -140,6 +140,11 @@ def fund(
 def verify(rpc: Rpc = DEFAULT_RPC, deployment: DeploymentFile = None, json: Json = False) -> None:
     """Compare the code at every address, and what it names, with this version's; exits with 3."""
     _verify(rpc, deployment, json=json)
+
+
+for each in (governing.pause, governing.resume, governing.propose, governing.apply):
+    app.command()(each)
+app.add_typer(governing.owner, name="owner")
 
 
 def _verify(rpc: str, deployment: Path | None, *, json: bool) -> None:
@@ -209,43 +214,23 @@ def _save(made: Deployment, out: Path, *, json: bool) -> None:
         ) from error
 
 
-def _agree(config: DeployConfig, payer: str, *, yes: bool, may_ask: bool) -> None:
+def _agree(config: DeployConfig, payer: str, *, yes: bool, json: bool) -> None:
     """Says what is deployed, and asks, unless told not to. Raises ConfigError."""
     for name, value in asdict(config.params).items():
-        say(f"{name:<20} {value}")
+        say(f"{name:<20} {shown(name, value)}")
     say(f"owner {config.owner or payer}; gas is paid by {payer}")
-    if yes:
-        return
-    if not may_ask or not sys.stdin.isatty():
-        raise ConfigError("there is nobody to ask whether to deploy", next_step="pass --yes")
-    if not typer.confirm("deploy?", err=True):
-        raise ConfigError("nothing was deployed", next_step="change the options, or pass --yes")
+    agree("deploy a network", yes=yes, as_json=json)
 
 
-def _params(params: Params, settings: list[str]) -> Params:
-    """Parameters with the changes of the command line; those that end in `_bond` are tokens."""
-    from atoll.job.groups import wei_of
-
-    names = [field.name for field in fields(params)]
-    for setting in settings:
-        name, _, text = setting.partition("=")
-        if name not in names:
-            raise ConfigError(f"no parameter {name!r}", next_step=f"known: {', '.join(names)}")
-        try:
-            value = wei_of(text) if name.endswith("_bond") else int(text)
-        except ValueError as error:
-            raise ConfigError(f"{setting!r}: {text!r} is no whole number") from error
-        params = replace(params, **{name: value})
-    return params
-
-
-def _shown(found: dict[str, Any]) -> str:
+def _lines(found: dict[str, Any]) -> list[str]:
     lines = [f"chain {found['chain_id']}, at block {found['block']}"]
     for name, address in found["addresses"].items():
         lines.append(f"{name:<17} {address}")
         for view, value in found["parameters"].get(name, {}).items():
+            if view in SAID_IN_WORDS:
+                continue
             if isinstance(value, dict):
                 lines += [f"    {field:<20} {part}" for field, part in value.items()]
             else:
                 lines.append(f"    {view:<20} {value}")
-    return "\n".join(lines)
+    return lines

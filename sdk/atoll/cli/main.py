@@ -45,7 +45,7 @@ MOUNTED = {
     "judge": ("atoll.cli.judge:app", "Dispute wrong training, or defend your own."),
     "network": (
         "atoll.cli.deploying:app",
-        "Deploy a network's contracts, show and verify them.",
+        "Deploy a network's contracts, show and verify them, and own it.",
     ),
     "doctor": ("atoll.cli.doctor:app", "Check everything before money is at stake."),
     "numerics": ("atoll.cli.numerics:app", "Compare this machine's bits with everybody's."),

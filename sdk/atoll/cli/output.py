@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from atoll.errors import ConfigError
 from atoll.service.terminal import for_people, printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print data as JSON, a document a line.")]
@@ -30,6 +31,20 @@ def emit(data: Any, text: str, *, as_json: bool) -> None:
 def say(text: str) -> None:
     """Something for a person, on standard error."""
     sys.stderr.write(printable(text) + "\n")
+
+
+def agree(action: str, *, yes: bool, as_json: bool) -> None:
+    """Asks whether to do what was said, unless told not to: "pause the network?".
+
+    Raises:
+        ConfigError: there is nobody to ask, or the answer is no.
+    """
+    if yes:
+        return
+    if as_json or not sys.stdin.isatty():
+        raise ConfigError(f"there is nobody to ask whether to {action}", next_step="pass --yes")
+    if not typer.confirm(f"{action}?", err=True):
+        raise ConfigError("nothing was done", next_step="change the options, or pass --yes")
 
 
 def table(rows: list[dict[str, object]]) -> str:

@@ -202,7 +202,8 @@ class Client(Connection):
 
         Raises:
             ConfigError: the job may cost more than `max_spend`, wants certificates that the
-                network does not check, or its data could not be fetched (`check_reach`).
+                network does not check, the network is paused, or its data could not be fetched
+                (`check_reach`).
             InsufficientFunds: the account has less than that.
             NotFound: the manifest's data is not in this client's store.
             StorageError: the Kubo daemon does not take the data.
@@ -265,6 +266,7 @@ class Client(Connection):
         job = None if is_paid else await self._found(manifest)
         is_due = not is_paid and job is None
         if is_due:
+            await self._check_open()
             await self._check_money(manifest, limit)
         submission = self.submissions.write(key, manifest.name, manifest.to_bytes(), said)
         if is_due:
@@ -299,6 +301,13 @@ class Client(Connection):
                 next_step="open the client with that deployment",
             )
         return JobHandle(self, JobId(number))
+
+    async def _check_open(self) -> None:
+        if (await self.chain.read("paused", contract="Config"))[0]:
+            raise ConfigError(
+                "the network is paused by its owner: no new job is created, and open ones go on",
+                next_step="run this again later; nothing was paid",
+            )
 
     async def _check_money(self, manifest: Manifest, max_spend: int) -> None:
         estimate = await self.estimate(manifest)
