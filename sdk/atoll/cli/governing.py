@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +17,7 @@ import typer
 from atoll.cli.network import SIGNING, Command, Network, known_address, need_deployment, taking
 from atoll.cli.output import Json, agree, emit, moment, say
 from atoll.cli.parameters import Settings, changes, configuration_lines, parameters, plain, refused
-from atoll.errors import AtollError, ChainError, ConfigError, TransactionFailed
+from atoll.errors import AtollError, ConfigError, TransactionFailed
 
 if TYPE_CHECKING:
     from atoll.chain.calls import Call
@@ -34,6 +34,8 @@ Unsigned = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before it is sent.")]
 ZERO = "0x" + "00" * 20
+OURS = "network:"
+"""What keys of these transactions begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +319,8 @@ def _on(second: int) -> str:
 
 def _done(way: Way, json: bool, planned: Planned) -> None:
     """Says what a command is about to do, asks, does it, and tells what is so then."""
+    if not way.unsigned:
+        asyncio.run(_finished(way))
     plan, unsigned = asyncio.run(_planned(way, planned))
     if plan.calls or not way.unsigned:
         for line in plan.effect if plan.calls else ("it is so already: nothing is sent",):
@@ -362,17 +366,33 @@ async def _planned(way: Way, planned: Planned) -> tuple[Plan, list[dict[str, Any
         return plan, unsigned
 
 
+async def _finished(way: Way) -> None:
+    """Waits for what was agreed to earlier and is in no block yet: what is so follows from it."""
+    from atoll.chain.txstore import QUEUE_FILE, read_intents
+    from atoll.service.transactions import UNDER_WAY
+
+    path = way.network.home.expanduser() / QUEUE_FILE
+    every = read_intents(path) if path.exists() else []
+    ours = [one for one in every if one.key.startswith(OURS) and one.state in UNDER_WAY]
+    if not ours:
+        return
+    async with way.network.open(must_sign=True) as client, client.sending() as queue:
+        for one in ours:
+            say(f"{one.call.label}, which you agreed to before, is in no block yet: it is first")
+            with suppress(TransactionFailed):  # it has no effect then, and nothing follows from it
+                await queue.wait(one.key)
+
+
 async def _sent(way: Way, plan: Plan) -> None:
-    """Sends it, and waits; what is under way already is waited for. Raises ChainError."""
+    """Sends it, and waits. Raises ChainError."""
     from atoll.chain.txqueue import unspent_key
 
     async with way.network.open(must_sign=True) as client, client.sending() as queue:
         for call in plan.calls:
-            sent = await client.transact(
-                unspent_key(queue, f"{call.label}:{call.data.hex()}"), call
-            )
+            key = unspent_key(queue, f"{OURS}{call.label}:{call.data.hex()}")
+            sent = await client.transact(key, call)
             if not sent.has_effect:
-                raise ChainError(f"{call.label} came to nothing", next_step="run this again")
+                say("somebody else was first: this is what is so now")
 
 
 async def _read(way: Way) -> Configuration:

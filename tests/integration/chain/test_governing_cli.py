@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -18,6 +18,9 @@ from atoll import Client
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import DEFAULT_PARAMS
 from atoll.chain.keys import import_key
+from atoll.chain.txqueue import TxQueue
+from atoll.chain.txstore import QUEUE_FILE
+from atoll.cli.governing import OURS
 from atoll.cli.main import app
 from atoll.cli.output import moment
 from atoll.errors import AtollError, ConfigError, TransactionFailed
@@ -245,6 +248,25 @@ def test_a_network_changes_hands_in_two_steps(submitted: Submitted) -> None:
     assert network("pause", *options)["paused"]
 
 
+def test_what_was_agreed_to_before_and_is_in_no_block_yet_comes_first(
+    submitted: Submitted,
+) -> None:
+    """Or `resume` would find nothing paused, and the pause would come behind it."""
+    asyncio.run(cut_off_in_a_pause(submitted))
+    assert not told("network", "owner", "show")["paused"]
+    before = transactions(submitted)
+    assert not network("resume")["paused"]
+    assert transactions(submitted) == before + 2
+
+
+async def cut_off_in_a_pause(submitted: Submitted) -> None:
+    """What a process leaves that is killed behind the question: queued, and never sent."""
+    async with client_of(submitted) as client:
+        path = submitted.folder / "home" / QUEUE_FILE
+        with closing(TxQueue(client.chain, submitted.accounts[0], path)) as queue:
+            await queue.submit(f"{OURS}setPaused:0", client.chain.calls.set_paused(True))
+
+
 def test_a_wallet_that_has_the_key_sends_what_is_printed(
     submitted: Submitted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +296,7 @@ def test_a_wallet_that_has_the_key_sends_what_is_printed(
     assert now["proposed_params"]["params"]["min_window"] == 7
 
 
-def test_what_is_about_to_be_done_is_said(submitted: Submitted, tmp_path: Path) -> None:
+def test_what_is_about_to_be_done_is_said(submitted: Submitted) -> None:
     said = spoken("pause", "--yes")
     assert "no new job is created; open jobs, claims, refunds and stake go on as before" in said
     assert "no new one is created: the network is paused" in said
