@@ -10,7 +10,7 @@ from tests.network.members import Who, fallen, is_settled_up, network
 from atoll.law.games.machine import Outcome
 from atoll.law.misses import first_cut
 from atoll.law.pay import contest_reward, round_pay
-from atoll.law.safety import last_clean, unsafe_rounds
+from atoll.law.safety import last_safe, unsafe_rounds
 from atoll.law.words import Miss
 
 
@@ -57,4 +57,4 @@ async def test_one_watcher_is_enough_and_a_fine_without_a_replay_earns_nothing(
     assert certified == pytest.approx(honest_loss, rel=0.02)
     assert past.verdict.merged == 3  # what is stalled is nobody's to merge
     assert unsafe_rounds(view) == ()
-    assert last_clean(view).digest == past.verdict.state
+    assert last_safe(view).digest == past.verdict.state

@@ -9,7 +9,7 @@ from tests.network.members import Who, fallen, is_settled_up, network
 
 from atoll.law.games.machine import Outcome
 from atoll.law.pay import round_pay
-from atoll.law.safety import last_clean, unsafe_rounds
+from atoll.law.safety import last_safe, unsafe_rounds
 
 WITHIN = 0.02
 
@@ -50,10 +50,10 @@ async def test_flips_fall_and_the_job_says_what_it_is_worth(
     weighed = past.facts.available & ~past.verdict.left_out if past.verdict.merged else 0
     if sum(weighed >> seat & 1 for seat in seats) > terms.f:
         assert unsafe_rounds(view) == (0,)
-        assert last_clean(view).before == 0
+        assert last_safe(view).before == 0
     else:
         assert unsafe_rounds(view) == ()
-        assert last_clean(view).digest == past.verdict.state
+        assert last_safe(view).digest == past.verdict.state
     if weighed and not unsafe_rounds(view):
         assert certified == pytest.approx(honest, rel=WITHIN)
     assert weighed or len(seats) > terms.f  # too few are left to merge only beyond the bound

@@ -25,7 +25,7 @@ from atoll.job.connection import ClientConfig
 from atoll.law.bls import KEY_BYTES
 from atoll.law.certificates import Kind
 from atoll.law.pay import budget
-from atoll.law.safety import last_clean, unsafe_rounds
+from atoll.law.safety import last_safe, unsafe_rounds
 from atoll.law.words import Address, JobStatus, Role
 from atoll.service.beside import beside
 from atoll_devnet.processes.cluster import STAKE_TOKENS
@@ -55,7 +55,7 @@ async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: 
     assert {holder.account for holder in view.providers.values()} <= set(view.paid)
     assert sum(view.paid.values()) <= budgeted
     assert unsafe_rounds(view) == ()
-    assert last_clean(view).digest == view.settled[-1].verdict.state
+    assert last_safe(view).digest == view.settled[-1].verdict.state
     assert checked.faults == []
     assert {s.outcome for r in checked.rounds for s in r.seats} == {EQUAL}
     # Members let go of the updates of round 0 when it became FINAL, and of the last round's never.

@@ -17,14 +17,15 @@ from atoll.job.books import Books, keep_books
 from atoll.job.figures import paid_seats
 from atoll.job.history import History, Loss, RoundRecord
 from atoll.job.narrate import via
+from atoll.job.signs import Signs, merged_seats
 from atoll.law.claims import BOND_SHARE
 from atoll.law.games.machine import Outcome
+from atoll.law.held_out import loss_bytes
 from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import is_whole_enough
-from atoll.law.safety import last_clean, unsafe_rounds
+from atoll.law.safety import last_safe, unsafe_rounds
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.views import GameRecord, JobView, SettledRound, parties, window_of
-from atoll.law.words import Address, Role, RoundIndex, SeatIndex, bits
+from atoll.law.words import Address, Role, RoundIndex, bits
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.cluster import Cluster, Member
 from atoll_devnet.report.observer import INITIAL
@@ -99,6 +100,7 @@ def build_report(result: RunResult) -> dict[str, Any]:
         "losses": [_loss(loss, result) for loss in result.history.losses],
         "cheats": list_cheats(result),
         "unsafe": _safety(view),
+        "signs": signs_of(result).to_plain(),
         "escrow": _escrow(result, books),
         "eval": _eval(result.losses),
         "bytes": _bytes(result, metrics),
@@ -175,11 +177,6 @@ def _settled(past: SettledRound, result: RunResult) -> dict[str, Any]:
     """A settled round's seats; `named` are those that only the checks left out, and `merged_seats`
     those that the rule merged, where it merged any.
     """
-    whole = result.view.require_terms().segments
-    weighed = past.facts.available & ~past.fallen & ~past.verdict.left_out
-    merged = [
-        s for s in map(SeatIndex, bits(weighed)) if is_whole_enough(past.reveals[s].segments, whole)
-    ]
     said = [
         (auditor, duty)
         for auditor, body in past.bodies.items()
@@ -192,7 +189,7 @@ def _settled(past: SettledRound, result: RunResult) -> dict[str, Any]:
         "named": bits(past.facts.left_out & ~past.accused),
         "left_out": bits(past.facts.left_out),
         "merged": past.verdict.merged,
-        "merged_seats": merged if past.verdict.merged else [],
+        "merged_seats": [int(seat) for seat in merged_seats(result.view, past)],
         "signers": len(bits(past.signers)),
         "drawn": bits(past.drawn),
         "audited": sorted({int(duty.seat) for _, duty in said}),
@@ -380,12 +377,19 @@ def _caught(member: Member, result: RunResult) -> tuple[int, str] | None:
 
 def _safety(view: JobView) -> dict[str, Any]:
     """Rounds of which more seats fell than the rule bears, and what to go on from then."""
-    clean = last_clean(view)
+    safe = last_safe(view)
     return {
         "rounds": list(unsafe_rounds(view)),
-        "last_clean_round": clean.before - 1 if clean.before else None,
-        "last_clean_digest": None if clean.digest is None else clean.digest.hex(),
+        "last_safe_round": safe.before - 1 if safe.before else None,
+        "last_safe_digest": None if safe.digest is None else safe.digest.hex(),
     }
+
+
+def signs_of(result: RunResult) -> Signs:
+    """What speaks against the models, by the losses that the observer computed."""
+    losses, rounds = result.losses, range(INITIAL, len(result.view.settled))
+    known = [loss_bytes(losses[r]) if r in losses else None for r in rounds]
+    return Signs.of(result.view, known)
 
 
 # --- money ---

@@ -43,6 +43,8 @@ def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int 
         console.print(line)
     for line in _unsafe(report["unsafe"]):
         console.print(line)
+    for line in report["signs"]["lines"]:
+        console.print(f"SIGN: {line}")
     console.print(_held_out(report))
     if sample:
         console.print(f"\nthe model writes:\n{sample}\n")
@@ -159,8 +161,8 @@ def _money(escrow: Mapping[str, Any]) -> Iterable[str]:
 def _unsafe(found: Mapping[str, Any]) -> Iterable[str]:
     if found["rounds"]:
         which = ", ".join(map(str, found["rounds"]))
-        clean = found["last_clean_round"]
-        back = "the job's first one" if clean is None else f"that after round {clean}"
+        safe = found["last_safe_round"]
+        back = "the job's first one" if safe is None else f"that after round {safe}"
         yield f"UNSAFE: in rounds {which} more seats fell than the merge bears; use {back}"
 
 

@@ -33,6 +33,7 @@ from atoll.cli.snapshot import (
     after_the_end,
     item_to_plain,
     plain,
+    sign_lines,
     snapshot_text,
     text_of,
     update_to_plain,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from atoll.job.delivery import Delivery
     from atoll.job.handle import JobHandle
     from atoll.job.narrate import JobSnapshot, JobUpdate
+    from atoll.job.signs import Signs
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Submit, follow and collect training jobs."
@@ -88,6 +90,14 @@ Archive = Annotated[
 Merged = Annotated[
     bool,
     typer.Option("--merged", help="Adapters added to the model that they were trained on."),
+]
+
+Clean = Annotated[
+    bool,
+    typer.Option(
+        "--clean",
+        help="The last model before anybody was merged whose work was found false, as certified.",
+    ),
 ]
 
 
@@ -250,11 +260,11 @@ def status(
             snapshot = await handle.status()
             curve = await (handle.evaluate() if evaluate else handle.figures())
             rounds, now = await handle.rounds(), client.follower.now
-            stands = await handle.standings()
+            stands, signs = await handle.standings(), await handle.signs()
         data = plain(snapshot) | {"curve": [item.to_plain() for item in curve]}
         data["standings"] = [item.to_plain() for item in stands]
-        data["history"] = [item.to_plain() for item in rounds]
-        lines = [snapshot_text(snapshot), *(item.text() for item in curve)]
+        data |= {"history": [item.to_plain() for item in rounds], "signs": signs.to_plain()}
+        lines = [snapshot_text(snapshot), *sign_lines(signs), *(item.text() for item in curve)]
         lines += [f"members     {standings_text(stands)}"] if stands else []
         lines += ["", table([item.row(now) for item in rounds])] if rounds else []
         emit(data, "\n".join(lines), as_json=json)
@@ -281,6 +291,8 @@ def watch(
                 say(waits)
             async for item in handle.follow():
                 emit(item_to_plain(item), text_of(item), as_json=json)
+            for line in sign_lines(await handle.signs()):
+                say(line)
             say(after_the_end(await handle.status()))
 
     asyncio.run(work())
@@ -367,6 +379,7 @@ def result(
     job: Job,
     folder: Folder,
     merged: Merged = False,
+    clean: Clean = False,
     license_: License = "unknown",
     base_model: BaseModel = "",
     *,
@@ -375,26 +388,38 @@ def result(
 ) -> None:
     """Fetch the trained model, as `transformers` opens it, with its model card.
 
-    Where somebody fell in the last round, that is merged once more without them, and said. Of a
-    job that trains adapters, what PEFT opens, or with --merged what `transformers` does.
+    Where somebody fell in the last round, that is merged once more without them, and said. Where
+    it holds what somebody sent whose work was found false, that is said, too, and --clean fetches
+    the last model before that. Of a job that trains adapters, what PEFT opens, or with --merged
+    what `transformers` does.
     """
     from atoll.job.card import Labels
     from atoll.job.certified import check_folder
 
     check_folder(folder)
+    labels = Labels(license_, base_model)
 
-    async def work() -> Delivery:
+    async def work() -> tuple[int | None, Delivery | None, Signs]:
         async with network.open() as client:
-            handle, labels = client.attach(job), Labels(license_, base_model)
-            delivery = await handle.delivery()
-            await handle.result(folder, labels, merged=merged, delivery=delivery)
-            return delivery
+            handle = client.attach(job)
+            round_ = await handle.clean(folder, labels, merged=merged) if clean else None
+            delivery = None if round_ is not None else await handle.delivery()
+            if delivery is not None:
+                await handle.result(folder, labels, merged=merged, delivery=delivery)
+            return round_, delivery, await handle.signs()
 
-    found = asyncio.run(work())
-    if found.fallen:
-        say(found.text())
-    told = {"job": job, "folder": str(folder), "delivery": found.to_plain()}
-    emit(told, str(folder), as_json=json)
+    round_, found, signs = asyncio.run(work())
+    told: dict[str, object] = {"job": job, "folder": str(folder)}
+    if found is None:
+        say(f"the model after round {round_}, the last clean one")
+        told["clean_round"] = round_
+    else:
+        if found.fallen:
+            say(found.text())
+        for line in sign_lines(found.signs(signs)):
+            say(line)
+        told["delivery"] = found.to_plain()
+    emit(told | {"signs": signs.to_plain()}, str(folder), as_json=json)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from atoll.cli.output import moment
 if TYPE_CHECKING:
     from atoll.job.figures import RoundFigures
     from atoll.job.narrate import JobSnapshot, JobUpdate
+    from atoll.job.signs import Signs
 
 
 def plain(snapshot: JobSnapshot) -> dict[str, Any]:
@@ -62,6 +63,11 @@ def snapshot_text(snapshot: JobSnapshot) -> str:
     if snapshot.has_ended or snapshot.lacking:
         lines["next"] = _next(snapshot)
     return "\n".join(f"{name:<10} {value}" for name, value in lines.items())
+
+
+def sign_lines(signs: Signs) -> list[str]:
+    """What speaks against a job's models, a line each."""
+    return [f"warning    {line}" for line in signs.lines()]
 
 
 def after_the_end(snapshot: JobSnapshot) -> str:

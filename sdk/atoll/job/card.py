@@ -15,6 +15,7 @@ from atoll.content.cid import cid_text
 from atoll.job.delivery import Delivery
 from atoll.job.figures import RoundFigures, cid_of, paid_seats
 from atoll.job.narrate import MISSES, tokens, words
+from atoll.job.signs import Signs
 from atoll.law import events as ev
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView, SettledRound
@@ -89,8 +90,16 @@ def facts(origin: Origin) -> dict[str, Any]:
         "rounds": [_round(view, past) for past in rounds],
         "members": _members(view, rounds),
         "cuts": [_cut(event) for event in origin.cuts],
+        "signs": signs_of(origin).to_plain(),
         "curve": [item.to_plain() for item in origin.figures[: origin.merged + 1]],
     }
+
+
+def signs_of(origin: Origin) -> Signs:
+    """What speaks against the model that the card is about; who was merged out of it does not."""
+    losses, delivery = [item.bits for item in origin.figures], origin.delivery
+    signs = Signs.of(origin.view, losses).after(origin.merged)
+    return signs if delivery is None else delivery.signs(signs)
 
 
 def card(origin: Origin) -> str:
@@ -198,6 +207,9 @@ def _head(told: dict[str, Any]) -> list[str]:
     intro = [f"# `{name}`", "", "Trained by strangers with Atoll, and checked by replays.", ""]
     if told["delivery"] is not None and told["delivery"]["fallen"]:
         intro += [f"Of the result: {told['delivery']['text']}.", ""]
+    signs = told["signs"]["lines"]
+    if signs:
+        intro += ["**What speaks against it:**", "", *(f"- {line}" for line in signs), ""]
     return [*intro, *_table(("what", "which"), rows)]
 
 

@@ -17,6 +17,7 @@ from atoll.job.evaluation import can_evaluate
 from atoll.job.figures import cid_of, model_of
 from atoll.job.followed import FollowedJob
 from atoll.job.narrate import numbers
+from atoll.job.signs import Signs
 from atoll.law.manifest import Manifest
 from atoll.law.safety import LastMerge, last_merge
 from atoll.law.views import JobView
@@ -65,6 +66,10 @@ class Delivery:
             f"round {self.round} was merged once more without {seats}, which fell in it: the model "
             f"is {self.digest.hex()}, {made}; its committee certified {self.certified.hex()}"
         )
+
+    def signs(self, signs: Signs) -> Signs:
+        """Of the job's signs, those of what is delivered."""
+        return signs if self.merged is None else signs.merged_again(self.round, self.fallen)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON has it."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from atoll.chain.database import Database
 from atoll.content.cid import Cid
 from atoll.errors import ProtocolError
+from atoll.job.signs import RoundSigns, Signs
 from atoll.law.held_out import loss_of
 from atoll.law.views import JobView, SeatReveal, SettledRound
 from atoll.law.words import ZERO_DIGEST, Address, Digest, SeatIndex
@@ -54,6 +55,7 @@ class RoundFigures:
         certified: what a committee signed with the next round's verdict; None before that.
         seats: who trained the last of these rounds.
         before: the held-out loss one round earlier, where it is known.
+        signs: of the last of these rounds; None of the initial model.
     """
 
     merged: int
@@ -61,6 +63,7 @@ class RoundFigures:
     certified: bytes | None = None
     seats: tuple[SeatPart, ...] = ()
     before: float | None = None
+    signs: RoundSigns | None = None
 
     @property
     def bits(self) -> bytes | None:
@@ -111,7 +114,8 @@ class RoundFigures:
         parts = [f"held-out loss {when} {loss}{change}"]
         if self.is_disputed and self.certified is not None:
             parts.append(f"the committee signed {loss_of(self.certified)!r}")
-        return "; ".join(parts)
+        sign = "" if self.signs is None else self.signs.text()
+        return "; ".join([*parts, sign] if sign else parts)
 
 
 class Figures:
@@ -149,7 +153,8 @@ def known(figures: Figures | None, view: JobView) -> list[RoundFigures]:
         seats = tuple(_part(view, merged, *item) for item in reveals_of(view, merged).items())
         before = found[-1].loss if found else None
         found.append(RoundFigures(merged, own, certified_loss(view, merged), seats, before))
-    return found
+    signs = Signs.of(view, [item.bits for item in found]).rounds
+    return [replace(item, signs=sign) for item, sign in zip(found, (None, *signs), strict=True)]
 
 
 def certified_loss(view: JobView, merged: int) -> bytes | None:

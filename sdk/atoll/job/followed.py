@@ -19,6 +19,7 @@ from atoll.errors import ChainError, ConfigError, ManifestError, RpcUnavailable
 from atoll.job.connection import Connection
 from atoll.job.figures import RoundFigures, known, named
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
+from atoll.job.signs import Signs
 from atoll.job.stands import Standing, standings
 from atoll.job.story import RoundStory, tell_rounds
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
@@ -148,6 +149,13 @@ class FollowedJob:
         as computed here.
         """
         return known(self.client.figures, await self.view())
+
+    async def signs(self) -> Signs:
+        """What speaks against its models: rounds that are tainted, moved nothing, or after which
+        the held-out loss rose three times running.
+        """
+        view = await self.view()
+        return Signs.of(view, [item.bits for item in known(self.client.figures, view)])
 
     async def loss(self) -> float | None:
         """The newest model's held-out loss, nats a target; None where it was not computed here, for

@@ -28,14 +28,14 @@ from atoll.job.certified import (
 from atoll.job.delivery import Delivery, deliver
 from atoll.job.document import parse_toml
 from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
-from atoll.job.figures import RoundFigures
+from atoll.job.figures import RoundFigures, cid_of
 from atoll.job.followed import FollowedJob, Tell, rounds_merged, sentence, untold
 from atoll.job.groups import wei_of
 from atoll.job.money import pay_out, take_back
 from atoll.job.narrate import JobSnapshot
 from atoll.job.patience import is_out_of_patience, patience_of
 from atoll.job.spec import JobSpec
-from atoll.job.story import clean_round
+from atoll.job.story import safe_round
 from atoll.law.events import Fell, Missed
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView
@@ -78,7 +78,7 @@ class JobHandle(FollowedJob):
 
         Raises:
             ConfigError: the job was not submitted from a file from this home, or no model of it is
-                clean; and as `checkpoint`.
+                safe; and as `checkpoint`.
         """
         own = self.client.submissions.of_job(self.id)
         if own is None or not own.spec:
@@ -88,7 +88,7 @@ class JobHandle(FollowedJob):
             )
         spec = JobSpec.of(parse_toml(own.spec), "the job's file")
         model = Manifest.from_bytes(own.manifest).model
-        started = await self.checkpoint(folder, clean_round(await self.view()), merged=True)
+        started = await self.checkpoint(folder, safe_round(await self.view()), merged=True)
         return spec.but(
             {
                 "rounds": rounds,
@@ -165,6 +165,36 @@ class JobHandle(FollowedJob):
             model = Certified(Cid.from_bytes(found.cid), found.digest)
             rounds = len((await self.view()).settled)
             return await self._write(Path(folder), model, rounds, Dress(labels, merged, found))
+
+    async def clean(
+        self, folder: str | Path, labels: Labels = NO_LABELS, *, merged: bool = False
+    ) -> int | None:
+        """The last clean model, written as `checkpoint` writes it: that which the first tainted
+        round opened with, as it was certified.
+
+        Returns:
+            The round after which it was; None, and nothing is written, where no round is tainted:
+            then `result` is clean.
+
+        Raises:
+            ConfigError: as `result`, and where the first round is tainted, or no model before the
+                first tainted one was certified.
+            NotFound, ProtocolError: as `checkpoint`.
+        """
+        check_folder(Path(folder))
+        snapshot, signs = await self.status(), await self.signs()
+        if not snapshot.is_final:
+            raise _no_result(snapshot)
+        if not signs.tainted:
+            return None
+        if not cid_of(await self.view(), signs.clean_before):
+            raise ConfigError(
+                f"job {self.id} has no clean model: none was certified before round"
+                f" {signs.clean_before}, into which work was merged of who was found false",
+                next_step="submit the job's file anew, with --again",
+            )
+        await self.checkpoint(folder, signs.clean_before - 1, labels, merged=merged)
+        return signs.clean_before - 1
 
     async def checkpoint(
         self,

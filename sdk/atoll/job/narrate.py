@@ -6,11 +6,12 @@ Rule of this file: pure; words and numbers out of `atoll.law`'s views and events
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
+from atoll.job.signs import Signs, listed
 from atoll.law import events as ev
 from atoll.law.ballots import Body, Duty
 from atoll.law.events import ContractEvent
@@ -214,7 +215,8 @@ def describe(event: ContractEvent, name: Names = str) -> str | None:
 
 def told(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
     """As `describe`, with what only the view after it knows: who is audited, which rounds a fall
-    makes unsafe, how many members are there while it waits; None also for what is not of this job.
+    taints or makes unsafe, how many members are there while it waits; None also for what is not of
+    this job.
     """
     text = describe(event, name) if concerns(event, view) else None
     if text is None:
@@ -223,12 +225,20 @@ def told(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
         drawn = view.settled[event.round].drawn
         return f"{text}; {_seats(drawn, 'is', 'are') if drawn else 'no seat is'} audited"
     if isinstance(event, ev.Fell):
-        unsafe = ", ".join(map(str, unsafe_rounds(view)))
-        return f"{text}; more fell than is borne in rounds {unsafe}" if unsafe else text
+        return "; ".join([text, *_falls(view)])
     if isinstance(event, _GATHERING):
         lacking = JobSnapshot.of(view).lacking
         return f"{text}; so far {lacking}" if lacking else text
     return text
+
+
+def _falls(view: JobView) -> Iterator[str]:
+    """What falls make of rounds."""
+    tainted, unsafe = Signs.of(view).tainted, unsafe_rounds(view)
+    if tainted:
+        yield f"tainted by work that was found false: rounds {listed(tainted)}"
+    if unsafe:
+        yield f"more fell than is borne in rounds {listed(unsafe)}"
 
 
 _GATHERING: Final = (
@@ -320,6 +330,8 @@ def _settled(event: ev.Settled, name: Names) -> str:
     out = f", {numbers(verdict.left_out)} left out" if verdict.left_out else ""
     updates = "1 update makes" if verdict.merged == 1 else f"{verdict.merged} updates make"
     merged = f"{updates} model {verdict.state.hex()[:12]}"
+    if not verdict.merged:
+        merged = "no update is merged, so it moves nothing"
     return f"round {event.round} is settled: {had}{out}; {merged}"
 
 

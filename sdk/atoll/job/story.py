@@ -13,7 +13,7 @@ from atoll.errors import ConfigError
 from atoll.job.figures import paid_seats
 from atoll.job.narrate import final_rounds, numbers, tokens
 from atoll.law.pay import round_pay
-from atoll.law.safety import last_clean, unsafe_rounds
+from atoll.law.safety import last_safe, unsafe_rounds
 from atoll.law.views import JobView, OpenRound, SettledRound
 from atoll.law.words import NO_BITS, Bitmap, SeatIndex, bits, to_bitmap
 
@@ -87,18 +87,18 @@ _BITMAPS = (
 )  # fmt: skip
 
 
-def clean_round(view: JobView) -> int | None:
-    """The last round after which the model is clean; None where that is the newest there is.
+def safe_round(view: JobView) -> int | None:
+    """The last round after which the model is safe; None where that is the newest there is.
 
     Raises:
         ConfigError: more fell in the first round than its merge bears.
     """
-    before = last_clean(view).before
+    before = last_safe(view).before
     if before == len(view.settled):
         return None
     if before == 0:
         raise ConfigError(
-            f"job {view.job_id} has no clean model: more fell in its first round than that bears",
+            f"job {view.job_id} has no safe model: more fell in its first round than that bears",
             next_step="submit the job's file anew, with --again",
         )
     return before - 1

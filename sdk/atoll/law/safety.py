@@ -15,7 +15,7 @@ from atoll.law.words import Bitmap, Digest, RoundIndex, to_bitmap
 
 
 @dataclass(frozen=True, slots=True)
-class CleanModel:
+class SafeModel:
     """The newest model with which no unsafe round has anything to do.
 
     Attributes:
@@ -82,11 +82,11 @@ def unsafe_rounds(view: JobView) -> tuple[RoundIndex, ...]:
     )
 
 
-def last_clean(view: JobView) -> CleanModel:
+def last_safe(view: JobView) -> SafeModel:
     """What to go on from: the newest model, or the one that the first unsafe round opened from."""
     unsafe = unsafe_rounds(view)
     before = unsafe[0] if unsafe else RoundIndex(len(view.settled))
     if before == 0:
-        return CleanModel(before, None, None)
+        return SafeModel(before, None, None)
     verdict = view.settled[before - 1].verdict
-    return CleanModel(before, verdict.state, verdict.cid)
+    return SafeModel(before, verdict.state, verdict.cid)

@@ -18,11 +18,12 @@ from atoll.job.books import REASONS, Books, keep_books
 from atoll.job.figures import RoundFigures, known
 from atoll.job.history import NOT_MOVES, History, RoundRecord
 from atoll.job.narrate import JobSnapshot, Names, describe, words
+from atoll.job.signs import Signs
 from atoll.job.story import RoundStory, tell_rounds
 from atoll.law import events as ev
 from atoll.law.held_out import loss_of
 from atoll.law.pay import claimable
-from atoll.law.safety import last_clean, unsafe_rounds
+from atoll.law.safety import last_safe, unsafe_rounds
 from atoll.law.views import GameRecord, Holder, JobView, parties, window_of
 from atoll.law.words import NO_ROUND, Address, Role
 from atoll.window.cells import STATES, Cells, Places, place
@@ -76,6 +77,7 @@ def job_document(seen: Seen) -> dict[str, Any]:
         "money": _money(books, view, name) | {"moves": _moves(history, name)},
         "losses": [_loss(item, name) for item in history.losses],
         "unsafe": _safety(view),
+        "signs": Signs.of(view, [item.bits for item in figures]).to_plain(),
         "measured": None if seen.measured is None else dict(seen.measured),
         "log": _log(history, name),
     }
@@ -299,11 +301,11 @@ def _loss(item: Any, name: Names) -> dict[str, Any]:
 
 
 def _safety(view: JobView) -> dict[str, Any]:
-    clean = last_clean(view)
+    safe = last_safe(view)
     return {
         "rounds": [int(round) for round in unsafe_rounds(view)],
-        "clean_before": int(clean.before),
-        "clean_digest": None if clean.digest is None else clean.digest.hex(),
+        "safe_before": int(safe.before),
+        "safe_digest": None if safe.digest is None else safe.digest.hex(),
     }
 
 

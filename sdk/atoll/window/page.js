@@ -126,7 +126,11 @@
     if (data.unsafe.rounds.length) {
       found.push(el("div", { class: "warn", role: "note" }, el("strong", {}, "Not to be trusted: "),
         "more seats fell in rounds ", show(["unsafe", "rounds"], "seats"), " than the merge bears (",
-        show(["job", "f"]), "). The model before round ", show(["unsafe", "clean_before"]), " is clean."));
+        show(["job", "f"]), "). The model before round ", show(["unsafe", "safe_before"]), " is safe."));
+    }
+    if (data.signs.lines.length) {
+      found.push(el("div", { class: "warn", role: "note" }, el("strong", {}, "What speaks against its models: "),
+        data.signs.lines.map((_, i) => el("p", {}, show(["signs", "lines", i], "text")))));
     }
     if (data.money.faults.length) {
       found.push(el("div", { class: "warn", role: "note" }, el("strong", {}, "The books do not add up: "),
@@ -365,10 +369,12 @@
   function roundsSection() {
     const names = [["Round", N], ["Stands at", ""], ["Train, reveal, merge", ""], ["Had", ""], ["Left out", ""],
       ["Audited", ""], ["Paid", ""], ["Fell", ""], ["Cost", N], ["Model", ""]];
+    const tainted = new Set(data.signs.tainted.map((item) => item.round)), still = new Set(data.signs.moved_nothing);
     const rows = newest(data.rounds, (round, i) => {
       const path = ["rounds", i];
       return [show([...path, "round"], "text"),
         [show([...path, "phase"], "text"), round.is_unsafe ? ", unsafe" : null,
+          tainted.has(round.round) ? ", tainted" : null, still.has(round.round) ? ", moved nothing" : null,
           round.until ? el("div", { class: "when" }, "until ", show([...path, "until"], "time")) : null,
           round.voids ? el("div", { class: "when" }, "void before: ", show([...path, "voids"])) : null],
         phases(round, path), show([...path, "had"], "seats"), show([...path, "left_out"], "seats"),

@@ -11,7 +11,7 @@ from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.errors import ConfigError
 from atoll.job.narrate import JobSnapshot, told
-from atoll.job.story import RoundStory, clean_round, tell_rounds
+from atoll.job.story import RoundStory, safe_round, tell_rounds
 from atoll.law import events as ev
 from atoll.law.rounds import apply
 from atoll.law.views import JobView
@@ -103,7 +103,7 @@ def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
     view, block = script.net.view, script.net.block
     holders = {seat: view.settled[0].seats[seat] for seat in view.settled[0].seats}
     texts = []
-    assert clean_round(view) is None
+    assert safe_round(view) is None
     for seat in sorted(holders)[:2]:
         fell = ev.Fell(view.job_id, PROVIDERS[seat], WATCHER, Role.PROVIDER, holders[seat],
                        RoundIndex(0), 10)  # fmt: skip
@@ -114,8 +114,8 @@ def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
     settled = tell_rounds(view, script.net.now)[0]
     assert (settled.fell, settled.is_unsafe) == (0b0011, True)
     assert settled.paid == to_bitmap(seat for seat in (2, 3))
-    with pytest.raises(ConfigError, match="no clean model"):
-        clean_round(view)
+    with pytest.raises(ConfigError, match="no safe model"):
+        safe_round(view)
     assert "unsafe" in str(settled.row(script.net.now)["phase"])
 
 
@@ -129,7 +129,7 @@ def test_a_job_goes_on_from_before_its_first_unsafe_round() -> None:
         fell = ev.Fell(view.job_id, PROVIDERS[seat], WATCHER, Role.PROVIDER, holder,
                        RoundIndex(1), 10)  # fmt: skip
         view = apply(view, fell, block)
-    assert clean_round(view) == 0
+    assert safe_round(view) == 0
 
 
 def test_a_settlement_is_told_with_who_is_audited() -> None:

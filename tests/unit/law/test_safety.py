@@ -6,7 +6,7 @@ import pytest
 from tests.unit.law.factories import make_terms
 from tests.unit.law.script import VERIFIERS, Script
 
-from atoll.law.safety import last_clean, last_merge, unsafe_rounds
+from atoll.law.safety import last_merge, last_safe, unsafe_rounds
 from atoll.law.words import Role, SeatIndex
 
 
@@ -25,10 +25,10 @@ def fall(script: Script, *seats: int) -> None:
         script.net.fall(Role.PROVIDER, holders[seat], VERIFIERS[0])
 
 
-def test_while_nobody_fell_the_newest_model_is_clean(script: Script) -> None:
+def test_while_nobody_fell_the_newest_model_is_safe(script: Script) -> None:
     view = script.net.view
     assert unsafe_rounds(view) == ()
-    newest = last_clean(view)
+    newest = last_safe(view)
     assert (newest.before, newest.digest) == (2, view.settled[1].verdict.state)
 
 
@@ -42,11 +42,11 @@ def test_one_more_makes_every_round_unsafe_that_they_lost(script: Script) -> Non
     fall(script, 1, 3)
     view = script.net.view
     assert unsafe_rounds(view) == (0, 1)
-    first = last_clean(view)
+    first = last_safe(view)
     assert (first.before, first.digest, first.cid) == (0, None, None)
 
 
-def test_the_model_before_the_first_unsafe_round_is_clean() -> None:
+def test_the_model_before_the_first_unsafe_round_is_safe() -> None:
     script = Script.ready(make_terms(train_seconds=2_000))  # longer than an audit and its window
     script.honest_round()
     script.net.wait_until(script.net.settled[0].ends["window"])
@@ -55,8 +55,8 @@ def test_the_model_before_the_first_unsafe_round_is_clean() -> None:
     fall(script, 0, 2)
     view = script.net.view
     assert unsafe_rounds(view) == (1, 2)
-    clean = last_clean(view)
-    assert (clean.before, clean.digest) == (1, view.settled[0].verdict.state)
+    safe = last_safe(view)
+    assert (safe.before, safe.digest) == (1, view.settled[0].verdict.state)
 
 
 def test_who_was_left_out_has_moved_no_model() -> None:

@@ -372,7 +372,7 @@ def test_rounds_of_which_too_many_fell_are_told() -> None:
     for seat in (0, 1):
         script.net.fall(Role.PROVIDER, script.net.at(Role.PROVIDER, seat, 0).id, WATCHER, 0)
     document = document_of(script)
-    assert document["unsafe"] == {"rounds": [0], "clean_before": 0, "clean_digest": None}
+    assert document["unsafe"] == {"rounds": [0], "safe_before": 0, "safe_digest": None}
 
 
 def test_a_game_is_told_move_by_move(ended: Script, told: dict[str, Any]) -> None:
