@@ -402,17 +402,18 @@ def result(
     async def work() -> tuple[int | None, Delivery | None, Signs]:
         async with network.open() as client:
             handle = client.attach(job)
-            round_ = await handle.clean(folder, labels, merged=merged) if clean else None
-            delivery = None if round_ is not None else await handle.delivery()
+            rounds = await handle.clean(folder, labels, merged=merged) if clean else None
+            delivery = None if rounds is not None else await handle.delivery()
             if delivery is not None:
                 await handle.result(folder, labels, merged=merged, delivery=delivery)
-            return round_, delivery, await handle.signs()
+            return rounds, delivery, await handle.signs()
 
-    round_, found, signs = asyncio.run(work())
+    rounds, found, signs = asyncio.run(work())
     told: dict[str, object] = {"job": job, "folder": str(folder)}
     if found is None:
-        say(f"the model after round {round_}, the last clean one")
-        told["clean_round"] = round_
+        which = f"after round {rounds - 1}" if rounds else "that the job began with"
+        say(f"the model {which}, the last clean one")
+        told["clean_rounds"] = rounds
     else:
         if found.fallen:
             say(found.text())

@@ -21,8 +21,9 @@ from atoll.job.signs import Signs
 from atoll.law.manifest import Manifest
 from atoll.law.safety import LastMerge, last_merge
 from atoll.law.views import JobView
-from atoll.law.words import NO_BITS, Bitmap, Digest, Verdict, bits
+from atoll.law.words import NO_BITS, Bitmap, Digest, RoundIndex, Verdict, bits
 from atoll.service.commands import TASKS
+from atoll.service.duties.opening import OpeningReady
 from atoll.service.limits import UNFETCHABLE_CONTENT
 from atoll.service.worker import Worker
 
@@ -113,6 +114,22 @@ async def deliver(job: FollowedJob, view: JobView, manifest: Manifest) -> Delive
     finally:
         worker.kill()
     return replace(found, cid=made.cid, digest=made.state, merged=made.merged)
+
+
+async def first_model(job: FollowedJob, view: JobView, manifest: Manifest) -> OpeningReady:
+    """The model that a job began with, which is in the store afterwards.
+
+    Raises:
+        ConfigError: the train extra is missing.
+        NotFound: nobody serves the weights that it was given.
+    """
+    if not can_evaluate():
+        raise missing_extra("making the job's first model")
+    worker = Worker()
+    try:
+        return await Again(job, view, manifest, worker).model(RoundIndex(0))
+    finally:
+        worker.kill()
 
 
 async def _made(again: Again, last: LastMerge) -> Verdict:

@@ -25,7 +25,7 @@ from atoll.job.certified import (
     model_after,
     sample_from,
 )
-from atoll.job.delivery import Delivery, deliver
+from atoll.job.delivery import Delivery, deliver, first_model
 from atoll.job.document import parse_toml
 from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
 from atoll.job.figures import RoundFigures, cid_of
@@ -169,17 +169,14 @@ class JobHandle(FollowedJob):
     async def clean(
         self, folder: str | Path, labels: Labels = NO_LABELS, *, merged: bool = False
     ) -> int | None:
-        """The last clean model, written as `checkpoint` writes it: that which the first tainted
-        round opened with, as it was certified.
+        """The last clean model, written as `checkpoint` writes it: what the first tainted round
+        opened with, which is certified, or is the one that the job began with.
 
         Returns:
-            The round after which it was; None, and nothing is written, where no round is tainted:
+            How many rounds are in it; None, and nothing is written, where no round is tainted:
             then `result` is clean.
 
-        Raises:
-            ConfigError: as `result`, and where the first round is tainted, or no model before the
-                first tainted one was certified.
-            NotFound, ProtocolError: as `checkpoint`.
+        Raises as `result`.
         """
         check_folder(Path(folder))
         snapshot, signs = await self.status(), await self.signs()
@@ -187,14 +184,15 @@ class JobHandle(FollowedJob):
             raise _no_result(snapshot)
         if not signs.tainted:
             return None
-        if not cid_of(await self.view(), signs.clean_before):
-            raise ConfigError(
-                f"job {self.id} has no clean model: none was certified before round"
-                f" {signs.clean_before}, into which work was merged of who was found false",
-                next_step="submit the job's file anew, with --again",
-            )
-        await self.checkpoint(folder, signs.clean_before - 1, labels, merged=merged)
-        return signs.clean_before - 1
+        rounds, view = signs.clean_before, await self.view()
+        with self.client.store.holding():
+            if cid_of(view, rounds):
+                model = model_after(view, rounds)
+            else:
+                first = await first_model(self, view, await self.manifest())
+                model = Certified(Cid.from_bytes(first.cid), first.digest)
+            await self._write(Path(folder), model, rounds, Dress(labels, merged))
+        return rounds
 
     async def checkpoint(
         self,

@@ -161,7 +161,10 @@ class Signs:
             " of whoever sent it was found false"
         )
         if self.clean_model is None:
-            yield "no model is clean: the first round is tainted"
+            yield (
+                "the last clean model is the one that the job began with:"
+                f" `atoll job result {self.job} DIR --clean`"
+            )
         else:
             yield (
                 f"the last clean model is that after round {self.clean_before - 1},"

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from tests.unit.law.script import Script
+from tests.unit.window.jobs import LIAR, finished
 from typer.testing import CliRunner, Result
 
 from atoll.cli.main import app
 from atoll.cli.network import Network
 from atoll.job.narrate import JobSnapshot, JobUpdate
+from atoll.job.signs import Signs
 
 Watch = Callable[[Script], Result]
 
@@ -28,17 +30,20 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
         async def status() -> JobSnapshot:
             return snapshot
 
+        async def signs() -> Signs:
+            return Signs.of(script.net.view)
+
         async def follow() -> AsyncIterator[JobUpdate]:
             event, block = script.net.log[-1]
             yield JobUpdate(type(event).__name__, "it happened", block, event, snapshot)
 
         @asynccontextmanager
         async def opened(self: Network) -> AsyncIterator[Any]:
-            handle = SimpleNamespace(status=status, follow=follow)
+            handle = SimpleNamespace(status=status, follow=follow, signs=signs)
             yield SimpleNamespace(attach=lambda job: handle)
 
         monkeypatch.setattr(Network, "open", opened)
-        return CliRunner().invoke(app, ["job", "watch", "7"])
+        return CliRunner().invoke(app, ["job", "watch", "7"], catch_exceptions=False)
 
     return run
 
@@ -57,3 +62,10 @@ def test_of_a_job_that_runs_nothing_is_waited_for(watch: Watch) -> None:
     script = Script.ready()
     script.net.poke()
     assert "waits" not in watch(script).stderr
+
+
+def test_what_speaks_against_the_models_is_said_at_the_end(watch: Watch) -> None:
+    assert "warning" not in watch(Script.ready()).stderr
+    lines = watch(finished()).stderr.splitlines()
+    assert lines[0].startswith(f"warning    rounds 0, 1 are tainted: what seat {LIAR} sent")
+    assert lines[-1].startswith("job 7 has ended")

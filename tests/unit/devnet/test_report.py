@@ -130,6 +130,18 @@ def test_a_round_says_who_was_there_and_who_was_audited(report: dict[str, Any]) 
     assert (last["merged"], last["signers"]) == (4, 4)
 
 
+def test_a_report_says_what_speaks_against_the_models(
+    report: dict[str, Any], finished: Script, tmp_path: Path
+) -> None:
+    told = report["signs"]
+    assert [item["round"] for item in told["tainted"]] == [0, 1]
+    assert (told["moved_nothing"], told["clean"]) == ([], {"before": 0, "digest": None})
+    text = " ".join(summary(report, "", tmp_path).split())
+    assert f"SIGN: rounds 0, 1 are tainted: what seat {LIAR} sent was merged" in text
+    still = replace(result_of(finished, tmp_path, {}), losses={-1: 5.5, 0: 5.5, 1: math.nan})
+    assert build_report(still)["signs"]["moved_nothing"] == [0]
+
+
 def test_a_round_says_whose_updates_were_merged(tmp_path: Path) -> None:
     """Seat 2 did too little of the round to be merged, and is had and not left out."""
     script = Script.ready(make_terms(rounds=1))

@@ -86,7 +86,7 @@ def test_who_lost_a_game_taints_every_round_that_merged_it_final_ones_too() -> N
     assert signs.tainted == [0, 1, 2]
     assert [item.tainted for item in signs.rounds] == [0b0100] * 3
     assert (signs.clean_before, signs.clean_model) == (0, None)
-    assert "no model is clean" in signs.lines()[1]
+    assert "is the one that the job began with" in signs.lines()[1]
 
 
 def test_the_last_clean_model_is_the_one_before_it_was_first_merged() -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.law.factories import make_terms
 from tests.unit.law.network import Network
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.window.jobs import finished
 
 from atoll.errors import ConfigError
 from atoll.job.narrate import JobSnapshot, told
@@ -117,6 +118,24 @@ def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
     with pytest.raises(ConfigError, match="no safe model"):
         safe_round(view)
     assert "unsafe" in str(settled.row(script.net.now)["phase"])
+
+
+def test_a_fall_is_told_with_the_rounds_that_it_taints() -> None:
+    script = finished()
+    texts = [told(event, script.net.view) for event, _ in script.net.log]
+    (fall,) = (text for text in texts if text is not None and " falls and loses " in text)
+    assert fall.endswith("; tainted by work that was found false: rounds 0, 1")
+
+
+def test_a_settlement_that_merged_nothing_is_told_to_move_nothing() -> None:
+    script = Script.ready()
+    script.train()
+    script.say()
+    script.net.wait(1)
+    script.settle(merged=0)
+    event = next(e for e, _ in script.net.log if isinstance(e, ev.Settled))
+    text = told(event, script.net.view)
+    assert text is not None and "no update is merged, so it moves nothing" in text
 
 
 def test_a_job_goes_on_from_before_its_first_unsafe_round() -> None:

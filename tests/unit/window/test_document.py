@@ -23,8 +23,9 @@ from tests.unit.window.jobs import (
 )
 
 from atoll.job.books import keep_books
-from atoll.job.figures import known
+from atoll.job.figures import RoundFigures, known
 from atoll.job.narrate import JobSnapshot, describe
+from atoll.job.signs import Signs
 from atoll.job.story import tell_rounds
 from atoll.law import events as ev
 from atoll.law.held_out import loss_bytes, loss_of
@@ -373,6 +374,21 @@ def test_rounds_of_which_too_many_fell_are_told() -> None:
         script.net.fall(Role.PROVIDER, script.net.at(Role.PROVIDER, seat, 0).id, WATCHER, 0)
     document = document_of(script)
     assert document["unsafe"] == {"rounds": [0], "safe_before": 0, "safe_digest": None}
+
+
+def test_what_speaks_against_the_models_is_told(ended: Script) -> None:
+    told = document_of(ended)["signs"]
+    assert told == Signs.of(ended.net.view).to_plain()
+    assert told["tainted"] == [{"round": 0, "seats": [LIAR]}, {"round": 1, "seats": [LIAR]}]
+    assert any("tainted" in line for line in told["lines"])
+
+
+def test_losses_of_the_page_are_signs_of_it_too() -> None:
+    script = Script.ready()
+    script.honest_round()
+    figures = [RoundFigures(merged, loss_bytes(5.5)) for merged in range(2)]
+    told = document_of(script, figures=figures)["signs"]
+    assert (told["moved_nothing"], told["tainted"]) == ([0], [])
 
 
 def test_a_game_is_told_move_by_move(ended: Script, told: dict[str, Any]) -> None:
