@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from tests.patience import PATIENCE
 from tests.unit.train.folders import make_folder
 
@@ -76,6 +77,14 @@ def check_course(network: Cluster, status: dict[str, Any], share: float) -> None
     assert later[-1]["held_out_loss"] < share * first["held_out_loss"]
 
 
+def check_clean(status: dict[str, Any], told: str, start: Path, clean: Path) -> None:
+    """The cheat was merged from the first round on: what is clean is what the job began with."""
+    assert status["signs"]["tainted"] == [{"round": r, "seats": [CHEAT]} for r in range(2)]
+    assert "warning    round 0 is tainted" in told and "--clean" in told
+    begun, found = (load_file(folder / "model.safetensors") for folder in (start, clean))
+    assert all(found[name].equal(begun[name].to(found[name].dtype)) for name in found)
+
+
 async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
     tmp_path: Path, beginning: Path
 ) -> None:
@@ -104,8 +113,12 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
         fetch = ["job", "result", "1", str(result), *unsigned(network)]
         fetched = await asyncio.to_thread(atoll, *fetch)
         assert fetched.returncode == 0, fetched.stderr
+        clean = ["job", "result", "1", str(tmp_path / "clean"), "--clean", *unsigned(network)]
+        cleaned = await asyncio.to_thread(atoll, *clean)
+        assert cleaned.returncode == 0, cleaned.stderr
 
     check_course(network, status, 1.0)
+    check_clean(status, fetched.stderr, start, tmp_path / "clean")
     assert [line for line in logs if line["kind"] == "Fell"]
     after = AutoModelForCausalLM.from_pretrained(result)
     assert type(after) is type(before)

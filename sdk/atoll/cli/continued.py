@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atoll.cli.network import Network
+from atoll.cli.output import say
+from atoll.cli.snapshot import sign_lines
 from atoll.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -33,7 +35,10 @@ async def write_following(
     """Writes the file of a job that goes on from another's model, beside that model."""
     file = folder / "job.toml"
     async with network.open() as client:
-        spec = await client.attach(job).continued(folder, rounds)
+        handle = client.attach(job)
+        spec = await handle.continued(folder, rounds)
+        for line in sign_lines(await handle.signs()):
+            say(line)
     changed = spec.but(changes_of(rounds, settings))
     try:
         file.write_text(job_text(changed, f"{CONTINUED} {job}"), encoding="utf-8")

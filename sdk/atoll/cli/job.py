@@ -442,15 +442,17 @@ def checkpoint(
 
     check_folder(folder)
 
-    async def work() -> int:
+    async def work() -> tuple[int, Signs]:
         async with network.open() as client:
             handle, labels = client.attach(job), Labels(license_, base_model)
             found = await handle.settled_round(round_)
             await handle.checkpoint(folder, found, labels, merged=merged)
-            return found
+            return found, (await handle.signs()).after(found + 1)
 
-    found = asyncio.run(work())
+    found, signs = asyncio.run(work())
     say(f"the model after round {found}")
+    for line in sign_lines(signs):
+        say(line)
     emit({"job": job, "folder": str(folder), "round": found}, str(folder), as_json=json)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from atoll.job.signs import Signs, listed
+from atoll.job.signs import Signs, listed, taint_of
 from atoll.law import events as ev
 from atoll.law.ballots import Body, Duty
 from atoll.law.events import ContractEvent
@@ -222,8 +222,11 @@ def told(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
     if text is None:
         return None
     if isinstance(event, ev.Settled):
-        drawn = view.settled[event.round].drawn
-        return f"{text}; {_seats(drawn, 'is', 'are') if drawn else 'no seat is'} audited"
+        past = view.settled[event.round]
+        drawn, tainted = past.drawn, taint_of(view, past)
+        text += f"; {_seats(drawn, 'is', 'are') if drawn else 'no seat is'} audited"
+        false = _seats(tainted, "was", "were")
+        return f"{text}; tainted: {false} merged, and found false before" if tainted else text
     if isinstance(event, ev.Fell):
         return "; ".join([text, *_falls(view)])
     if isinstance(event, _GATHERING):

@@ -79,7 +79,7 @@ class Signs:
         found = []
         for past, before, after in zip(view.settled, known, known[1:], strict=False):
             rises = rises + 1 if _rose(before, after) else 0
-            tainted = to_bitmap(s for s in merged_seats(view, past) if _account(past, s) in false)
+            tainted = _merged_of(view, past, false)
             verdict = past.verdict
             is_still = not verdict.merged or _is_same(before, after)
             told = past.round, verdict.state, verdict.merged, tainted, is_still, rises
@@ -229,8 +229,18 @@ def merged_seats(view: JobView, past: SettledRound) -> list[SeatIndex]:
     return [seat for seat in seats if is_whole_enough(past.reveals[seat].segments, whole)]
 
 
-def _account(past: SettledRound, seat: SeatIndex) -> Address:
-    return past.reveals[seat].account
+def taint_of(view: JobView, past: SettledRound) -> Bitmap:
+    """Of one settled round, the seats that taint it."""
+    fallen = frozenset(held.account for held in view.providers.values() if held.has_fallen)
+    # Who was found false has fallen, and to find that out takes a look at every round.
+    return _merged_of(view, past, found_false(view)) if _merged_of(view, past, fallen) else NO_BITS
+
+
+def _merged_of(view: JobView, past: SettledRound, accounts: frozenset[Address]) -> Bitmap:
+    """Merged seats of these accounts."""
+    if not accounts:
+        return NO_BITS
+    return to_bitmap(s for s in merged_seats(view, past) if past.reveals[s].account in accounts)
 
 
 def _rose(before: bytes | None, after: bytes | None) -> bool:

@@ -87,6 +87,19 @@ async def test_the_pictures_are_of_a_page_with_this_menu(
     assert json.loads(MENU_FILE.read_text()) == await tab.run(MENU), told
 
 
+async def test_what_speaks_against_the_models_stands_at_its_head_and_beside_each_round(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    await show(tab, job, tmp_path)
+    warned = await tab.run("[...document.querySelectorAll('.warn')].map((e) => e.textContent)")
+    lines = job["signs"]["lines"]
+    assert lines and any(all(line in text for line in lines) for text in warned)
+    rows = await tab.run(
+        "[...document.querySelectorAll('#rounds tbody tr')].map((e) => e.textContent)"
+    )
+    assert [", tainted" in row for row in rows] == [True, True]
+
+
 # --- numbers ---
 
 FORMATS = {

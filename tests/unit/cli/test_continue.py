@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.window.jobs import finished
 from typer.testing import CliRunner
 
 from atoll.cli import job as jobs
@@ -15,6 +16,7 @@ from atoll.cli.job import app
 from atoll.cli.network import Network
 from atoll.errors import ConfigError
 from atoll.job.presets import preset
+from atoll.job.signs import Signs
 from atoll.job.spec import JobSpec
 
 GO_ON = ("continue", "1", "--rounds", "3", "--max-spend", "1", "--yes", "--set", "inner.lr=0.01")
@@ -28,6 +30,9 @@ class Earlier:
 
     def attach(self, job: int) -> Earlier:
         return self
+
+    async def signs(self) -> Signs:
+        return Signs.of(finished().net.view)
 
     async def continued(self, folder: Path, rounds: int) -> JobSpec:
         self.models += 1
@@ -101,3 +106,9 @@ def test_a_file_of_another_job_is_not_replaced(other: str | bytes, submitted: li
     refused = go_on()
     assert isinstance(refused, ConfigError) and "is no file of" in str(refused)
     assert file.read_bytes() == before and submitted == []
+
+
+@pytest.mark.usefixtures("submitted")
+def test_what_speaks_against_the_model_that_it_goes_on_from_is_said() -> None:
+    done = CliRunner().invoke(app, GO_ON, catch_exceptions=False)
+    assert "warning    rounds 0, 1 are tainted" in done.stderr

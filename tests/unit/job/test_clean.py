@@ -229,3 +229,16 @@ def test_status_says_what_speaks_against_the_models(
     told = json.loads(run(handle_of(job, figures), monkeypatch, "status", 1, "--json").stdout)
     assert told["signs"]["tainted"] == [{"round": 2, "seats": [LATE]}]
     assert told["signs"]["rose"] == [{"from": 0, "to": 2}]
+
+
+def test_a_checkpoint_says_what_speaks_against_it(
+    job: TrainedJob, figures: Figures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(job.script, LATE, 2)
+    handle = handle_of(job, figures)
+    told = [
+        run(handle, monkeypatch, "checkpoint", 1, tmp_path / str(r), "--round", r).stderr
+        for r in range(1, 3)
+    ]
+    assert "warning" not in told[0]
+    assert "warning    round 2 is tainted" in told[1]

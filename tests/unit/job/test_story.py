@@ -8,10 +8,11 @@ import pytest
 from tests.unit.law.factories import make_terms
 from tests.unit.law.network import Network
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
-from tests.unit.window.jobs import finished
+from tests.unit.window.jobs import finished, play
 
 from atoll.errors import ConfigError
 from atoll.job.narrate import JobSnapshot, told
+from atoll.job.signs import Signs
 from atoll.job.story import RoundStory, safe_round, tell_rounds
 from atoll.law import events as ev
 from atoll.law.rounds import apply
@@ -125,6 +126,25 @@ def test_a_fall_is_told_with_the_rounds_that_it_taints() -> None:
     texts = [told(event, script.net.view) for event, _ in script.net.log]
     (fall,) = (text for text in texts if text is not None and " falls and loses " in text)
     assert fall.endswith("; tainted by work that was found false: rounds 0, 1")
+
+
+def test_a_settlement_of_what_a_seat_sent_that_fell_meanwhile_is_told_to_be_tainted() -> None:
+    """It fell too late to be kept out of the merge."""
+    script = Script.ready()
+    script.honest_round()
+    script.train()
+    play(script, 1, WATCHER)
+    script.say()
+    script.net.wait(1)
+    script.settle()
+    view = script.net.view
+    first, second = (e for e, _ in script.net.log if isinstance(e, ev.Settled))
+    text = told(second, view)
+    assert text is not None
+    assert text.endswith("; tainted: seat 3 was merged, and found false before")
+    assert [item.tainted for item in Signs.of(view).rounds] == [8, 8]
+    seen_then = replace(view, providers={}, settled=view.settled[:1], games={})
+    assert "tainted" not in str(told(first, seen_then))
 
 
 def test_a_settlement_that_merged_nothing_is_told_to_move_nothing() -> None:
