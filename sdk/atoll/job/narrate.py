@@ -227,7 +227,7 @@ def told(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
         text += f"; {_seats(drawn, 'is', 'are') if drawn else 'no seat is'} audited"
         false = _seats(tainted, "was", "were")
         return f"{text}; tainted: {false} merged, and found false before" if tainted else text
-    if isinstance(event, ev.Fell):
+    if isinstance(event, ev.Fell) and event.role is Role.PROVIDER:
         return "; ".join([text, *_falls(view)])
     if isinstance(event, _GATHERING):
         lacking = JobSnapshot.of(view).lacking

@@ -126,6 +126,10 @@ def test_a_fall_is_told_with_the_rounds_that_it_taints() -> None:
     texts = [told(event, script.net.view) for event, _ in script.net.log]
     (fall,) = (text for text in texts if text is not None and " falls and loses " in text)
     assert fall.endswith("; tainted by work that was found false: rounds 0, 1")
+    net = script.net
+    net.fall(Role.VERIFIER, net.at(Role.VERIFIER, 1, 0).id, WATCHER)
+    text = told(net.log[-1][0], net.view)
+    assert text is not None and "falls" in text and "tainted" not in text
 
 
 def test_a_settlement_of_what_a_seat_sent_that_fell_meanwhile_is_told_to_be_tainted() -> None:
