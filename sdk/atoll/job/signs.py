@@ -186,9 +186,10 @@ class Signs:
 def found_false(view: JobView) -> frozenset[Address]:
     """Accounts of providers whose work was found false.
 
-    That is who lost a game about it; and who fell, for a key that it never showed, while a game
-    about it or an auditor's *differs* stood: else hiding the key would keep a lie's rounds clean.
-    A key that nobody shows says nothing of work that nobody disputes.
+    That is who lost a game about it; and who fell, for a key that it never showed, and had a game
+    about it that its challenger did not lose, or an auditor's *differs* that was not dropped: else
+    hiding the key would keep a lie's rounds clean. A key that nobody shows says nothing of work
+    that nobody disputes.
     """
     fallen = {holder for holder, held in view.providers.items() if held.has_fallen}
     if not fallen:
