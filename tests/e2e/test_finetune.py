@@ -77,12 +77,17 @@ def check_course(network: Cluster, status: dict[str, Any], share: float) -> None
     assert later[-1]["held_out_loss"] < share * first["held_out_loss"]
 
 
-def check_clean(status: dict[str, Any], told: str, start: Path, clean: Path) -> None:
+def check_clean(network: Cluster, status: dict[str, Any], told: str, begun: Path) -> None:
     """The cheat was merged from the first round on: what is clean is what the job began with."""
-    assert status["signs"]["tainted"] == [{"round": r, "seats": [CHEAT]} for r in range(2)]
-    assert "warning    round 0 is tainted" in told and "--clean" in told
-    begun, found = (load_file(folder / "model.safetensors") for folder in (start, clean))
-    assert all(found[name].equal(begun[name].to(found[name].dtype)) for name in found)
+    cheat = network.providers[CHEAT].account
+    (seat,) = {s["seat"] for f in status["curve"] for s in f["seats"] if s["account"] == cheat}
+    assert status["signs"]["tainted"][0] == {"round": 0, "seats": [seat]}
+    assert status["signs"]["clean"] == {"before": 0, "digest": None}
+    assert "tainted: what seat" in told and "--clean" in told
+    clean = begun.with_name("clean")
+    first, found = (load_file(folder / "model.safetensors") for folder in (begun, clean))
+    assert found.keys() == first.keys()
+    assert all(found[name].equal(first[name].to(found[name].dtype)) for name in found)
 
 
 async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
@@ -118,7 +123,7 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
         assert cleaned.returncode == 0, cleaned.stderr
 
     check_course(network, status, 1.0)
-    check_clean(status, fetched.stderr, start, tmp_path / "clean")
+    check_clean(network, status, fetched.stderr, start)
     assert [line for line in logs if line["kind"] == "Fell"]
     after = AutoModelForCausalLM.from_pretrained(result)
     assert type(after) is type(before)
