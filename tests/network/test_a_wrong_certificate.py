@@ -23,8 +23,8 @@ async def test_providers_say_that_their_merge_is_another_and_leave_without_a_mis
     assert all(not holder.cuts for holder in view.providers.values())
     # Each of them had the same other model, and committed to nothing from the certified one.
     assert f"its certificate says {past.verdict.state.hex()[:16]}" in log
-    assert "SendDisagree" in log
-    assert "SendCommit:1" not in log
+    assert "disagree.v1" in log
+    assert "commit.v1:1" not in log
 
 
 def _is_left(view: JobView, now: int) -> bool:

@@ -22,6 +22,7 @@ from atoll.law.views import JobView
 from atoll.law.words import Address, JobId, Phase
 from atoll.service.beside import beside
 from atoll.service.control import ask
+from atoll.service.duties.game import SendMove
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.facts import key_of
 from atoll.service.session import SessionConfig, open_session
@@ -284,9 +285,9 @@ def told_by(
     under_way, failing = set(status["under_way"]), {_key(one) for one in status["failing"]}
     busy = _jobs(under_way - vain)
     # Whoever answered will be asked again.
-    wanted = {key for key in under_way | failing if f":{DoGetUpdate.__name__}:" in key}
+    wanted = {key for key in under_way | failing if f":{DoGetUpdate.kind}:" in key}
     lacks = _jobs(wanted & vain) - _jobs(wanted - vain)
-    moves = (one for one in status["failing"] if one["command"].startswith("SendMove:"))
+    moves = (one for one in status["failing"] if one["command"].startswith(key_of(SendMove, "")))
     plays_on = frozenset(int(one["job"]) for one in moves if not _is_hopeless(one["text"]))
     return Told(account, status["taken"], busy, plays_on, never, lacks, status["sent"])
 

@@ -40,6 +40,7 @@ WAITS_PART: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class SendCommit(ContractCall):
+    kind: ClassVar[str] = "commit.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
     seat: SeatIndex
@@ -69,6 +70,7 @@ class SendReveal(ContractCall):
             this machine trains no more, or not yet: what is lost costs the pay, and no miss.
     """
 
+    kind: ClassVar[str] = "reveal.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
     seat: SeatIndex
@@ -100,6 +102,7 @@ class SendReveal(ContractCall):
 class SendKey(Transaction[Never]):
     """Show the key of a drawn seat's work words; it follows from our account's."""
 
+    kind: ClassVar[str] = "show-key.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
     seat: SeatIndex

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import structlog
 
@@ -34,6 +34,8 @@ log = structlog.get_logger("atoll.node.serve")
 class Served(Fact):
     """Our update was here at that look, or is again."""
 
+    kind: ClassVar[str] = "own-update-checked.v1"
+
 
 @dataclass(frozen=True, slots=True)
 class DoServe(commands.Work[Served]):
@@ -47,6 +49,7 @@ class DoServe(commands.Work[Served]):
         training: what makes it again.
     """
 
+    kind: ClassVar[str] = "check-own-update.v1"
     round: RoundIndex
     commitment: Digest
     look: int

@@ -68,6 +68,7 @@ class Trained(Fact):
         diverged: whether a step that was not finite ended it.
     """
 
+    kind: ClassVar[str] = "trained.v1"
     round: int
     reveal: Reveal
     model: Digest
@@ -89,6 +90,7 @@ class DoTrain(commands.Work[Trained]):
         segments: how many it had when it was committed to; None for as many as there is time for.
     """
 
+    kind: ClassVar[str] = "train.v1"
     slot: Slot
     seat: SeatIndex
     data_seed: Digest
@@ -162,6 +164,7 @@ def _due(view: JobView, round: RoundIndex) -> int:
 class DeadlineTold(Fact):
     """The worker knows when the round has to end; another process has to be told anew."""
 
+    kind: ClassVar[str] = "deadline-told.v1"
     outlives_start: ClassVar[bool] = False
 
 
@@ -173,6 +176,7 @@ class TellDeadline(commands.Work[DeadlineTold]):
         until: unix seconds of the chain.
     """
 
+    kind: ClassVar[str] = "tell-deadline.v1"
     slot: Slot
     data_seed: Digest
     until: int

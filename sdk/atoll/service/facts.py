@@ -2,6 +2,11 @@
 
 Rule of this file: pure. What a command leaves lies under the command's own key, so that whoever can
 name the work finds its result, and nobody writes a key down.
+
+Facts and commands are known on disk by their `kind`, a written tag, and by nothing that a
+refactoring changes: a guard that is keyed by a class's name forgets, once that is renamed, what was
+signed.
+`tests/vectors/tags.json` lists every tag that there ever was.
 """
 
 from __future__ import annotations
@@ -25,26 +30,41 @@ class Fact:
     """Base of what finished commands leave in the journal; subclasses are frozen dataclasses.
 
     Attributes:
+        kind: its tag in a journal, as `trained.v1`; of other fields, or of fields that mean
+            something else, another tag, which was never used before.
         outlives_start: whether a restart (with another version, say) still believes it.
     """
 
     __slots__ = ()
+    kind: ClassVar[str]
     outlives_start: ClassVar[bool] = True
     kinds: ClassVar[dict[str, type[Fact]]] = {}
-    """Every kind there is, by the name it has in a journal."""
+    """Every kind there is, by its tag."""
 
     def __init_subclass__(cls) -> None:
-        Fact.kinds[cls.kind()] = cls
-
-    @classmethod
-    def kind(cls) -> str:
-        return f"{cls.__module__}:{cls.__qualname__}"
+        super().__init_subclass__()
+        if "kind" not in cls.__dict__:
+            raise TypeError(f"{cls.__name__} lacks a `kind` of its own")
+        _enter(Fact.kinds, cls)
 
 
 class Named(Generic[R_co]):
-    """Base of commands: what names one, and with it the fact `R_co` that it leaves."""
+    """Base of commands: what names one, and with it the fact `R_co` that it leaves.
+
+    Attributes:
+        kind: the tag that its keys begin with, as `train.v1`; where `about` changes, another one.
+            A class without one is no command yet, but a base of some.
+    """
 
     __slots__ = ()
+    kind: ClassVar[str]
+    kinds: ClassVar[dict[str, type[Named[Any]]]] = {}
+    """Every kind there is, by its tag."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in cls.__dict__:
+            _enter(Named.kinds, cls)
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -79,14 +99,26 @@ class NotYet(AtollError):
 
 def key_of(kind: type[Named[Any]], *about: object) -> str:
     """The key of a command of that kind with that `about`."""
-    return ":".join([kind.__name__, *map(_text, about)])
+    return ":".join([kind.kind, *map(_text, about)])
+
+
+K = TypeVar("K")
+
+
+def _enter(kinds: dict[str, type[K]], cls: Any) -> None:
+    """Adds a class. Raises TypeError where another one has its tag: they would share keys."""
+    known = kinds.setdefault(cls.kind, cls)
+    # A dataclass with slots is made twice: the second one has the first one's name, and stays.
+    if (known.__module__, known.__name__) != (cls.__module__, cls.__name__):
+        raise TypeError(f"{cls.__name__} and {known.__name__} are both {cls.kind}")
+    kinds[cls.kind] = cls
 
 
 def _text(value: object) -> str:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Enum):
-        return value.name.lower()
+        return str(value.value)
     if isinstance(value, Slot):
         return str(value.round)  # the rest of it is the same in all of a journal
     if isinstance(value, tuple):

@@ -33,7 +33,7 @@ from atoll.errors import ProtocolError, StorageError
 from atoll.service.facts import OF_SERVICE, Fact, Facts
 from atoll.service.plain import JournalError, from_json, to_json
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 VERSION = "version"
 """In `meta`: that of the schema."""
 RETIRED = "retired"
@@ -155,7 +155,7 @@ class Journal:
 
     def write(self, job: int, key: str, fact: Fact) -> None:
         """Stores a fact under the key of the command that left it; replaces what lay there."""
-        put(self._db, "facts", (job, key, fact.kind(), to_json(fact), time.time()))
+        put(self._db, "facts", (job, key, fact.kind, to_json(fact), time.time()))
 
     def read(self, job: int, key: str | None = None) -> Facts:
         """Every fact of a job; where a key is named, that one alone."""

@@ -8,7 +8,7 @@ owes until then and behind it, and takes a place again when it may.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from atoll.law.words import JobId
 from atoll.service.config import ScheduleSection
@@ -30,6 +30,7 @@ class Orders(Fact):
         left: jobs that it leaves, and does not join again.
     """
 
+    kind: ClassVar[str] = "orders.v1"
     pauses: bool = False
     drains: bool = False
     left: tuple[int, ...] = ()

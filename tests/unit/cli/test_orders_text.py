@@ -52,7 +52,7 @@ def test_a_status_is_in_words() -> None:
     told = status_text(
         WORKS
         | {"pid": None, "sent_away": {}, "stuck_jobs": [7], "head": {"block": 9, "time": 60}}
-        | {"taken": 9, "sent": 4, "under_way": ["5:DoTrain:0"]}
+        | {"taken": 9, "sent": 4, "under_way": ["5:train.v1:0"]}
         | {"over": [3, 4], "duties": {str(job): {"train": "waits"} for job in (3, 4, 5)}}
         | {"jobs": {"0": {"-1": {"bytes_down": 1059120.0}}, "7": {"2": {"train_seconds": 5.25}}}}
     )

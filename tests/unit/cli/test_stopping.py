@@ -33,7 +33,7 @@ async def serve(data_dir, kind):
     async def stop(_):
         end.set()
         owed = {"duty": "commit", "round": 2, "seconds_left": 40}
-        return {"owes": {"3": [owed]}, "under_way": ["3:DoTrain:2"], "is_supervised": True}
+        return {"owes": {"3": [owed]}, "under_way": ["3:train.v1:2"], "is_supervised": True}
     async def status(_):
         return {"role": "provider"}
     with hold_folder(data_dir, is_service=kind != "command"):
@@ -90,7 +90,7 @@ def test_a_service_that_answers_ends_and_says_what_it_owes(config: Path, capsys:
     assert told["was_running"] and f"process {process.pid} has ended" in told["text"]
     said = capsys.readouterr().err
     assert "job 3 owes commit of round 2, in 40 s" in said
-    assert "3:DoTrain:2" in said
+    assert "3:train.v1:2" in said
     assert "systemctl stop" in said
     again = stop(config, 60, kills=False)
     assert (again["was_running"], "is running" in again["text"]) == (False, True)

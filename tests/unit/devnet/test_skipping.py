@@ -182,15 +182,15 @@ def test_who_computes_or_has_not_taken_the_last_event_is_waited_for(change: str)
 def test_a_status_tells_at_which_jobs_it_works_and_in_which_it_tries_a_move_again() -> None:
     status = {"taken": 7, "sent": 5, "under_way": [], "failing": []}
     assert told_by(status, PROVIDERS[0], NOTHING, NO_KEYS) == Told(PROVIDERS[0], 7, sent=5)
-    trains = {**status, "under_way": ["2:DoTrain:0", "11:DoFetchData"]}
+    trains = {**status, "under_way": ["2:train.v1:0", "11:fetch-data.v1"]}
     assert told_by(trains, PROVIDERS[0], NOTHING, NO_KEYS).busy == {2, 11}
-    move = {"job": 3, "command": "SendMove:3:0", "times": 1, "text": "no endpoint answers"}
+    move = {"job": 3, "command": "game-move.v1:3:0", "times": 1, "text": "no endpoint answers"}
     again = {**status, "failing": [move]}
     assert told_by(again, PROVIDERS[0], NOTHING, NO_KEYS).plays_on == {3}
     refused = "Game.PostLink reverted: WrongUpdate(given=0xc2, claimed=0x94)"
     hopeless = {**status, "failing": [{**move, "text": refused}]}
     assert told_by(hopeless, PROVIDERS[0], NOTHING, NO_KEYS).plays_on == NO_JOBS
-    other = {**status, "failing": [{**move, "command": "DoFetchData"}]}
+    other = {**status, "failing": [{**move, "command": "fetch-data.v1"}]}
     assert told_by(other, PROVIDERS[0], NOTHING, NO_KEYS).plays_on == NO_JOBS
 
 
@@ -203,7 +203,7 @@ def test_what_who_never_answers_revealed_is_gotten_in_vain(job: Script) -> None:
     vain = in_vain(job.net.view, {silent})
     rounds = (job.net.view.settled[0], job.net.view.open)
     commitments = [r.reveals[SeatIndex(2)].commitment.hex() for r in rounds if r is not None]
-    assert vain == {f"{JOB}:DoGetUpdate:{n}:{told}" for n, told in enumerate(commitments)}
+    assert vain == {f"{JOB}:fetch-update.v1:{n}:{told}" for n, told in enumerate(commitments)}
     assert in_vain(job.net.view, set()) == NO_KEYS
 
 
@@ -215,7 +215,7 @@ def test_who_gets_only_what_never_comes_neither_works_nor_says_a_word_before_hal
     assert running is not None
     vain = in_vain(job.net.view, {silent})
     (never,) = vain
-    other = f"{JOB}:DoGetUpdate:0:{running.reveals[SeatIndex(1)].commitment.hex()}"
+    other = f"{JOB}:fetch-update.v1:0:{running.reveals[SeatIndex(1)].commitment.hex()}"
 
     def all_say(under_way: list[str], failing: list[str]) -> list[Told]:
         commands = [{"job": JOB, "command": key.partition(":")[2]} for key in failing]
@@ -228,7 +228,7 @@ def test_who_gets_only_what_never_comes_neither_works_nor_says_a_word_before_hal
     assert not waits(job, all_say([], []))  # it has them all, and says so
     assert not waits(job, all_say([never, other], []))
     assert not waits(job, all_say([never], [other]))  # it asks again
-    assert not waits(job, all_say([never, f"{JOB}:DoMerge:0"], []))
+    assert not waits(job, all_say([never, f"{JOB}:merge.v1:0"], []))
     job.net.wait_until(running.half_merge)
     assert not waits(job, all_say([never], []))
 

@@ -43,7 +43,7 @@ def trained(state: State[Any], reveal: Reveal = REVEAL, *, diverged: bool = Fals
     assert running is not None
     parent = state.view.model if state.view.settled else digest("model 0")
     about = (running.round, 0, running.seed.hex(), parent.hex())
-    key = ":".join(map(str, ("DoTrain", *about)))
+    key = ":".join(map(str, ("train.v1", *about)))
     fact = Trained(running.round, reveal, parent, 1.0, 1.0, diverged)
     return replace(state, facts=state.facts.plus(key, fact))
 

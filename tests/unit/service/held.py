@@ -40,7 +40,7 @@ def with_updates(state: State[Any]) -> State[Any]:
     facts, running = state.facts, state.view.open
     assert running is not None
     for told in running.reveals.values():
-        key = DoGetUpdate.__name__ + f":{running.round}:{told.commitment.hex()}"
+        key = DoGetUpdate.kind + f":{running.round}:{told.commitment.hex()}"
         facts = facts.plus(key, UpdateSeen(True))
     return replace(state, facts=facts)
 

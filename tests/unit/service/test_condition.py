@@ -10,7 +10,7 @@ import pytest
 from atoll.service.condition import Failing, Known, blocking
 
 WORKS = Known(silent_seconds=1.0, room=1 << 40, jobs=2)
-KEY = (1, "SendJoin:provider:100")
+KEY = (1, "join.v1:0:100")
 
 
 def failing(kind: str, times: int = 1) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def committed(script: Script) -> State[Any]:
     state = settled(script, merged(script, state=OTHER))
     reveal = reveal_of("mine", 8)[0]
     model = script.net.view.model
-    key = ":".join(map(str, ("DoTrain", 1, 0, script.net.seed.hex(), model.hex())))
+    key = ":".join(map(str, ("train.v1", 1, 0, script.net.seed.hex(), model.hex())))
     facts = state.facts.plus(key, Trained(1, reveal, model, 1.0, 1.0))
     opening = DoPrepareOpening(1, b"", b"", model)
     ready = OpeningReady(cid("certified"), model)
@@ -182,7 +182,13 @@ def test_a_verifier_that_came_too_late_for_the_model_fetches_it_to_sign(script: 
     me = script.net.at(Role.VERIFIER, last, 0).account
     state = state_of(script.net, me, VerifierBehaviour())
     script.net.settle(script.net.committee - {last})
-    bare = Facts({key: fact for key, fact in state.facts._by_key.items() if "Opening" not in key})
+    bare = Facts(
+        {
+            key: fact
+            for key, fact in state.facts._by_key.items()
+            if not key.startswith(DoPrepareOpening.kind)
+        }
+    )
     lacking = replace(at(script.net, state), facts=bare)
     assert 0 in [c.round for c in wanted(lacking, DoPrepareOpening)]
     assert wanted(lacking, DoMerge) == []

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from eth_utils.address import to_checksum_address
@@ -963,6 +963,7 @@ async def test_a_rounds_model_is_looked_for_where_we_opened_it_from(context: Any
 class DoRead(Work[DataReady]):
     """Reads a file as the worker does, in a process of its own."""
 
+    kind: ClassVar[str] = "test-read.v1"
     file: bytes
     root: str
 

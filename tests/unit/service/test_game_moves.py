@@ -145,7 +145,10 @@ async def test_a_game_that_ended_meanwhile_takes_no_time_of_the_others(here: Her
 
 def test_who_found_no_move_or_no_challenge_looks_again_after_a_start() -> None:
     """Both cost a bond, and may have been this machine's fault, or its version's."""
-    found = {"SendMove:1:2": NoMove("nothing differs"), "SendChallenge:1": NotChallenged("another")}
+    found = {
+        "game-move.v1:1:2": NoMove("nothing differs"),
+        "challenge.v1:1": NotChallenged("another"),
+    }
     assert len(Facts(found).after_restart()) == 0
 
 

@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 import pytest
 
@@ -27,16 +28,19 @@ from atoll.service.plain import JournalError
 
 @dataclass(frozen=True, slots=True)
 class Note(Fact):
+    kind: ClassVar[str] = "test-note.v1"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Other(Fact):
+    kind: ClassVar[str] = "test-other.v1"
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class DoNote(Work[Note]):
+    kind: ClassVar[str] = "test-do-note.v1"
     name: str
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Note]:
@@ -144,9 +148,9 @@ def filled(path: Path) -> dict[str, Note]:
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE facts SET body = replace(body, 'text 7', 'text 8') WHERE key = 'DoNote:7'",
-        "UPDATE facts SET key = 'DoNote:77' WHERE key = 'DoNote:7'",
-        "UPDATE facts SET sum = x'00' WHERE key = 'DoNote:7'",
+        "UPDATE facts SET body = replace(body, 'text 7', 'text 8') WHERE key = 'test-do-note.v1:7'",
+        "UPDATE facts SET key = 'test-do-note.v1:77' WHERE key = 'test-do-note.v1:7'",
+        "UPDATE facts SET sum = x'00' WHERE key = 'test-do-note.v1:7'",
     ],
 )
 def test_a_damaged_fact_goes_and_is_counted(tmp_path: Path, statement: str) -> None:

@@ -45,7 +45,7 @@ def member(net: Network, me: Address = VERIFIERS[0], has: bool | None = None) ->
     if has is None:
         return state
     told = net.view.settled[0].reveals[SEAT]
-    key = f"DoGetUpdate:0:{told.commitment.hex()}"
+    key = f"fetch-update.v1:0:{told.commitment.hex()}"
     return replace(state, facts=state.facts.plus(key, UpdateSeen(has)))
 
 

@@ -35,17 +35,20 @@ from atoll.service.machine import (
 
 @dataclass(frozen=True, slots=True)
 class Dug(Fact):
+    kind: ClassVar[str] = "test-dug.v1"
     place: str
 
 
 @dataclass(frozen=True, slots=True)
 class Guessed(Fact):
+    kind: ClassVar[str] = "test-guessed.v1"
     outlives_start: ClassVar[bool] = False
     place: str
 
 
 @dataclass(frozen=True, slots=True)
 class DoDig(Work[Dug]):
+    kind: ClassVar[str] = "test-dig.v1"
     name: str
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Dug]:
@@ -54,6 +57,7 @@ class DoDig(Work[Dug]):
 
 @dataclass(frozen=True, slots=True)
 class SendWord(Transaction[Never]):
+    kind: ClassVar[str] = "test-word.v1"
     name: str
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
@@ -132,10 +136,10 @@ def test_a_finished_command_leaves_its_facts() -> None:
 
 
 def test_keys_tell_kinds_and_what_they_are_about_apart() -> None:
-    assert DoDig("a").key == DIG == "DoDig:a"
+    assert DoDig("a").key == DIG == "test-dig.v1:a"
     assert DIG != WORD
     assert key_of(DoDig, 1, Digest(b"\x0f" * 32), Role.VERIFIER, None, (1, 2)) == (
-        f"DoDig:1:{'0f' * 32}:verifier:None:1,2"
+        f"test-dig.v1:1:{'0f' * 32}:1:None:1,2"
     )
 
 

@@ -44,7 +44,7 @@ def watcher(script: Script) -> State[Any]:
     state = state_of(script.net, WATCHER, Player())
     for seat in LIARS:
         told = script.net.view.settled[0].reveals[seat]
-        key = f"DoReplay:0:{seat}:{told.commitment.hex()}"
+        key = f"replay.v1:0:{seat}:{told.commitment.hex()}"
         fact = SeatReplayed(Duty(seat, 1, digest("own")), (), 1.0)
         state = replace(state, facts=state.facts.plus(key, fact))
     return state
@@ -95,7 +95,7 @@ def test_who_is_late_with_a_move_begins_no_game(script: Script) -> None:
     ours = play(script, OPENED, STEP, TAPE, PICKED, ev.RowRevealed(GAME, (digest("a"),)))
     assert challenged(later(ours, -1)) == [LIARS[1]]
     assert challenged(later(ours, 0)) == []
-    silent = ours.facts.plus(f"SendMove:{GAME}:5", NoMove("nothing differs"))
+    silent = ours.facts.plus(f"game-move.v1:{GAME}:5", NoMove("nothing differs"))
     assert challenged(replace(later(ours, 0), facts=silent)) == [LIARS[1]]
 
 

@@ -432,7 +432,7 @@ async def test_what_ended_while_a_job_did_not_step_is_told_when_it_does(tmp_path
 
     def step_or_fail(state: Any, *events: Event) -> Any:
         ended = [event for event in events if isinstance(event, Finished)]
-        if ended and ended[0].key.startswith("DoFetchData") and not failed.is_set():
+        if ended and ended[0].key.startswith("fetch-data.v1") and not failed.is_set():
             if len(events) == 1:
                 failed.set()
             raise ZeroDivisionError("a defect")

@@ -45,7 +45,7 @@ def seen(net: Network, me: Address = ME, now: int | None = None) -> State[None]:
 
 def kinds(net: Network, line: int = 0, me: Address = ME, now: int | None = None) -> list[Kind]:
     found = decide_upkeep(seen(net, me, now), line, AT_ONCE if line == 0 else CONFIG)
-    return [c.kind for c in found.commands if isinstance(c, SendUpkeep)]
+    return [c.what for c in found.commands if isinstance(c, SendUpkeep)]
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_what_is_refused_for_ever_holds_up_nothing_else(script: Script) -> None:
     net.wait_until(net.deadline)
     state = seen(net)
     every = decide_upkeep(state, 0, AT_ONCE).commands
-    (cut,) = [c for c in every if isinstance(c, SendUpkeep) and c.kind is Kind.CUT_SEAT]
+    (cut,) = [c for c in every if isinstance(c, SendUpkeep) and c.what is Kind.CUT_SEAT]
     tried = replace(state, holds={cut.key: Hold(0, net.number, 0)})
     assert decide_upkeep(tried, 0, AT_ONCE).commands[-1] == cut
 
@@ -190,7 +190,7 @@ def test_a_key_that_its_holder_shows_early_is_taken_by_another() -> None:
     (leak,) = sent(script.net, Kind.LEAK)
     assert (leak.round, leak.seat) == (0, 1)
     own = decide_upkeep(seen(script.net, PROVIDERS[1]), 0, AT_ONCE).commands
-    assert not [c for c in own if isinstance(c, SendUpkeep) and c.kind is Kind.LEAK]
+    assert not [c for c in own if isinstance(c, SendUpkeep) and c.what is Kind.LEAK]
     script.net.leak(0, 1, script.secrets[0, 1][0], WATCHER)
     assert sent(script.net, Kind.LEAK) == []
     script.net.wait_until(script.net.settled[0].ends["window"])
@@ -298,7 +298,7 @@ def test_pay_is_claimed_as_often_as_configured(when: str, claims: int) -> None:
     script = audited()
     script.net.wait_until(script.net.settled[0].ends["window"])
     found = decide_pay(seen(script.net), when).commands
-    assert [c.kind for c in found if isinstance(c, SendUpkeep)] == [Kind.CLAIM] * claims
+    assert [c.what for c in found if isinstance(c, SendUpkeep)] == [Kind.CLAIM] * claims
 
 
 def test_at_the_end_all_pay_is_claimed_and_the_bond_comes_home() -> None:
@@ -309,11 +309,11 @@ def test_at_the_end_all_pay_is_claimed_and_the_bond_comes_home() -> None:
     net = script.net
     net.wait_until(max(past.ends["window"] for past in net.settled))
     found = decide_pay(seen(net), "end").commands
-    assert {c.kind for c in found if isinstance(c, SendUpkeep)} == {Kind.CLAIM, Kind.RELEASE}
+    assert {c.what for c in found if isinstance(c, SendUpkeep)} == {Kind.CLAIM, Kind.RELEASE}
     assert all(isinstance(c, SendUpkeep) and c.holder == 1 for c in found)
     for command in found:
         assert isinstance(command, SendUpkeep)
-        if command.kind is Kind.CLAIM:
+        if command.what is Kind.CLAIM:
             net.claim(command.role, command.holder, command.round)
         else:
             net.release(command.role, command.holder)
@@ -330,13 +330,13 @@ def test_who_has_left_is_paid_when_its_bond_comes_home() -> None:
     net.wait_until(net.settled[0].ends["window"])
     assert net.phase is not Phase.CLOSED
     found: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "end").commands)
-    assert {c.kind for c in found} == {Kind.CLAIM, Kind.RELEASE}
+    assert {c.what for c in found} == {Kind.CLAIM, Kind.RELEASE}
     assert decide_pay(seen(net, PROVIDERS[1]), "end").commands == ()
     never: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "never").commands)
-    assert [c.kind for c in never] == [Kind.RELEASE]
+    assert [c.what for c in never] == [Kind.RELEASE]
     net.release(Role.PROVIDER, 1)
     (late,) = decide_pay(seen(net, PROVIDERS[0]), "end").commands
-    assert isinstance(late, SendUpkeep) and late.kind is Kind.CLAIM
+    assert isinstance(late, SendUpkeep) and late.what is Kind.CLAIM
 
 
 def test_pay_of_two_holders_is_one_transaction() -> None:
@@ -356,12 +356,12 @@ def test_pay_of_two_holders_is_one_transaction() -> None:
     found: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "each").commands)
     (claims,) = [command for command in found if isinstance(command, SendClaims)]
     assert [due[2] for due in claims.dues] == [1, 3]
-    assert not [c for c in found if isinstance(c, SendUpkeep) and c.kind is Kind.CLAIM]
+    assert not [c for c in found if isinstance(c, SendUpkeep) and c.what is Kind.CLAIM]
     assert claims.call(CALLS, net.view).label == "claimMany"
     for due in claims.dues:
         net.claim(*due)
     left: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "each").commands)
-    assert not [c for c in left if not isinstance(c, SendUpkeep) or c.kind is Kind.CLAIM]
+    assert not [c for c in left if not isinstance(c, SendUpkeep) or c.what is Kind.CLAIM]
 
 
 def test_credits_are_claimed_with_the_pay() -> None:
@@ -378,5 +378,5 @@ def test_others_bonds_are_left_to_them() -> None:
     net.leave_seat(PROVIDERS[1])
     assert decide_pay(seen(net), "each").commands == ()
     found: list[Any] = list(decide_pay(seen(net, PROVIDERS[1]), "each").commands)
-    assert [c.kind for c in found] == [Kind.RELEASE]
+    assert [c.what for c in found] == [Kind.RELEASE]
     assert decide_pay(seen(net, VERIFIERS[0]), "each").commands == ()

@@ -60,7 +60,7 @@ def player(
 def found(script: Script, state: State[Any], at: int = FINE, seat: int = SEAT) -> State[Any]:
     """Our replay of a seat gave this."""
     told = script.net.view.settled[0].reveals[SeatIndex(seat)]
-    key = f"DoReplay:0:{seat}:{told.commitment.hex()}"
+    key = f"replay.v1:0:{seat}:{told.commitment.hex()}"
     words = tuple(script.secrets[0, seat][1])
     fact = SeatReplayed(Duty(SeatIndex(seat), at, digest("own")), words, 1.0)
     return replace(state, facts=state.facts.plus(key, fact))
@@ -162,7 +162,7 @@ def test_a_mask_that_hides_other_words_is_disputed_when_the_key_is_shown(script:
     honest = found(script, player(script))
     assert wanted(honest, SendChallenge) == []
     told = net.view.settled[0].reveals[SEAT]
-    key = f"DoReplay:0:{SEAT}:{told.commitment.hex()}"
+    key = f"replay.v1:0:{SEAT}:{told.commitment.hex()}"
     words = tuple(script.secrets[0, SEAT][1])
     others = (*words[:3], digest("another word"), *words[4:])
     fact = SeatReplayed(Duty(SEAT, FINE, digest("own")), others, 1.0)
@@ -220,7 +220,7 @@ def test_a_key_comes_too_late_when_audit_is_over(script: Script) -> None:
 def test_it_does_what_pays_and_leaves_the_rest_to_members(script: Script) -> None:
     script.net.wait_until(script.net.settled[0].ends["half"] + 1000)
     script.net.emit(ev.GatewayAnnounced(VERIFIERS[0], "http://v:1"))
-    kinds = {c.kind.value for c in wanted(player(script), SendUpkeep)}
+    kinds = {c.what.value for c in wanted(player(script), SendUpkeep)}
     assert kinds <= {"noKey", "contest", "settleContest"}
 
 
@@ -306,7 +306,7 @@ def test_a_game_that_ours_waits_behind_is_concluded(script: Script, fell: Outcom
 def test_a_challenger_without_a_part_ends_games_about_a_bond_that_is_gone(script: Script) -> None:
     begin(script)
     script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
-    ends = [c for c in wanted(player(script), SendUpkeep) if c.kind is Call.END_FALLEN]
+    ends = [c for c in wanted(player(script), SendUpkeep) if c.what is Call.END_FALLEN]
     assert [each.holder for each in ends] == [script.net.settled[0].holders[SEAT]]
     assert wanted(player(script, VERIFIERS[2], watches=False), SendUpkeep) == []
 
@@ -319,10 +319,10 @@ def test_so_does_one_whose_part_is_long_over(script: Script) -> None:
     script.net.wait_until(script.net.settled[-1].ends["window"])
     begin(script, left)
     script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
-    ends = [c.kind for c in wanted(player(script, left), SendUpkeep)]
+    ends = [c.what for c in wanted(player(script, left), SendUpkeep)]
     assert Call.END_FALLEN not in ends, "its part is not over yet: its service does it"
     script.net.release(Role.PROVIDER, script.net.settled[0].holders[SeatIndex(0)])
-    ends = [c.kind for c in wanted(player(script, left), SendUpkeep)]
+    ends = [c.what for c in wanted(player(script, left), SendUpkeep)]
     assert Call.END_FALLEN in ends
 
 

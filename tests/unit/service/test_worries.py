@@ -90,7 +90,7 @@ def test_a_fall_and_a_game_without_a_move_are_told(script: Script) -> None:
     script.net.emit(ev.Began(1, ME))
     seen = state(script)
     assert [one.name for one in worries(seen) if one.is_fault] == []
-    facts = seen.facts.plus(f"{SendMove.__name__}:1:0", NoMove("no state"))
+    facts = seen.facts.plus(f"{SendMove.kind}:1:0", NoMove("no state"))
     (told,) = [one for one in worries(replace(seen, facts=facts)) if one.is_fault]
     left = script.net.view.games[1].deadline - script.net.now
     assert (told.name, told.next_step) == ("game", "atoll judge games 7")
@@ -115,7 +115,7 @@ def test_what_only_warns_gives_way_to_what_blocks() -> None:
     late = Condition("late", "late", "doctor", is_fault=False)
     assert blocking(Known(silent_seconds=0.0, worries=(late, grave))) == grave
     assert blocking(Known(silent_seconds=0.0, worries=(late,))) == late
-    failing = {(1, "DoTrain"): Failing("NotFound", "nobody has it", times=3)}
+    failing = {(1, "train.v1"): Failing("NotFound", "nobody has it", times=3)}
     found = blocking(Known(silent_seconds=0.0, worries=(late,), failing=failing))
     assert found is not None
     assert found.name == "failing"

@@ -56,7 +56,7 @@ def at(state: State[Any], now: int) -> State[Any]:
 
 def seen(state: State[Any], past: SettledRound, seat: SeatIndex, **more: Any) -> State[Any]:
     """The seat is replayed, and differs in its first segment."""
-    key = f"DoReplay:{past.round}:{seat}:{past.reveals[seat].commitment.hex()}"
+    key = f"replay.v1:{past.round}:{seat}:{past.reveals[seat].commitment.hex()}"
     fact = replace(SeatReplayed(Duty(seat, 0, digest("own")), (), 1.0), **more)
     return replace(state, facts=state.facts.plus(key, fact))
 
@@ -214,7 +214,7 @@ def test_a_differs_that_comes_from_an_earlier_round_is_played_about_that_one() -
     )  # by what it opened, where all else is lost
     assert (challenge.round, challenge.at, challenge.via) == (1, 0, None)
     held = state.facts._by_key.items()
-    bare = Facts({key: fact for key, fact in held if not key.startswith("DoFetchData")})
+    bare = Facts({key: fact for key, fact in held if not key.startswith("fetch-data.v1")})
     assert wanted(replace(state, facts=bare), SendChallenge) == []
 
 

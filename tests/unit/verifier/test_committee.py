@@ -352,7 +352,9 @@ def test_who_lacks_what_a_merge_needs_gets_it_before_it_signs_late(script: Scrip
     bare = replace(whole, facts=Facts())
     assert wanted(bare, DoMerge) == wanted(bare, SignVerdict) == []
     assert [c for c in wanted(bare, DoPrepareOpening) if c.round == 0] == []  # no manifest yet
-    kept = {key: fact for key, fact in whole.facts._by_key.items() if "Merge" not in key}
+    kept = {
+        key: fact for key, fact in whole.facts._by_key.items() if not key.startswith(DoMerge.kind)
+    }
     unmerged = replace(whole, facts=Facts(kept))
     (merge,) = wanted(unmerged, DoMerge)
     assert merge.slot.round == 0

@@ -123,7 +123,7 @@ def test_who_is_left_out_of_a_certificate_adds_its_signature(script: Script) -> 
     past = script.net.view.settled[0]
     assert wanted(verifier(script.net, me), SendSign) == []  # what it merged is not known here
     state = verifier(script.net, me)
-    key = ":".join(("SignVerdict", "0", past.facts.seed.hex(), past.facts.words.hex()))
+    key = ":".join((SignVerdict.kind, "0", past.facts.seed.hex(), past.facts.words.hex()))
     mine = VerdictSigned(past.digest, past.verdict, b"\x01" * 65, 0)
     state = replace(state, facts=state.facts.plus(key, mine))
     (sign,) = wanted(state, SendSign)
@@ -143,7 +143,7 @@ def auditor(script: Script) -> tuple[Address, int, SettledRound]:
 def seen(state: State[Any], past: SettledRound, seats: tuple[int, ...], at: int) -> State[Any]:
     facts = state.facts
     for seat in map(SeatIndex, seats):
-        key = f"DoReplay:{past.round}:{seat}:{past.reveals[seat].commitment.hex()}"
+        key = f"replay.v1:{past.round}:{seat}:{past.reveals[seat].commitment.hex()}"
         facts = facts.plus(key, SeatReplayed(Duty(seat, at, digest("own")), (), 1.0))
     return replace(state, facts=facts)
 
@@ -192,7 +192,7 @@ def test_words_that_a_key_shows_to_be_false_are_challenged(script: Script) -> No
 
     def challenged(words: tuple[Digest, ...]) -> list[SendChallenge]:
         state = verifier(script.net, me)
-        key = f"DoReplay:{past.round}:{seat}:{told.commitment.hex()}"
+        key = f"replay.v1:{past.round}:{seat}:{told.commitment.hex()}"
         fine = SeatReplayed(Duty.fine(SeatIndex(seat), me, words), words, 1.0)
         return wanted(replace(state, facts=state.facts.plus(key, fine)), SendChallenge)
 

@@ -33,6 +33,7 @@ SEAL_PART: Final = 6
 class BallotSealed(Fact):
     """What we say of a round's duties; nobody knows it before it is opened."""
 
+    kind: ClassVar[str] = "audit-report-sealed.v1"
     body: bytes
     salt: Digest
 
@@ -41,6 +42,7 @@ class BallotSealed(Fact):
 class SealBallot(Work[BallotSealed]):
     """Decide what is said, once: the last ballot counts, and another could not be opened."""
 
+    kind: ClassVar[str] = "seal-audit-report.v1"
     round: RoundIndex
     audit_seed: Digest
     holder: HolderId
@@ -60,6 +62,7 @@ class SealBallot(Work[BallotSealed]):
 class SendBallot(ContractCall):
     """Sent again where a reorg brought it into a block before the settlement: there it is void."""
 
+    kind: ClassVar[str] = "commit-audit-report.v1"
     round: RoundIndex
     ballot: Digest
 
@@ -69,6 +72,7 @@ class SendBallot(ContractCall):
 
 @dataclass(frozen=True, slots=True)
 class SendOpen(ContractCall):
+    kind: ClassVar[str] = "open-audit-report.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
     holder: HolderId

@@ -60,6 +60,7 @@ GRACE_SECONDS: Final = 4
 class SendReady(ContractCall):
     """ "I hold manifest, data and model." """
 
+    kind: ClassVar[str] = "ready.v1"
     holder: HolderId
 
     def call(self, calls: Calls, view: JobView) -> Call:
@@ -68,6 +69,7 @@ class SendReady(ContractCall):
 
 @dataclass(frozen=True, slots=True)
 class SendWord(ContractCall):
+    kind: ClassVar[str] = "availability-vote.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
     lot: int
@@ -87,6 +89,7 @@ class SendWord(ContractCall):
 class VerdictSigned(Fact):
     """What we signed of a round, and when, by the chain's clock."""
 
+    kind: ClassVar[str] = "merge-signed.v1"
     digest: Digest
     verdict: Verdict
     signature: bytes
@@ -97,6 +100,7 @@ class VerdictSigned(Fact):
 class SignVerdict(Signing[VerdictSigned]):
     """Two verdicts about the same words would cost the whole bond."""
 
+    kind: ClassVar[str] = "merge-signature.v1"
     round: RoundIndex
     data_seed: Digest
     words: Digest
@@ -127,6 +131,7 @@ class SignVerdict(Signing[VerdictSigned]):
 class SendSettle(Transaction[Never]):
     """Put the committee's signatures together and settle."""
 
+    kind: ClassVar[str] = "settle.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
     digest: Digest
@@ -172,6 +177,7 @@ class SendSettle(Transaction[Never]):
 class SendSign(ContractCall):
     """Add our signature of the last settlement, which came without it."""
 
+    kind: ClassVar[str] = "add-signature.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
     holder: HolderId

@@ -46,6 +46,7 @@ log = structlog.get_logger("atoll.watch")
 class NotChallenged(Fact):
     """A challenge that cannot be made, and why."""
 
+    kind: ClassVar[str] = "not-challenged.v1"
     outlives_start: ClassVar[bool] = False
     reason: str
 
@@ -63,6 +64,7 @@ class SendChallenge(Transaction[NotChallenged]):
         owed: an accusation that our ballot made, each of which is played by itself.
     """
 
+    kind: ClassVar[str] = "challenge.v1"
     round: RoundIndex
     seat: SeatIndex
     at: int

@@ -33,6 +33,7 @@ log = structlog.get_logger("atoll.disagreement")
 class Disagreed(Fact):
     """Our merge of a round and its certificate name two models; both by digest."""
 
+    kind: ClassVar[str] = "disagreed.v1"
     round: int
     own: Digest
     certified: Digest
@@ -46,6 +47,7 @@ class Disagreed(Fact):
 class NoteDisagreement(Work[Disagreed]):
     """Keep what stopped us, whatever becomes of the round's blocks."""
 
+    kind: ClassVar[str] = "note-disagreement.v1"
     found: Disagreed
 
     @property
@@ -61,6 +63,7 @@ class NoteDisagreement(Work[Disagreed]):
 class SendDisagree(ContractCall):
     """Say on the chain that our model is another, and leave the seat without a miss."""
 
+    kind: ClassVar[str] = "disagree.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
     data_seed: Digest

@@ -58,6 +58,7 @@ class TwoSignatures:
 class SignersCompared(Fact):
     """Who signed both; nobody, in an honest committee."""
 
+    kind: ClassVar[str] = "signers-compared.v1"
     found: tuple[TwoSignatures, ...]
 
 
@@ -69,6 +70,7 @@ class DoCompareSigners(Work[SignersCompared]):
         digest: of what our own merge says of the round's words.
     """
 
+    kind: ClassVar[str] = "compare-signers.v1"
     round: RoundIndex
     digest: Digest
 
@@ -98,6 +100,7 @@ class DoCompareSigners(Work[SignersCompared]):
 class SendEquivocated(ContractCall):
     """Show both signatures."""
 
+    kind: ClassVar[str] = "show-two-signatures.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
     verdict: Verdict

@@ -8,7 +8,7 @@ before waits for them. Who only trains works out none.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase, RoundIndex, Verdict
@@ -30,6 +30,7 @@ NO_LOSS = bytes(8)
 class LossKnown(Fact):
     """The held-out loss of a round's opening model, as verdicts have it."""
 
+    kind: ClassVar[str] = "evaluated.v1"
     loss: bytes
 
 
@@ -42,6 +43,7 @@ class DoEvaluate(Work[LossKnown]):
         due: unix seconds of the chain by which the round merges, about.
     """
 
+    kind: ClassVar[str] = "evaluate.v1"
     round: RoundIndex
     digest: Digest
     opening: bytes

@@ -47,6 +47,7 @@ log = structlog.get_logger("atoll.game")
 class NoMove(Fact):
     """We have nothing to say at this point of a game, and why."""
 
+    kind: ClassVar[str] = "no-game-move.v1"
     outlives_start: ClassVar[bool] = False
     reason: str
 
@@ -54,6 +55,8 @@ class NoMove(Fact):
 @dataclass(frozen=True, slots=True)
 class BondCollected(Fact):
     """What a game that is over left us was sent."""
+
+    kind: ClassVar[str] = "bond-collected.v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class SendMove(Transaction[NoMove]):
         function: the worker's function that computes it.
     """
 
+    kind: ClassVar[str] = "game-move.v1"
     once: ClassVar[bool] = True
     game: int
     moves: int
@@ -147,6 +151,7 @@ class SendMove(Transaction[NoMove]):
 class SendTimeOut(ContractCall):
     """End a game in which the other side let its time run out."""
 
+    kind: ClassVar[str] = "end-timed-out-game.v1"
     game: int
     moves: int
 
@@ -158,6 +163,7 @@ class SendTimeOut(ContractCall):
 class SendConclude(ContractCall):
     """Have a game that the contract decided for us pay."""
 
+    kind: ClassVar[str] = "conclude-game.v1"
     once: ClassVar[bool] = True
     game: int
 
@@ -171,6 +177,7 @@ class SendConclude(ContractCall):
 class SendCollect(Transaction[BondCollected]):
     """Collect what a game that is over left us."""
 
+    kind: ClassVar[str] = "collect-bond.v1"
     once: ClassVar[bool] = True
     game: int
 

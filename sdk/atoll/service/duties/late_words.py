@@ -29,6 +29,7 @@ LATE_PART: Final = 3
 class SendLateWord(ContractCall):
     """ "I have these updates now." Said once a round, so that nobody makes us pay gas for more."""
 
+    kind: ClassVar[str] = "late-availability-vote.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
     holder: HolderId
@@ -50,6 +51,7 @@ class SendGrant(ContractCall):
         words: how many late words there were: with more of them it may be asked for again.
     """
 
+    kind: ClassVar[str] = "count-votes.v1"
     round: RoundIndex
     seat: SeatIndex
     words: int

@@ -63,6 +63,7 @@ class SpecReady(Fact):
             the terms; 0 of a job that is ours.
     """
 
+    kind: ClassVar[str] = "manifest-ready.v1"
     outlives_start: ClassVar[bool] = False
     manifest: bytes
     hourly: int = 0
@@ -72,6 +73,7 @@ class SpecReady(Fact):
 class JobRefused(Fact):
     """This job is not for this machine, and why; nothing is staked on it."""
 
+    kind: ClassVar[str] = "job-refused.v1"
     outlives_start: ClassVar[bool] = False
     reason: str
 
@@ -84,6 +86,7 @@ class DataReady(Fact):
         initial: digest of round 0's model.
     """
 
+    kind: ClassVar[str] = "data-ready.v1"
     cid: bytes
     initial: Digest
 
@@ -95,6 +98,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
     The policy is held against what nothing is staked on yet: whoever has a place owes its rounds.
     """
 
+    kind: ClassVar[str] = "fetch-manifest.v1"
     spec_cid: bytes
     terms_hash: Digest
 
@@ -208,6 +212,7 @@ async def _paced(
 class DoFetchData(Work[DataReady | JobRefused]):
     """Fetch the training tokens, the held-out ones, the tokenizer and initial weights."""
 
+    kind: ClassVar[str] = "fetch-data.v1"
     manifest: bytes
 
     @property

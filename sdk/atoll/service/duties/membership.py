@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Never, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Never, TypeVar
 
 from eth_utils.address import to_checksum_address
 
@@ -39,6 +39,7 @@ Pick = Callable[[JobView, Sequence[int]], int | None]
 
 @dataclass(frozen=True, slots=True)
 class SendAnnounce(ContractCall):
+    kind: ClassVar[str] = "announce-gateway.v1"
     is_of_account = True
     url: str
 
@@ -56,6 +57,7 @@ class SendJoin(ContractCall):
         index: of the seat or the place; `round` the one that runs or opens next.
     """
 
+    kind: ClassVar[str] = "join.v1"
     role: Role
     index: int
     round: RoundIndex
@@ -81,6 +83,7 @@ class SendJoin(ContractCall):
 
 @dataclass(frozen=True, slots=True)
 class SendLeave(ContractCall):
+    kind: ClassVar[str] = "leave.v1"
     role: Role
     round: RoundIndex
 

@@ -5,9 +5,10 @@ Whoever merges by itself need not take anybody's word for the next model: see `d
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from atoll.content.cid import Cid
 from atoll.law.hashing import sha256
@@ -35,6 +36,7 @@ class RoundMerged(Fact):
     global state is in the store.
     """
 
+    kind: ClassVar[str] = "merged.v1"
     verdict: Verdict
 
 
@@ -42,6 +44,7 @@ class RoundMerged(Fact):
 class DoMerge(Work[RoundMerged]):
     """Merge; `updates` are those of every candidate."""
 
+    kind: ClassVar[str] = "merge.v1"
     slot: Slot
     data_seed: Digest
     facts: MergeFacts
@@ -53,10 +56,10 @@ class DoMerge(Work[RoundMerged]):
     def about(self) -> tuple[object, ...]:
         """Everything that decides the verdict: of words, only whom they say to be there."""
         facts = self.facts
-        decides = (sorted(facts.segments.items()), facts.fallen, facts.accused, self.updates)
+        updates = [(one.seat, one.cid.hex(), one.root.hex()) for one in self.updates]
         there = had(facts.words, facts.committee, facts.revealed)
-        text = repr((there, *decides)).encode()
-        return (self.slot.round, self.data_seed, sha256(text))
+        decides = [there, sorted(facts.segments.items()), facts.fallen, facts.accused, updates]
+        return (self.slot.round, self.data_seed, sha256(json.dumps(decides).encode()))
 
     async def perform(self, effects: Effects, view: JobView) -> Done[RoundMerged]:
         round_, limit = self.slot.round, max_update_bytes(Manifest.from_bytes(self.manifest))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
@@ -27,6 +27,7 @@ S = TypeVar("S")
 class OpeningReady(Fact):
     """The global state that a round starts from is in the store and has the settled digest."""
 
+    kind: ClassVar[str] = "round-start-ready.v1"
     cid: bytes
     digest: Digest
 
@@ -40,6 +41,7 @@ class DoPrepareOpening(Work[OpeningReady]):
         is_own: whether our own merge made it, and so worked out the digest.
     """
 
+    kind: ClassVar[str] = "prepare-round-start.v1"
     round: int
     manifest: bytes
     cid: bytes | None

@@ -7,7 +7,7 @@ manifest's, and what was revealed is on the chain.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import structlog
 
@@ -42,6 +42,7 @@ class SeatReplayed(Fact):
             none before this one is.
     """
 
+    kind: ClassVar[str] = "replayed.v1"
     duty: Duty
     words: tuple[Digest, ...]
     seconds: float
@@ -76,6 +77,7 @@ class DoReplay(Work[SeatReplayed]):
         earlier: the rounds that the seat's state comes from, the oldest first.
     """
 
+    kind: ClassVar[str] = "replay.v1"
     slot: Slot
     seat: SeatIndex
     commitment: Digest

@@ -29,9 +29,11 @@ class Signing(Work[F_co]):
         """What is signed."""
 
     @property
+    @abstractmethod
     def content(self) -> bytes:
-        """What the journal's guard compares: equal iff the same thing is said."""
-        return repr(self.said).encode()
+        """What the journal's guard compares: equal iff the same thing is said, in bytes that no
+        refactoring changes.
+        """
 
     def claim(self, effects: Effects, view: JobView) -> None:
         """Takes the slot in the journal for this content; raises as `Journal.sign_once`."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from atoll.errors import StorageError
 from atoll.law.clocks import absolute_end
@@ -31,6 +31,7 @@ S = TypeVar("S")
 class RoundsUnpinned(Fact):
     """The blocks of rounds below this one are not kept any more."""
 
+    kind: ClassVar[str] = "rounds-unpinned.v1"
     below: int
 
 
@@ -38,11 +39,14 @@ class RoundsUnpinned(Fact):
 class JobUnpinned(Fact):
     """No block of the job is kept any more."""
 
+    kind: ClassVar[str] = "job-unpinned.v1"
+
 
 @dataclass(frozen=True, slots=True)
 class DoUnpin(Work[RoundsUnpinned]):
     """Let go of the blocks of rounds from `first` up to, not including, `below`."""
 
+    kind: ClassVar[str] = "unpin-rounds.v1"
     first: int
     below: int
 
@@ -60,6 +64,8 @@ class DoUnpin(Work[RoundsUnpinned]):
 @dataclass(frozen=True, slots=True)
 class DoUnpinJob(Work[JobUnpinned]):
     """Let go of all that is kept of a job, once its claim deadline is over."""
+
+    kind: ClassVar[str] = "unpin-job.v1"
 
     async def perform(self, effects: Effects, view: JobView) -> Done[JobUnpinned]:
         reasons = {pin.reason for pin in await effects.kept_for(view)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
 
 from atoll.content.cid import Cid
 from atoll.law.manifest import Manifest
@@ -31,6 +31,7 @@ S = TypeVar("S")
 class UpdateSeen(Fact):
     """Whether a seat's update is here: the bytes that its root binds, and canonical."""
 
+    kind: ClassVar[str] = "update-fetched.v1"
     is_had: bool
 
 
@@ -55,6 +56,7 @@ class DoGetUpdate(Work[UpdateSeen]):
         opening: CID of the round's global state; empty where that has to be looked for.
     """
 
+    kind: ClassVar[str] = "fetch-update.v1"
     round: RoundIndex
     commitment: Digest
     account: Address

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import structlog
 
@@ -42,7 +42,8 @@ SUDDEN: Final = frozenset(
 class SendUpkeep(ContractCall):
     """One such call. `place` tells those from one another that name the same things."""
 
-    kind: Kind
+    kind: ClassVar[str] = "keeper-call.v1"
+    what: Kind
     round: RoundIndex
     role: Role
     holder: HolderId
@@ -62,8 +63,8 @@ class SendUpkeep(ContractCall):
             Kind.BURN: lambda: calls.burn(job, round),
             Kind.END_FALLEN: lambda: calls.end_fallen(bond_set(job, self.role, holder)),
         }
-        if self.kind in of_job:
-            return of_job[self.kind]()
+        if self.what in of_job:
+            return of_job[self.what]()
         past = _settled(view, round)
         of_audit: dict[Kind, Callable[[], Call]] = {
             Kind.LEAK: lambda: calls.leak(past, seat, past.known_key(seat) or past.keys[seat]),
@@ -75,13 +76,14 @@ class SendUpkeep(ContractCall):
             Kind.DROPPED: lambda: calls.dropped(past, holder, seat),
             Kind.PROVEN: lambda: calls.proven(past, holder, seat),
         }
-        return of_audit[self.kind]()
+        return of_audit[self.what]()
 
 
 @dataclass(frozen=True, slots=True)
 class SendClaims(ContractCall):
     """Our pay of several holders, up to a round each: an account that left and came back."""
 
+    kind: ClassVar[str] = "claim-pay.v1"
     dues: tuple[tuple[Role, HolderId, RoundIndex], ...]
 
     def call(self, calls: Calls, view: JobView) -> Call:
@@ -92,6 +94,7 @@ class SendClaims(ContractCall):
 class SendClaimCredit(ContractCall):
     """Take wei that are credited to us; `paid` so far tells one time from another."""
 
+    kind: ClassVar[str] = "claim-credit.v1"
     account: Address
     amount: int
     paid: int

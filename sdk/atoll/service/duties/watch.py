@@ -64,6 +64,7 @@ class Looks(NamedTuple):
 class SendLeak(ContractCall):
     """Show a key that somebody told before AUDIT was over."""
 
+    kind: ClassVar[str] = "show-leaked-key.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
     seat: SeatIndex
@@ -78,11 +79,14 @@ class SendLeak(ContractCall):
 class CameTooLate(Fact):
     """A window ended before our replay did: whatever it gave could not be disputed."""
 
+    kind: ClassVar[str] = "replay-too-late.v1"
+
 
 @dataclass(frozen=True, slots=True)
 class NoteTooLate(Work[CameTooLate]):
     """Say so: this machine is too slow for so many seats."""
 
+    kind: ClassVar[str] = "note-replay-too-late.v1"
     round: int
     seat: int
 
