@@ -31,6 +31,7 @@ from atoll.cli.serving import (
 )
 from atoll.cli.snapshot import (
     after_the_end,
+    cancelled_text,
     item_to_plain,
     plain,
     sign_lines,
@@ -115,10 +116,15 @@ def new(
     data: Text = None,
     settings: Settings = None,
 ) -> None:
-    """Print a job file with every choice in it, for `atoll job check` and `submit`."""
+    """Print a job file with every choice in it, for `atoll job check` and `submit`.
+
+    Its paths are absolute, so the file can lie in any folder.
+    """
     name = preset or ("nano" if init is None else "finetune")
     spec = chosen_job(None, name, data, settings, init)
-    sys.stdout.write(job_text(spec, f"from the preset {name}"))
+    # A file's relative paths are taken from its folder. Nobody here knows the one that the output
+    # goes to, and the command line means this folder.
+    sys.stdout.write(job_text(spec.beside(Path.cwd()), f"from the preset {name}"))
 
 
 @app.command("continue")
@@ -515,14 +521,18 @@ def cancel(
     network: Network,
     json: Json = False,
 ) -> None:
-    """End a job: at once while it waits for members, else after the running round."""
+    """End a job: at once while it waits for members, else after the running round.
 
-    async def work(client: Client) -> JobSnapshot:
+    A job that is cancelled already is only said to be so; nothing is sent.
+    """
+
+    async def work(client: Client) -> tuple[bool, int, JobSnapshot]:
         handle = client.attach(job)
-        await handle.cancel()
-        return await handle.status()
+        done = await handle.cancel()
+        return done, (await handle.view()).refunded, await handle.status()
 
-    snapshot = _signed(network, work)
+    done, refunded, snapshot = _signed(network, work)
+    say(cancelled_text(snapshot, refunded, already=not done))
     emit(plain(snapshot), snapshot_text(snapshot), as_json=json)
 
 

@@ -82,6 +82,18 @@ def while_it_waits(snapshot: JobSnapshot) -> str:
     return f"job {snapshot.job} waits for members: {snapshot.lacking}. {_next(snapshot)}"
 
 
+def cancelled_text(snapshot: JobSnapshot, refunded: int, *, already: bool) -> str:
+    """What a cancelled job comes to, and where its money is; `refunded` is in wei."""
+    from atoll.job.narrate import tokens
+
+    what = f"job {snapshot.job} is cancelled{' already' if already else ''}"
+    if not snapshot.has_ended:
+        what += ", and ends with the running round"
+    back = f"{tokens(refunded)} tokens of it came back to its submitter"
+    rest = f"`atoll job refund {snapshot.job}` brings back what nobody can earn"
+    return f"{what}; {back}, and {rest}"
+
+
 def _next(snapshot: JobSnapshot) -> str:
     back = f"`atoll job refund {snapshot.job}` takes back what nobody earned"
     if snapshot.lacking:

@@ -275,16 +275,22 @@ class JobHandle(FollowedJob):
         await self.client.transact(key, self.client.chain.calls.fund(self.id, wei))
         return (await self.client.chain.escrow(self.id)).funded
 
-    async def cancel(self) -> None:
+    async def cancel(self) -> bool:
         """Ends the job: at once while it waits for members, else at the next round's boundary.
+
+        Returns whether it was this call: a job that is cancelled already is left alone, and nothing
+        is sent.
 
         Raises:
             ConfigError: the job has ended, and not since it was cancelled.
         """
         view = await self.view()
-        if view.status.is_closed and not view.cancel_requested:
+        if view.cancel_requested:
+            return False
+        if view.status.is_closed:
             raise _is_over(view)
         await self.client.transact(f"cancel:{self.id}", self.client.chain.calls.cancel(self.id))
+        return True
 
     async def refund(self) -> int:
         """Brings back what nobody can earn any more; wei, in all so far.

@@ -132,9 +132,12 @@ class JobSpec(Group):
         """
         file = Path(path)
         spec = cls.of(read_toml(file), str(file))
-        here = file.absolute().parent
-        found = {"data": spec.data.beside(here), "init": spec.init.beside(here)}
-        return spec.model_copy(update=found)
+        return spec.beside(file.absolute().parent)
+
+    def beside(self, folder: Path) -> Self:
+        """The same with relative paths taken from `folder`."""
+        found = {"data": self.data.beside(folder), "init": self.init.beside(folder)}
+        return self.model_copy(update=found)
 
     def but(self, changes: Mapping[str, Any]) -> Self:
         """The spec with other values, by key path: `{"rounds": 2, "inner.lr": "0.01"}`.

@@ -206,8 +206,9 @@ async def test_a_waiting_job_can_be_cancelled_and_refunded(bench: Bench) -> None
     with pytest.raises(ConfigError, match="no result yet: 0 of 1"):
         await job.result(bench.folder / "model")
     assert await job.refund() == 0  # its rounds may still cost all of it
-    await job.cancel()
+    assert await job.cancel()
     assert (await job.wait()).status is JobStatus.CANCELLED
+    assert not await job.cancel()
     assert await job.refund() == funded
     assert await job.refund() == funded
     assert (await bench.chain.escrow(job.id)).balance == 0

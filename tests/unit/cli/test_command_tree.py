@@ -25,6 +25,7 @@ from atoll.cli.main import MOUNTED, app, main
 from atoll.cli.output import configure_logs, emit
 from atoll.errors import AtollError, ConfigError, ManifestError
 from atoll.job.presets import PRESETS
+from atoll.job.spec import JobSpec
 
 HEAVY = ["torch", "web3", "numpy", "aiohttp"]
 PASSWORD = "correct horse battery"
@@ -154,6 +155,25 @@ def test_no_command_has_options_of_the_shell() -> None:
 def test_every_preset_is_in_the_help() -> None:
     words = CliRunner().invoke(app, ["job", "new", "--help"]).stdout
     assert [name for name in PRESETS if not re.search(rf"\b{name}\b", words)] == []
+
+
+def test_a_new_job_file_names_the_same_paths_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, elsewhere = tmp_path / 'my "own" text', tmp_path / "jobs"
+    here.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(here)
+    options = ("--data", "a text.txt", "--init", "model", "--set", "data.tokenizer=tokens",
+               "--set", 'data.held_out_paths=["kept.txt"]')  # fmt: skip
+    told = CliRunner().invoke(app, ["job", "new", *options])
+    assert told.exit_code == 0, told.output
+    (elsewhere / "job.toml").write_text(told.stdout, encoding="utf-8")
+    spec = JobSpec.read(elsewhere / "job.toml")
+    assert spec.data.paths == (str(here / "a text.txt"),)
+    assert spec.data.held_out_paths == (str(here / "kept.txt"),)
+    assert spec.data.tokenizer == str(here / "tokens")
+    assert spec.init.folder == str(here / "model")
 
 
 def test_a_paragraph_of_a_help_is_wrapped_by_the_terminal() -> None:

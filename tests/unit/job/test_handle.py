@@ -94,6 +94,13 @@ async def test_nothing_is_sent_to_a_job_that_is_over(status: JobStatus) -> None:
             await sent
 
 
+@pytest.mark.parametrize("status", [JobStatus.ACTIVE, JobStatus.CANCELLED])
+async def test_a_job_that_is_cancelled_already_is_left_alone(status: JobStatus) -> None:
+    """The follower has no chain to send to, so a transaction would fail."""
+    view = replace(Script.ready().net.view, status=status, cancel_requested=True)
+    assert not await handle_of(1, Follower(**{"1": view})).cancel()
+
+
 async def test_a_job_can_be_named_by_its_file(tmp_path: Path) -> None:
     client = Client("http://127.0.0.1:1", Deployment(31337, 0, {}))
     for file in (tmp_path / "none.toml", str(tmp_path / "none.toml")):
