@@ -97,6 +97,7 @@ def ownership_lines(account: Address, owned: Ownership) -> list[str]:
         lines = [f"owner      {owned.owner}, who alone moves the stake"]
     if owned.proposed is not None:
         lines.append(f"proposed   {owned.proposed}, who has not accepted")
+        lines.append(f"next       with that one's key: `atoll stake owner accept --node {account}`")
     own = "the account itself" if owned.payee == account else owned.payee
     return [*lines, f"pay        goes to {own}"]
 
