@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from atoll.job.account import Known, Reader
     from atoll.job.collecting import Collect, Later
     from atoll.job.earnings import Line, Statement
+    from atoll.job.holdings import Holdings
+    from atoll.job.stake import Stake
     from atoll.law.words import Address
 
 app = typer.Typer(add_completion=False, help="Show every wei that an account earned, and why not.")
@@ -40,14 +42,15 @@ def earnings(
     whose: Whose,
     json: Json = False,
 ) -> None:
-    """Say what an account got, will get, lost or did not earn in its jobs, and what gas it paid.
+    """Say what an account got, will get, lost or did not earn in its jobs, what it won of slashed
+    bonds, where all of it lies, and what gas it paid.
 
     Everything is counted from the contracts' events; exits with 5 where the lines do not add up to
-    the jobs' books.
+    the jobs' books, or to what is staked.
     """
     data, lines = asyncio.run(_told(whose, job, explain=explain))
     emit(data, "\n".join(lines), as_json=json)
-    faults = [fault for told in data["jobs"] for fault in told["faults"]]
+    faults = [fault for told in (*data["jobs"], data["beside"]) for fault in told["faults"]]
     if faults:
         raise ProtocolError(f"the books do not add up: {faults[0]}", next_step="report this")
 
@@ -83,6 +86,7 @@ async def _told(
     async with whose.reading() as reader:
         known = await reader.look(me)
         gas = await _gas(whose, reader)
+        beside, lies = await _beside(reader, known, me)
     statements = [told for told in known.statements(me) if job is None or told.job == job]
     data = {
         "account": me,
@@ -90,6 +94,7 @@ async def _told(
         "time": known.head.timestamp,
         "jobs": [told.to_plain() for told in statements],
         "gas": gas,
+        **beside,
     }
     lines = [f"account    {me}, at block {known.head.number}"]
     for told in statements:
@@ -98,6 +103,7 @@ async def _told(
         lines += [f"  but: {fault}" for fault in told.faults]
     if not statements:
         lines.append("no job: the account never had a seat or a place" + _of(job))
+    lines += lies
     fees = (
         f"{tokens(int(gas['fees_wei']))} of the chain's coin in {gas['transactions']} transactions"
     )
@@ -106,6 +112,68 @@ async def _told(
         f"gas        {fees}" + (f", {unknown} more were not sent from here" * bool(unknown))
     )
     return data, lines
+
+
+async def _beside(reader: Reader, known: Known, me: Address) -> tuple[dict[str, Any], list[str]]:
+    """What the account has beside pay, and where it lies: as JSON has it, and as lines."""
+    from atoll.job.holdings import holdings
+
+    chain, has = reader.chain, holdings(known.events, me)
+    stakes = await reader.stakes(me, known)
+    ownership, owed = await chain.ownership(me), 0
+    for who in dict.fromkeys((me, ownership.payee)):
+        owed += int((await chain.read("owed", who, contract="Game"))[0])
+    lies = {
+        "stakes": [stake.to_plain() for stake in stakes],
+        "owed_by_games_wei": str(owed),
+        "kept_wei": str(await chain.kept(me)),
+        "owner": ownership.owner,
+        "payee": ownership.payee,
+        "wallets_wei": {
+            who: str(await chain.token_balance(who))
+            for who in dict.fromkeys((me, ownership.owner, ownership.payee))
+        },
+    }
+    faults = list(has.faults(sum(stake.active + stake.thawing for stake in stakes)))
+    data = {"beside": has.to_plain() | {"faults": faults}, "lies": lies}
+    return data, [*_shares(has), *_places(has, stakes, lies), *(f"  but: {x}" for x in faults)]
+
+
+def _shares(has: Holdings) -> list[str]:
+    from atoll.job.narrate import tokens
+
+    lines = []
+    for share in has.shares:
+        where = "" if share.job is None else f" in job {share.job}"
+        lines.append(
+            f"won        {tokens(share.wei)} of the bond of {share.loser}, which fell{where}: "
+            "it is in the account's stake"
+        )
+    if has.refunded:
+        lines.append(f"refunded   {tokens(has.refunded)} by jobs, to the account")
+    return lines
+
+
+def _places(has: Holdings, stakes: list[Stake], lies: dict[str, Any]) -> list[str]:
+    from atoll.job.narrate import tokens
+    from atoll.law.words import Role
+
+    parts = ((name, int(lies[f"{name}_wei"])) for name in ("owed_by_games", "kept"))
+    said = {"owed_by_games": "owed by games", "kept": "kept, as its payee could not be sent it"}
+    lines = [
+        f"stake      {tokens(stake.active - stake.locked)} free, {tokens(stake.locked)} locked, "
+        f"{tokens(stake.thawing)} thawing, as {Role(stake.role).name.lower()}"
+        for stake in stakes
+        if stake.active or stake.thawing
+    ]
+    lines += [f"waiting    {tokens(wei)} {said[name]}" for name, wei in parts if wei]
+    if has.bonds:
+        bonds = f"{tokens(has.bonds)} put up in games, {tokens(has.returned)} sent back"
+        lines.append(f"bonds      {bonds}")
+    for who, wei in lies["wallets_wei"].items():
+        is_payee = " (pay goes there)" * (who == lies["payee"])
+        lines.append(f"wallet     {tokens(int(wei))} has {who}{is_payee}")
+    return lines
 
 
 def _of(job: int | None) -> str:

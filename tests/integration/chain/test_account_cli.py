@@ -83,6 +83,13 @@ def test_pay_and_stake_end_in_the_wallet(submitted: Submitted) -> None:
     last = told("stake", "withdraw", "--config", config)
     assert (last["taken_wei"], last["again_at"]) == (bond, None)
     assert int(last["wallet_wei"]) == earned + terms.provider_bond
+    end = told("earnings", "--config", config)
+    lies, beside = end["lies"], end["beside"]
+    staked = sum(int(one["active_wei"]) + int(one["thawing_wei"]) for one in lies["stakes"])
+    wallet = int(lies["wallets_wei"][lies["payee"]])
+    assert (wallet, staked, beside["faults"]) == (earned + terms.provider_bond, 0, [])
+    net = wallet + staked - int(beside["deposited_wei"])
+    assert net == int(end["jobs"][0]["paid_wei"]) + int(beside["won_wei"]) - int(beside["cut_wei"])
     assert told("stake", "withdraw", "--config", config)["taken_wei"] == "0"
 
 
