@@ -168,7 +168,8 @@ async def _give_up(running: Running) -> None:
         await asyncio.sleep(LOOK_SECONDS)
         if is_stuck(observer):
             observer.watched.display.line("too few members are left: the submitter cancels the job")
-            return await running.job.cancel()
+            await running.job.cancel()
+            return
 
 
 def is_stuck(observer: Observer) -> bool:

@@ -286,8 +286,9 @@ class AtollChain:
         role, id = await self._read("idOf", job, account)
         return (Role(role), HolderId(id)) if id else None
 
-    async def stake(self, account: Address, role: Role) -> Stake:
-        return Stake(*await self._read("stakeOf", account, role))
+    async def stake(self, account: Address, role: Role, block: str = LATEST) -> Stake:
+        """As of the end of that block: what is held against events has to be of their block."""
+        return await self._read_as(lambda out: Stake(*out), "stakeOf", account, role, block=block)
 
     async def ownership(self, account: Address) -> Ownership:
         """Who moves the account's stake, and whom its pay is sent to."""

@@ -111,7 +111,7 @@ class Reader:
             bonds += bonds_of(view, account, now, end)
         found = []
         for role in Role:
-            said = await self.chain.stake(account, role)
+            said = await self.chain.stake(account, role, hex(known.head.number))
             sums = Sums(said.active, said.locked, said.thawing)
             held = [bond for bond in bonds if bond.role is role]
             found.append(stake_of(role, sums, held, known.events, account))
