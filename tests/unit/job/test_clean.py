@@ -30,7 +30,7 @@ from atoll.law.views import JobView
 from atoll.law.words import JobId
 from atoll.train.export import export_model
 from atoll.train.round import read_global_state
-from atoll.train.tokenizer import open_tokenizer
+from atoll.train.tokenizer import open_belongings
 
 LATE = 3
 """The seat that comes in a later round, and lies."""
@@ -154,8 +154,8 @@ async def test_where_the_first_round_is_tainted_it_is_the_model_that_the_job_beg
     assert await handle_of(job, figures).clean(tmp_path / "clean") == 0
     assert card(tmp_path / "clean")["rounds"] == []
     first = read_global_state(job.manifest, job.openings[0], job.store).params
-    tokenizer = open_tokenizer(job.store, job.manifest.data.tokenizer_cid)
-    export_model(dict(first), job.manifest.model, tokenizer, tmp_path / "first")
+    belongings = open_belongings(job.store, job.manifest.data.tokenizer_cid)
+    export_model(dict(first), job.manifest.model, belongings, tmp_path / "first")
     assert weights(tmp_path / "clean") == weights(tmp_path / "first")
 
 
