@@ -35,7 +35,9 @@ async def test_the_curve_is_the_same_for_everybody_and_who_joins_late_opens_as_e
     tmp_path: Path, options: Callable[..., RunOptions], display: Display
 ) -> None:
     chosen = options(
-        job={"rounds": ROUNDS, "members.seats": 4, "audit.share": 1}, providers=3, verifiers=2
+        job={"rounds": ROUNDS, "members.seats": 4, "members.min_providers": 3, "audit.share": 1},
+        providers=3,
+        verifiers=2,
     )
     async with start(chosen, display) as running:
         await running.observer.run(reached(0, Phase.TRAIN))

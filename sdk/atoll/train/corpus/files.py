@@ -35,6 +35,7 @@ _KINDS: Final[dict[str, Kind]] = {
 _PACKED: Final = (".7z", ".bz2", ".rar", ".tar", ".tgz", ".xz", ".zip")
 _SNIFFED_BYTES: Final = 8192
 _SNIFFED_JSON: Final = 1 << 20
+_ARRAY_OF_ROWS: Final = re.compile(rb"\[\s*(?:\{|\]|$)")
 _WRAPPED: Final = re.compile(
     rb'\{\s*(?:"[^"]{0,99}"\s*:\s*(?:"[^"]{0,999}"|[-+.\w]{1,99})\s*,\s*){0,99}'
     rb'"(?:data|rows|records|examples|samples|instances|train)"\s*:\s*\[\s*\{'
@@ -194,12 +195,14 @@ def _is_binary(source: SourceFile) -> bool:
 
 
 def _has_rows(path: Path, options: DataOptions) -> bool:
-    """Whether it is .json of an array, or an object a line, and not one object as settings are."""
+    """Whether it is .json of an array of objects, or an object a line, and not one object as
+    settings are, nor an array of words as a menu's is.
+    """
     if inner_suffix(path) != ".json":
         return False
     head = _head(path)
     if head[:1] != b"{":
-        return head[:1] == b"["
+        return _ARRAY_OF_ROWS.match(head) is not None
     line, end, rest = head.partition(b"\n")
     try:
         row = loads(line)
@@ -213,9 +216,10 @@ def _check_json(path: Path, *, is_object_refused: bool) -> None:
     if inner_suffix(path) != ".json":
         return
     head = _head(path)
-    if _WRAPPED.match(head) or (is_object_refused and head[:1] == b"{"):
+    if _WRAPPED.match(head) or (is_object_refused and head[:1] in (b"{", b"[")):
+        what = "an array of other things" if head[:1] == b"[" else "one JSON object"
         raise DataUnusable(
-            f"{path} is one JSON object, and rows are an array, or an object a line",
+            f"{path} is {what}, and rows are an array of objects, or an object a line",
             next_step="write its rows to a file of their own: jq -c '.data[]' "
             f'{path.name} > rows.jsonl; with data.format = "text" it is taken as it stands',
         )

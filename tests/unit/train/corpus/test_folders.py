@@ -278,3 +278,15 @@ def test_no_link_of_a_stranger_s_cache_leads_to_what_is_private(
         find_files(DataOptions((place,)))
     found = names(find_files(DataOptions((place / linked,))), place / linked)
     assert "keys.txt" in found  # the link itself is named: that one was looked into
+
+
+def test_an_array_of_words_among_sources_is_text_and_named_it_is_refused(tmp_path: Path) -> None:
+    """A menu or a list of names in a folder of documents is no row of anybody's."""
+    (tmp_path / "page.md").write_text("a page\n")
+    (tmp_path / "menu.json").write_text('["Loss", "Seats"]')
+    assert {file.path.name for file in find_files(DataOptions(paths=(tmp_path,))).train} == {
+        "menu.json",
+        "page.md",
+    }
+    with pytest.raises(DataUnusable, match="an array of other things"):
+        find_files(DataOptions(paths=(tmp_path / "menu.json",)))
