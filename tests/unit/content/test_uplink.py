@@ -6,7 +6,7 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -195,10 +195,19 @@ async def test_who_goes_gives_up_its_turn(tmp_path: Path) -> None:
     """Else a stranger who asks and goes, again and again, fills the memory."""
     store = LocalStore(tmp_path / "served", sync=False)
     cid = store.add_block(bytes(2 * PIECE))
-    async with slow_gateway(store, 1.0) as gateway:
-        async with aiohttp.ClientSession(gateway.url) as strangers:
+    async with slow_gateway(store, 1.0) as gateway, asyncio.timeout(60):
+        async with AsyncExitStack() as stack:
+            addresses = [
+                aiohttp.TCPConnector(local_addr=(f"127.0.0.{number}", 0)) for number in range(2, 22)
+            ]
+            strangers = [
+                await stack.enter_async_context(
+                    aiohttp.ClientSession(gateway.url, connector=address)
+                )
+                for address in addresses
+            ]
             asks = f"/ipfs/{cid}?format=raw"
-            waiting = [asyncio.create_task(read(strangers, asks)) for _ in range(20)]
+            waiting = [asyncio.create_task(read(http, asks)) for http in strangers]
             while not gateway._share._turns._waiting:  # noqa: ASYNC110 - nothing there tells of it
                 await asyncio.sleep(0.01)
             for task in waiting:
