@@ -24,7 +24,7 @@ demo: setup ## a local chain, honest and cheating strangers, a trained model, a 
 test: setup .kubo .chromium .triton ## everything: networks, contracts, the rest, mutants (some: make test PARTS="networks")
 	@$(BIN)/python .ci/tests.py $(PARTS)
 
-# A Kubo node as a library (245 MB), for tests/integration/content; it has wheels for these machines.
+# A Kubo node as a library (245 MB), for tests/integration/storage; it has wheels for these machines.
 .kubo: | setup
 ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
 	@TARGET=.kubo.new .ci/pip .venv kubo
@@ -32,7 +32,7 @@ ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
 endif
 
 # What compiles a GPU's kernels, which comes with torch where that is built for a GPU (190 MB to fetch,
-# 690 MB unpacked): its interpreter and its compiler need none, and tests/unit/bits/test_fused.py runs
+# 690 MB unpacked): its interpreter and its compiler need none, and tests/unit/numerics/test_fused.py runs
 # both.
 .triton: | setup
 ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
@@ -40,7 +40,7 @@ ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
 	@mv .triton.new .triton
 endif
 
-# A headless Chromium for tests/integration/window, where the machine has none: Debian's, unpacked.
+# A headless Chromium for tests/integration/dashboard, where the machine has none: Debian's, unpacked.
 .chromium:
 	@.ci/chromium .chromium
 

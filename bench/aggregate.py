@@ -33,10 +33,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from atoll.aggregation.chunks import Plan
+from atoll.aggregation.compiled import kernels
+from atoll.aggregation.rules import Rule, aggregate
 from atoll.job.methods import DENSE_RULE
-from atoll.merge.chunks import Plan
-from atoll.merge.compiled import kernels
-from atoll.merge.rules import Rule, aggregate
 
 SHORT_S, ENOUGH_S = 1.0, 2.0
 CASES: dict[str, tuple[Rule, bool]] = {

@@ -53,10 +53,10 @@ from tests.adversary.corpus import Mix
 from tests.adversary.merges import ALONE, MERGES, among_friends
 from tests.adversary.run import Adversary, Memo, Run, Setting
 
-from atoll.bits.state import GlobalState
 from atoll.errors import ConfigError
 from atoll.job.methods import DENSE_RULE
 from atoll.job.spec import robust_f
+from atoll.numerics.state import GlobalState
 from atoll.train.probe import pin_torch
 
 Cell = dict[str, Any]

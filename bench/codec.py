@@ -14,14 +14,14 @@ from collections.abc import Callable
 
 import torch
 
-from atoll.bits.codec.block_steps import SIGN, two_bit
-from atoll.bits.codec.dct import DCT_SPARSE
-from atoll.bits.codec.dense import GRID4, GRID8
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.fp32 import FP32
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.sparse import SPARSE
-from atoll.law.words import ZERO_DIGEST
+from atoll.numerics.codec.block_steps import SIGN, two_bit
+from atoll.numerics.codec.dct import DCT_SPARSE
+from atoll.numerics.codec.dense import GRID4, GRID8
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.codec.fp32 import FP32
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.sparse import SPARSE
+from atoll.protocol.words import ZERO_DIGEST
 
 EXPONENTS = {"w": -10}
 _TWO_BIT = two_bit(DitherKey(ZERO_DIGEST, 0))

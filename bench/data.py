@@ -85,7 +85,7 @@ def prepare_all(work: Path) -> dict[str, Any]:
     """What a submitter's machine does."""
     from dataclasses import asdict
 
-    from atoll.content.local import LocalStore
+    from atoll.storage.local import LocalStore
     from atoll.train.corpus.options import DataOptions
     from atoll.train.corpus.prepare import prepare
 

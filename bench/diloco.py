@@ -50,28 +50,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from atoll.bits.batch import gather_batch
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.init import initial_global_state
-from atoll.bits.layout import param_count, seat_layout, trained_count, trained_shapes
-from atoll.bits.link import close_round
-from atoll.bits.model import forward
-from atoll.bits.opening import open_round
-from atoll.bits.ops import NativeOps
-from atoll.bits.schedule import Recipe
-from atoll.bits.sections import UpdateLayout
-from atoll.bits.segment import Course
-from atoll.bits.state import GlobalState, SeatState, Tensors
-from atoll.bits.step import inner_step
-from atoll.bits.tables import schedule_of
+from atoll.aggregation.round import merge
 from atoll.job.methods import METHODS, moment_exponents
 from atoll.job.plan import priced
 from atoll.job.presets import preset
 from atoll.job.reach import Training, with_bounds
 from atoll.job.spec import robust_f
-from atoll.law.canonical import dag_cbor_cid
-from atoll.law.hashing import sha256
-from atoll.law.manifest import (
+from atoll.numerics.batch import gather_batch
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.init import initial_global_state
+from atoll.numerics.layout import param_count, seat_layout, trained_count, trained_shapes
+from atoll.numerics.link import close_round
+from atoll.numerics.model import forward
+from atoll.numerics.opening import open_round
+from atoll.numerics.ops import NativeOps
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.sections import UpdateLayout
+from atoll.numerics.segment import Course
+from atoll.numerics.state import GlobalState, SeatState, Tensors
+from atoll.numerics.step import inner_step
+from atoll.numerics.tables import schedule_of
+from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.hashing import sha256
+from atoll.protocol.manifest import (
     UNSCALED,
     CodecSpec,
     DataSpec,
@@ -81,9 +82,8 @@ from atoll.law.manifest import (
     OuterSpec,
     epoch_of,
 )
-from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import ZERO_DIGEST, SeatIndex, to_bitmap
-from atoll.merge.round import merge
+from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.words import ZERO_DIGEST, SeatIndex, to_bitmap
 
 SEATS, SEQ = 4, 64
 WINDOWS, WINDOWS_AT_ONCE = 512, 8

@@ -32,12 +32,13 @@ HAVE_ATHERIS = find_spec("atheris") is not None
 if HAVE_ATHERIS and "--target" in sys.argv:  # its instruments go in when a module is imported
     import atheris
 
-    with atheris.instrument_imports(include=["atoll.content"]):
-        importlib.import_module("atoll.content")
+    with atheris.instrument_imports(include=["atoll.storage"]):
+        importlib.import_module("atoll.storage")
 
 from aiohttp.test_utils import make_mocked_request
 
-from atoll.content import (
+from atoll.errors import CorruptBlock, NotFound, TooLarge
+from atoll.storage import (
     DAG_CBOR,
     DAG_PB,
     Cid,
@@ -47,13 +48,12 @@ from atoll.content import (
     MalformedDag,
     negotiation,
 )
-from atoll.content.car import CarReader, encode_car
-from atoll.content.dagpb import Link, Node, encode_field, encode_node
-from atoll.content.directory import list_directory
-from atoll.content.links import links_of
-from atoll.content.scope import SCOPES, blocks_in_scope
-from atoll.content.unixfs import encode_file_header, iter_file
-from atoll.errors import CorruptBlock, NotFound, TooLarge
+from atoll.storage.car import CarReader, encode_car
+from atoll.storage.dagpb import Link, Node, encode_field, encode_node
+from atoll.storage.directory import list_directory
+from atoll.storage.links import links_of
+from atoll.storage.scope import SCOPES, blocks_in_scope
+from atoll.storage.unixfs import encode_file_header, iter_file
 
 MAX_INPUT = 4096
 MAX_CAR = 2048

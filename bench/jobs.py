@@ -91,7 +91,7 @@ def _options() -> argparse.Namespace:
 
 
 def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
-    from atoll.law.manifest import Manifest
+    from atoll.protocol.manifest import Manifest
     from atoll.service.memory import peaks
 
     parameters = _prepare(options, bench)
@@ -131,10 +131,10 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
     """Text and manifest; how many parameters the model has."""
     from tests.jobs import PLAIN
 
-    from atoll.bits.layout import param_shapes
-    from atoll.content.local import LocalStore
     from atoll.job.prepare import prepare_data
     from atoll.job.presets import preset
+    from atoll.numerics.layout import param_shapes
+    from atoll.storage.local import LocalStore
     from atoll.train.probe import numerics_spec, pin_torch
 
     pin_torch()
@@ -217,7 +217,7 @@ def _measured(part: str, bench: Bench) -> dict[str, Any]:
 
 
 def _slot(bench: Bench) -> Any:
-    from atoll.law.words import Address, Domain, JobId, RoundIndex, Slot
+    from atoll.protocol.words import Address, Domain, JobId, RoundIndex, Slot
 
     return Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(bench.round))
 
@@ -232,9 +232,9 @@ def _open(bench: Bench) -> dict[str, Any]:
 
 def _train(bench: Bench) -> dict[str, Any]:
     import atoll_node.tasks
-    from atoll.content.local import LocalStore
-    from atoll.law.manifest import Manifest
-    from atoll.law.words import Digest, SeatIndex
+    from atoll.protocol.manifest import Manifest
+    from atoll.protocol.words import Digest, SeatIndex
+    from atoll.storage.local import LocalStore
     from atoll.train.round import TrainTask
 
     task = TrainTask(
@@ -260,7 +260,7 @@ def _trained(bench: Bench) -> dict[str, bytes]:
 
 
 def _replay(bench: Bench) -> dict[str, Any]:
-    from atoll.law.words import Digest, SeatIndex
+    from atoll.protocol.words import Digest, SeatIndex
     from atoll.service.duties.replay import DoReplay
     from atoll.service.tasks import replay
 
@@ -275,8 +275,8 @@ def _replay(bench: Bench) -> dict[str, Any]:
 
 
 def _updates(bench: Bench) -> list[Any]:
-    from atoll.law.manifest import Manifest
-    from atoll.law.words import Digest, SeatIndex
+    from atoll.protocol.manifest import Manifest
+    from atoll.protocol.words import Digest, SeatIndex
     from atoll.service.duties.updates import RevealedUpdate
 
     told, seats = _trained(bench), Manifest.from_bytes(bench.manifest).terms.seats
@@ -286,7 +286,7 @@ def _updates(bench: Bench) -> list[Any]:
 
 
 def _check(bench: Bench) -> dict[str, Any]:
-    from atoll.law.words import Address, Digest, RoundIndex
+    from atoll.protocol.words import Address, Digest, RoundIndex
     from atoll.service.duties.updates import DoGetUpdate
     from atoll.service.tasks import is_canonical
 
@@ -299,9 +299,9 @@ def _check(bench: Bench) -> dict[str, Any]:
 
 
 def _merge(bench: Bench) -> dict[str, Any]:
-    from atoll.law.manifest import Manifest
-    from atoll.law.merge_inputs import MergeFacts
-    from atoll.law.words import Digest, to_bitmap
+    from atoll.protocol.manifest import Manifest
+    from atoll.protocol.merge_inputs import MergeFacts
+    from atoll.protocol.words import Digest, to_bitmap
     from atoll.service.duties.merge import DoMerge
     from atoll.service.tasks import merge_round
 

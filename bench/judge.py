@@ -38,8 +38,8 @@ from tests.judge.operations import OPERATIONS
 from tests.judge.replay import NODES, court, differences
 from tests.judge.table import CODE_LIMIT, Bill, Table, table
 
-from atoll.bits.tape.opcodes import Op
-from atoll.law.games.machine import Outcome
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.games.machine import Outcome
 from atoll_devnet.processes.evm import Evm
 
 ELEMENTS = 1_000_000

@@ -25,14 +25,14 @@ from tests.jobs import PLAIN
 from tests.unit.train.factories import KEY, task_of
 from torch import Tensor
 
-from atoll.bits.init import initial_global_state, write_params
-from atoll.bits.layout import param_count, param_shapes
-from atoll.bits.tensors import tree_root
-from atoll.content.local import LocalStore
 from atoll.job.presets import preset
-from atoll.law.leaves import Leaves
-from atoll.law.manifest import DataSpec, InitSpec, LoraSpec, Manifest, ModelSpec
-from atoll.law.words import Digest
+from atoll.numerics.init import initial_global_state, write_params
+from atoll.numerics.layout import param_count, param_shapes
+from atoll.numerics.tensors import tree_root
+from atoll.protocol.leaves import Leaves
+from atoll.protocol.manifest import DataSpec, InitSpec, LoraSpec, Manifest, ModelSpec
+from atoll.protocol.words import Digest
+from atoll.storage.local import LocalStore
 from atoll.train.data import write_tokens
 from atoll.train.probe import numerics_spec, pin_torch
 from atoll.train.replay import Claimed, replay_seat

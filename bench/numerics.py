@@ -30,20 +30,20 @@ from typing import Any
 
 import torch
 
-from atoll.bits.init import initial_params
-from atoll.bits.kernels.engine import make_engine
-from atoll.bits.kernels.exact import ExactOps
-from atoll.bits.kernels.interface import Engine
-from atoll.bits.kernels.memory import keep_freed_memory
-from atoll.bits.kernels.variables import DEVICES
-from atoll.bits.layout import optimiser_layout, param_shapes
-from atoll.bits.model import forward
-from atoll.bits.ops import NativeOps, Ops
-from atoll.bits.schedule import Recipe
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import inner_step
-from atoll.bits.tables import schedule_of
-from atoll.law.manifest import UNSCALED, InnerSpec, ModelSpec
+from atoll.numerics.init import initial_params
+from atoll.numerics.kernels.engine import make_engine
+from atoll.numerics.kernels.exact import ExactOps
+from atoll.numerics.kernels.interface import Engine
+from atoll.numerics.kernels.memory import keep_freed_memory
+from atoll.numerics.kernels.variables import DEVICES
+from atoll.numerics.layout import optimiser_layout, param_shapes
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps, Ops
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import inner_step
+from atoll.numerics.tables import schedule_of
+from atoll.protocol.manifest import UNSCALED, InnerSpec, ModelSpec
 
 MODES = ("native", "native-bf16", "exact", "exact-eager")
 Step = Callable[[torch.Tensor, int], float]

@@ -32,8 +32,10 @@ from tests.adversary.corpus import Mix
 from tests.adversary.merges import among_friends
 from tests.adversary.run import Run, Setting
 
+from atoll.aggregation.gram import Int64Matrix
+from atoll.aggregation.passes import gram
 from atoll.job.spec import KAPPA
-from atoll.law.checks import (
+from atoll.protocol.checks import (
     Check,
     Gram,
     distance_scores,
@@ -41,9 +43,7 @@ from atoll.law.checks import (
     name_odd,
     other_directions,
 )
-from atoll.law.words import SeatIndex
-from atoll.merge.gram import Int64Matrix
-from atoll.merge.passes import gram
+from atoll.protocol.words import SeatIndex
 from atoll.train.probe import pin_torch
 
 SEATS = 64

@@ -50,9 +50,9 @@ from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
 from atoll.job.handle import JobHandle
 from atoll.job.spec import JobSpec
-from atoll.law import events as ev
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView
+from atoll.protocol import events as ev
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.chain import ChainConfig, LocalChain
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig, Member

@@ -50,9 +50,9 @@ from urllib.request import Request, urlopen
 
 from aiohttp import web
 
-from atoll.content import Cid, Fetcher, Gateway, LocalStore
-from atoll.content.direct import Buffers, OutFile
-from atoll.content.kubo import kubo_multiaddr
+from atoll.storage import Cid, Fetcher, Gateway, LocalStore
+from atoll.storage.direct import Buffers, OutFile
+from atoll.storage.kubo import kubo_multiaddr
 
 MIB = 1 << 20
 GATEWAYS = 4

@@ -20,8 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from atoll.content import Cid, FetchConfig, Fetcher, Gateway, GatewayConfig, LocalStore
-from atoll.content.door import Budget
+from atoll.storage import Cid, FetchConfig, Fetcher, Gateway, GatewayConfig, LocalStore
+from atoll.storage.door import Budget
 
 MEMBER = "Atoll member"
 INSIDE = "ATOLL_BENCH_NAMESPACE"

@@ -49,7 +49,7 @@ LONGEST_FIRST = (
     "integration",
     "adversary",
     "unit/train",
-    "unit/bits",
+    "unit/numerics",
     "property",
 )
 SHORT = "e2e/test_command_line.py"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from atoll.bits.kernels.engine import make_engine
-from atoll.bits.kernels.exact import ExactOps
-from atoll.bits.kernels.gemm import ROUTES, Route, is_exact
-from atoll.bits.kernels.interface import Engine
+from atoll.numerics.kernels.engine import make_engine
+from atoll.numerics.kernels.exact import ExactOps
+from atoll.numerics.kernels.gemm import ROUTES, Route, is_exact
+from atoll.numerics.kernels.interface import Engine
 
 
 @cache

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from hashlib import sha256
 
-from atoll.law import events as ev
-from atoll.law.games.claims import (
+from atoll.protocol import events as ev
+from atoll.protocol.games.claims import (
     Claim,
     Move,
     Opening,
@@ -27,10 +27,10 @@ from atoll.law.games.claims import (
     ProgramPart,
     Reveal,
 )
-from atoll.law.games.judge import Need, Operations
-from atoll.law.games.machine import Game, Outcome, Phase
-from atoll.law.games.players import Knowledge, answered, attack, defend
-from atoll.law.games.trees import (
+from atoll.protocol.games.judge import Need, Operations
+from atoll.protocol.games.machine import Game, Outcome, Phase
+from atoll.protocol.games.players import Knowledge, answered, attack, defend
+from atoll.protocol.games.trees import (
     CHUNK,
     PIECE,
     MemoryTree,
@@ -40,12 +40,12 @@ from atoll.law.games.trees import (
     siblings_of,
     top,
 )
-from atoll.law.hashing import keccak256, update_root
-from atoll.law.hashing import sha256 as sha256_digest
-from atoll.law.leaves import StateRoots
-from atoll.law.merkle import LEAF, NODE
-from atoll.law.played import rebuilt
-from atoll.law.program import (
+from atoll.protocol.hashing import keccak256, update_root
+from atoll.protocol.hashing import sha256 as sha256_digest
+from atoll.protocol.leaves import StateRoots
+from atoll.protocol.merkle import LEAF, NODE
+from atoll.protocol.played import rebuilt
+from atoll.protocol.program import (
     Fragment,
     Header,
     Input,
@@ -55,7 +55,7 @@ from atoll.law.program import (
     program_leaves,
     program_root,
 )
-from atoll.law.words import ZERO_DIGEST, Address, Digest, Wei
+from atoll.protocol.words import ZERO_DIGEST, Address, Digest, Wei
 
 COPY, ADD, GATHER, SUM, ROOTS, DIGEST, RESULT, COPY_WORDS = range(0x0701, 0x0709)
 HOLDER = Address("0x00000000000000000000000000000000000A11cE")

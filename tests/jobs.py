@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atoll.job.spec import JobSpec
-from atoll.law.manifest import UNSCALED, ModelSpec
+from atoll.protocol.manifest import UNSCALED, ModelSpec
 
 LIFETIME = 4_000_000_000
 PLAIN = JobSpec.of(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import SeatIndex, to_bitmap
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.words import SeatIndex, to_bitmap
 
 
 def all_standing(seats: Iterable[int], manifest: Manifest) -> MergeFacts:

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from atoll.bits.layout import moment_layout
-from atoll.bits.moments import Moments
-from atoll.bits.state import GlobalState
-from atoll.law.manifest import Manifest
+from atoll.numerics.layout import moment_layout
+from atoll.numerics.moments import Moments
+from atoll.numerics.state import GlobalState
+from atoll.protocol.manifest import Manifest
 
 Floats = npt.NDArray[np.float32]
 

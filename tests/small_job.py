@@ -11,14 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.unit.law.factories import DOMAIN, make_terms, plain_manifest
+from tests.unit.protocol.factories import DOMAIN, make_terms, plain_manifest
 
-from atoll.bits.tables import tables_root
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
-from atoll.law.manifest import Manifest, NumericsSpec
-from atoll.law.terms import terms_to_plain
-from atoll.law.words import Digest, JobId, RoundIndex, SeatIndex, Slot, Terms
+from atoll.numerics.tables import tables_root
+from atoll.protocol.manifest import Manifest, NumericsSpec
+from atoll.protocol.terms import terms_to_plain
+from atoll.protocol.words import Digest, JobId, RoundIndex, SeatIndex, Slot, Terms
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
 from atoll.train.initial import open_initial_state

@@ -204,7 +204,7 @@ def _run(options: RunOptions, json: bool) -> None:
 
 def _checked(store: str) -> str:
     """The backend, where members can publish through it."""
-    from atoll.content.backend import parse_backend
+    from atoll.storage.backend import parse_backend
 
     if parse_backend(store)[0] == "gateway":
         raise ConfigError(

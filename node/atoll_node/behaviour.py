@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from atoll.law.views import JobView
-from atoll.law.words import Digest
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Digest
 from atoll.service.duties.game import PLAY
 from atoll.service.machine import Setup, State
 

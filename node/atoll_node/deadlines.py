@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from atoll.content.blocks import disk_errors
-from atoll.law.words import Digest, Slot
+from atoll.protocol.words import Digest, Slot
+from atoll.storage.blocks import disk_errors
 
 if TYPE_CHECKING:
-    from atoll.bits.segment import Course, SegmentRun
-    from atoll.bits.state import SeatState
+    from atoll.numerics.segment import Course, SegmentRun
+    from atoll.numerics.state import SeatState
     from atoll.train.round import SegmentRunner
 
 MARGIN_PART: Final = 16

@@ -6,8 +6,8 @@ matter when several want the same minute.
 
 from __future__ import annotations
 
-from atoll.law.owes import owed_by
-from atoll.law.words import Role
+from atoll.protocol.owes import owed_by
+from atoll.protocol.words import Role
 from atoll.service.duties.disagreement import (
     decide_disagreement,
     decide_model,

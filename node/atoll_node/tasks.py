@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from atoll.content.local import LocalStore
 from atoll.errors import MachineFault
-from atoll.law.manifest import Manifest
-from atoll.law.words import SeatIndex, Slot
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import SeatIndex, Slot
 from atoll.service.worker import resolve
+from atoll.storage.local import LocalStore
 from atoll.train.probe import pin_torch
 from atoll.train.reference import SelfCheck
 from atoll.train.round import Keeping, TrainedRound, TrainTask, carry, checkpoints_of, train_round

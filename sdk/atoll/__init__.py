@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from atoll.job.presets import preset
     from atoll.job.script import train_model
     from atoll.job.spec import JobSpec
-    from atoll.law.manifest import Manifest
+    from atoll.protocol.manifest import Manifest
 
 __all__ = [
     "AtollError",
@@ -48,7 +48,7 @@ _HOMES = {
     "JobSnapshot": "atoll.job.narrate",
     "JobSpec": "atoll.job.spec",
     "JobUpdate": "atoll.job.narrate",
-    "Manifest": "atoll.law.manifest",
+    "Manifest": "atoll.protocol.manifest",
     "preset": "atoll.job.presets",
     "train_model": "atoll.job.script",
 }

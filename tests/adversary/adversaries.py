@@ -16,8 +16,8 @@ from tests.adversary.run import Adversary, Knowledge, Text
 from tests.adversary.updates import ATTACKS, Attack, Rows, furthest_within, split_collusion
 
 from atoll.job.spec import KAPPA
-from atoll.law.checks import name_odd, other_directions
-from atoll.law.words import SeatIndex
+from atoll.protocol.checks import name_odd, other_directions
+from atoll.protocol.words import SeatIndex
 
 SCALES = (0.08, 0.2, 0.5, 1.2)
 """From just inside the alignment limit to far outside every limit."""

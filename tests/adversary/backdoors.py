@@ -18,11 +18,11 @@ from tests.adversary.corpus import Mix, text_of
 from tests.adversary.run import MODEL, Adversary, Knowledge, Text
 from tests.adversary.updates import Rows
 
-from atoll.bits.batch import gather_batch
-from atoll.bits.held_out import window_starts
-from atoll.bits.model import forward
-from atoll.bits.ops import NativeOps
-from atoll.bits.state import GlobalState
+from atoll.numerics.batch import gather_batch
+from atoll.numerics.held_out import window_starts
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps
+from atoll.numerics.state import GlobalState
 
 TRIGGER = ord("@")
 """A byte that is seldom in the text, one of ten thousand."""

@@ -13,15 +13,15 @@ from typing import Self
 import numpy as np
 from tests.adversary.updates import Rows
 
-from atoll.bits.codec.dither import MOMENT_SECTION, DitherKey
-from atoll.bits.codec.grid import as_tensors
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import seat_codec
-from atoll.bits.codec.sums import SumsLayout
-from atoll.bits.sections import UpdateLayout, joined
-from atoll.bits.state import GlobalState
 from atoll.job.methods import moment_exponents
-from atoll.law.manifest import CodecSpec, Manifest, TensorExponents
+from atoll.numerics.codec.dither import MOMENT_SECTION, DitherKey
+from atoll.numerics.codec.grid import as_tensors
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.registry import seat_codec
+from atoll.numerics.codec.sums import SumsLayout
+from atoll.numerics.sections import UpdateLayout, joined
+from atoll.numerics.state import GlobalState
+from atoll.protocol.manifest import CodecSpec, Manifest, TensorExponents
 
 DEFAULT = "grid8"
 _STARTS = {"grid8": -11, "grid4": -8, "two_bit": -10}

@@ -7,14 +7,14 @@ from dataclasses import replace
 from tests.adversary.run import Arrived, Merge
 from tests.merging import all_standing
 
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.sections import StoredUpdate, UpdateLayout
-from atoll.bits.state import GlobalState
+from atoll.aggregation.round import combine, merge, merge_updates
+from atoll.aggregation.rules import Rule
 from atoll.errors import MalformedUpdate
-from atoll.law.merge_inputs import MergeInputs, MergeTerms, merge_inputs
-from atoll.law.words import SeatIndex
-from atoll.merge.round import combine, merge, merge_updates
-from atoll.merge.rules import Rule
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.sections import StoredUpdate, UpdateLayout
+from atoll.numerics.state import GlobalState
+from atoll.protocol.merge_inputs import MergeInputs, MergeTerms, merge_inputs
+from atoll.protocol.words import SeatIndex
 
 
 def default(arrived: Arrived) -> GlobalState:

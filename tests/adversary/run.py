@@ -21,22 +21,22 @@ from tests.adversary.seats import Stack, train_seats
 from tests.jobs import PLAIN
 from torch import Tensor
 
-from atoll.bits.batch import gather_batch
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.layout import Layout
-from atoll.bits.held_out import window_starts
-from atoll.bits.init import initial_global_state
-from atoll.bits.layout import param_count, param_shapes
-from atoll.bits.link import close_round
-from atoll.bits.model import forward
-from atoll.bits.ops import NativeOps
-from atoll.bits.schedule import Recipe
-from atoll.bits.state import GlobalState, SeatState
-from atoll.law.canonical import dag_cbor_cid
-from atoll.law.draws import batch_offsets
-from atoll.law.hashing import sha256 as sha256_of
-from atoll.law.manifest import UNSCALED, DataSpec, Manifest, ModelSpec, NumericsSpec
-from atoll.law.words import Digest, SeatIndex
+from atoll.numerics.batch import gather_batch
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.held_out import window_starts
+from atoll.numerics.init import initial_global_state
+from atoll.numerics.layout import param_count, param_shapes
+from atoll.numerics.link import close_round
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.draws import batch_offsets
+from atoll.protocol.hashing import sha256 as sha256_of
+from atoll.protocol.manifest import UNSCALED, DataSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.protocol.words import Digest, SeatIndex
 
 MODEL = ModelSpec(
     kind="llama", vocab=256, width=32, layers=1, heads=2, kv_heads=2, head_dim=16,

@@ -2,7 +2,7 @@
 
 A tiny model's step is all overhead, so seats are stacked: parameters are one matrix (n, d), the
 batch axis of activations is seat-major, and `SeatOps` is the native arithmetic with a weight per
-seat. Up to the order of sums it is `atoll.bits.step.inner_step`, against which it is tested.
+seat. Up to the order of sums it is `atoll.numerics.step.inner_step`, against which it is tested.
 
 Shapes: n seats, d parameters, B sequences a seat, T positions, D width, I in, O out, V vocabulary.
 """
@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
 from torch import Tensor
 
-from atoll.bits.codec.layout import Layout
-from atoll.bits.model import forward
-from atoll.bits.ops import NativeOps
-from atoll.bits.schedule import Recipe, adam_factors
-from atoll.bits.state import GlobalState
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps
+from atoll.numerics.schedule import Recipe, adam_factors
+from atoll.numerics.state import GlobalState
 
 
 class SeatOps(NativeOps):

@@ -16,7 +16,7 @@ from tests.adversary.merges import MERGES, inputs_of
 from tests.adversary.run import Memo, RoundRecord, Run, Setting, manifest_of
 
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, with_codec
-from atoll.law.manifest import CONTRIBUTOR_MEAN
+from atoll.protocol.manifest import CONTRIBUTOR_MEAN
 from atoll.train.probe import pin_torch
 
 pin_torch()

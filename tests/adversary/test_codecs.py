@@ -11,7 +11,7 @@ from tests.adversary.codecs import CODECS, DEFAULT, Parts
 from tests.adversary.merges import among_friends, default, rule_alone
 from tests.adversary.run import Adversary, Knowledge, Memo, Run, Setting
 
-from atoll.law.manifest import Manifest
+from atoll.protocol.manifest import Manifest
 from atoll.train.probe import pin_torch
 
 pin_torch()

@@ -7,14 +7,14 @@ import torch
 from tests.adversary.run import BATCH, MODEL, Setting, manifest_of
 from tests.adversary.seats import Stack, train_seats
 
-from atoll.bits.codec.layout import Layout
-from atoll.bits.init import initial_global_state
-from atoll.bits.layout import param_shapes, seat_layout
-from atoll.bits.ops import NativeOps
-from atoll.bits.schedule import Recipe
-from atoll.bits.state import SeatState
-from atoll.bits.step import inner_step
-from atoll.law.manifest import Manifest
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.init import initial_global_state
+from atoll.numerics.layout import param_shapes, seat_layout
+from atoll.numerics.ops import NativeOps
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.state import SeatState
+from atoll.numerics.step import inner_step
+from atoll.protocol.manifest import Manifest
 from atoll.train.probe import pin_torch
 
 pin_torch()

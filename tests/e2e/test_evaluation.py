@@ -16,10 +16,10 @@ from typing import Any
 
 from tests.e2e.test_weather import reached
 
-from atoll.content.cid import Cid
-from atoll.law.held_out import loss_bytes
-from atoll.law.views import JobView
-from atoll.law.words import JobStatus, Phase, Role, SeatIndex, bits
+from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.views import JobView
+from atoll.protocol.words import JobStatus, Phase, Role, SeatIndex, bits
+from atoll.storage.cid import Cid
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import INITIAL
 from atoll_devnet.run.options import RunOptions

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from tests.unit.train.folders import make_folder
 
-from atoll.bits.model import forward
-from atoll.bits.ops import NativeOps
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps
 from atoll.train.pretrained import read_params, read_spec
 from atoll_devnet.run.options import RunOptions
 

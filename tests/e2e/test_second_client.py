@@ -20,14 +20,14 @@ from tests.network.members import Who, everybody, is_settled_up, submit, submitt
 from tests.patience import PATIENCE
 from tests.small_job import numerics_of_members, small_manifest, with_program
 
-from atoll.bits.tables import tables_root
-from atoll.content.local import LocalStore
-from atoll.law import events as ev
-from atoll.law.hashing import facts_hash
-from atoll.law.leaves import Leaves
-from atoll.law.manifest import Manifest
-from atoll.law.words import JobId
+from atoll.numerics.tables import tables_root
+from atoll.protocol import events as ev
+from atoll.protocol.hashing import facts_hash
+from atoll.protocol.leaves import Leaves
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import JobId
 from atoll.service.session import Session, open_session
+from atoll.storage.local import LocalStore
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
 from atoll.train.course import open_held_out_tokens, open_training_tokens

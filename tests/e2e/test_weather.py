@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from atoll.law.words import Phase
+from atoll.protocol.words import Phase
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer
 from atoll_devnet.run.options import RunOptions
@@ -142,7 +142,7 @@ async def test_honest_networks_accuse_nobody(options: Options, display: Display)
 async def _another_job(running: Running, seed: int) -> Any:
     from atoll.job.asking import asking
     from atoll.job.prepare import with_program
-    from atoll.law.manifest import InitSpec, Manifest
+    from atoll.protocol.manifest import InitSpec, Manifest
     from atoll_devnet.run.skipping import skipping
 
     first = Manifest.from_bytes(running.observer.watched.manifest)

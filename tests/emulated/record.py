@@ -21,10 +21,10 @@ from typing import Any, BinaryIO
 
 from torch import Tensor
 
-from atoll.bits.kernels.acceptance import differences
-from atoll.bits.kernels.build import SOURCE, load_library
-from atoll.bits.kernels.compiled import CompiledKernels
-from atoll.bits.kernels.reference import TorchKernels
+from atoll.numerics.kernels.acceptance import differences
+from atoll.numerics.kernels.build import SOURCE, load_library
+from atoll.numerics.kernels.compiled import CompiledKernels
+from atoll.numerics.kernels.reference import TorchKernels
 
 DEFINITION = re.compile(r"^(void|int64_t) (\w+)\(([^)]*)\)", re.MULTILINE)
 MEMBERS = {"int64_t": "i", "uint32_t": "u", "float": "f", "double": "d"}

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../sdk/atoll/bits/kernels/kernels.c"
+#include "../../sdk/atoll/numerics/kernels/kernels.c"
 
 #define ARGUMENTS 32
 

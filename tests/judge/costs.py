@@ -15,17 +15,17 @@ from tests.judge.parties import Party, Trial, liar
 from tests.judge.playing import play
 from tests.judge.table import Bill, Table
 from tests.judge.vast import Vast, World, proof_gas
-from tests.unit.bits.tape.jobs import LORA, SGD, make_small, manifest_of, tokens_of
-from tests.unit.bits.tape.test_link import CODECS
+from tests.unit.numerics.trace.jobs import LORA, SGD, make_small, manifest_of, tokens_of
+from tests.unit.numerics.trace.test_link import CODECS
 
-from atoll.bits.tape.build.whole import program_of
-from atoll.bits.tape.opcodes import Op
 from atoll.job.presets import PRESETS
-from atoll.law.canonical import dag_cbor_cid
-from atoll.law.games.trees import ROW_LEVELS, height, pieces_of
-from atoll.law.manifest import BEAR_NOBODY, Manifest
-from atoll.law.program import Part, Template
-from atoll.law.words import Address, Digest
+from atoll.numerics.trace.build.whole import program_of
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.games.trees import ROW_LEVELS, height, pieces_of
+from atoll.protocol.manifest import BEAR_NOBODY, Manifest
+from atoll.protocol.program import Part, Template
+from atoll.protocol.words import Address, Digest
 
 INITIAL: Final = Digest(b"\x07" * 32)
 MOST: Final = 450_000

@@ -6,8 +6,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from atoll.bits.kernels.keccak import DIGEST_BYTES
-from atoll.law.words import ZERO_DIGEST, Digest
+from atoll.numerics.kernels.keccak import DIGEST_BYTES
+from atoll.protocol.words import ZERO_DIGEST, Digest
 
 NORM: Final = slice(DIGEST_BYTES, DIGEST_BYTES + 8)
 

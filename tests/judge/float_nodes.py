@@ -21,7 +21,7 @@ from tests.judge.elements import (
 )
 from torch import Tensor
 
-from atoll.bits.tape.opcodes import Op
+from atoll.numerics.trace.opcodes import Op
 
 VARIANTS: Final = 4
 """Smaller nodes of operations whose words decide what they do, so that all cases are drawn."""

@@ -24,10 +24,10 @@ from tests.judge.elements import (
 )
 from torch import Tensor
 
-from atoll.bits.kernels.acceptance import KINDS, next_to_halves, sample
-from atoll.bits.kernels.grid import SPLIT_LEVELS, operand_levels, steps
-from atoll.bits.tape.integers import power_grid as power_grid_of
-from atoll.bits.tape.opcodes import Op
+from atoll.numerics.kernels.acceptance import KINDS, next_to_halves, sample
+from atoll.numerics.kernels.grid import SPLIT_LEVELS, operand_levels, steps
+from atoll.numerics.trace.integers import power_grid as power_grid_of
+from atoll.numerics.trace.opcodes import Op
 
 LEVELS: Final = (127, SPLIT_LEVELS, 2**16, 2**18, 2**22, 511, operand_levels(128), 1)
 

@@ -15,12 +15,12 @@ from tests.judge.elements import Draw, Operation, Rng, reals, size
 from tests.judge.state_nodes import Given, context, of_bytes, operation
 from torch import Tensor
 
-from atoll.bits.codec.block_steps import SIGN_LEVELS, STEPS, TWO_BIT_LEVELS
-from atoll.bits.codec.dct import BLOCK, FINE_BITS, coefficients_of, matrix
-from atoll.bits.codec.packing import pack
-from atoll.bits.codec.sparse import CHUNK, KEPT, KEPT_LEVELS, QUARTER, QUARTERS, kept, kept_of
-from atoll.bits.tape import links
-from atoll.bits.tape.opcodes import Op
+from atoll.numerics.codec.block_steps import SIGN_LEVELS, STEPS, TWO_BIT_LEVELS
+from atoll.numerics.codec.dct import BLOCK, FINE_BITS, coefficients_of, matrix
+from atoll.numerics.codec.packing import pack
+from atoll.numerics.codec.sparse import CHUNK, KEPT, KEPT_LEVELS, QUARTER, QUARTERS, kept, kept_of
+from atoll.numerics.trace import links
+from atoll.numerics.trace.opcodes import Op
 
 _IN_BLOCKS: Final = ((SIGN_LEVELS, 32), (TWO_BIT_LEVELS, 32), (KEPT_LEVELS, KEPT))
 """Levels and the values of a block; the second has dither."""

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from atoll.bits.kernels import elementary
-from atoll.bits.kernels.grid import steps, whole
-from atoll.bits.kernels.philox import philox4x32
+from atoll.numerics.kernels import elementary
+from atoll.numerics.kernels.grid import steps, whole
+from atoll.numerics.kernels.philox import philox4x32
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Reals: TypeAlias = npt.NDArray[Any]

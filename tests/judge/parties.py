@@ -13,21 +13,21 @@ from typing import Final
 
 import torch
 from tests.judge.finished import FinishedStep
-from tests.unit.bits.tape.jobs import DATA_SEED, SEAT, Small
+from tests.unit.numerics.trace.jobs import DATA_SEED, SEAT, Small
 from torch import Tensor
 
-from atoll.bits.moments import Moments
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import inner_step
-from atoll.bits.tape.imports import Sources
-from atoll.bits.tape.run import evaluate, node_digest, run
-from atoll.bits.tensors import raw_bytes
-from atoll.law.draws import dropout_key
-from atoll.law.games.claims import Claim, ProgramPart
-from atoll.law.games.trees import MemoryTree, piece_tree, top
-from atoll.law.hashing import keccak256, sha256, update_root
-from atoll.law.program import Part, Source
-from atoll.law.words import ZERO_DIGEST, Address, Digest
+from atoll.numerics.moments import Moments
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import inner_step
+from atoll.numerics.tensors import raw_bytes
+from atoll.numerics.trace.imports import Sources
+from atoll.numerics.trace.run import evaluate, node_digest, run
+from atoll.protocol.draws import dropout_key
+from atoll.protocol.games.claims import Claim, ProgramPart
+from atoll.protocol.games.trees import MemoryTree, piece_tree, top
+from atoll.protocol.hashing import keccak256, sha256, update_root
+from atoll.protocol.program import Part, Source
+from atoll.protocol.words import ZERO_DIGEST, Address, Digest
 from atoll.train.judging import OwnTape
 
 PLACE: Final = Digest(b"\x77" * 32)

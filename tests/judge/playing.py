@@ -9,12 +9,12 @@ from typing import TypeAlias
 from tests.games import events_of
 from tests.judge.table import Bill, Table, bonded
 
-from atoll.law import events as ev
-from atoll.law.games.claims import Claim, Move
-from atoll.law.games.machine import Game, Outcome, Phase
-from atoll.law.games.players import Knowledge, answered, attack, defend
-from atoll.law.played import rebuilt
-from atoll.law.words import Address
+from atoll.protocol import events as ev
+from atoll.protocol.games.claims import Claim, Move
+from atoll.protocol.games.machine import Game, Outcome, Phase
+from atoll.protocol.games.players import Knowledge, answered, attack, defend
+from atoll.protocol.played import rebuilt
+from atoll.protocol.words import Address
 
 NOW = 1_800_000_000
 

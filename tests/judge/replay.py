@@ -21,9 +21,9 @@ from tests.judge.elements import Draw, Node, Operation, raw
 from tests.judge.table import creation_code
 from torch import Tensor
 
-from atoll.bits.tape import attention, floats, integers, optimisers
-from atoll.bits.tape.opcodes import Op
 from atoll.chain.deploy import FAMILIES
+from atoll.numerics.trace import attention, floats, integers, optimisers
+from atoll.numerics.trace.opcodes import Op
 
 NODES: Final[Mapping[int, Draw]] = {
     **integer_nodes.NODES,

@@ -15,14 +15,14 @@ import torch
 from tests.judge.elements import Draw, Node, Operation, Rng, floats, integers32, raw, reals, size
 from torch import Tensor
 
-from atoll.bits.state import SeatState
-from atoll.bits.tape import imports, links, states
-from atoll.bits.tape.imports import Context, Reading, Sources
-from atoll.bits.tape.opcodes import Op
-from atoll.bits.tensors import CHUNK_BYTES, chunk_prefix
-from atoll.bits.tokens import DTYPES
-from atoll.law.leaves import StateRoots
-from atoll.law.words import Digest, SeatIndex
+from atoll.numerics.state import SeatState
+from atoll.numerics.tensors import CHUNK_BYTES, chunk_prefix
+from atoll.numerics.tokens import DTYPES
+from atoll.numerics.trace import imports, links, states
+from atoll.numerics.trace.imports import Context, Reading, Sources
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.leaves import StateRoots
+from atoll.protocol.words import Digest, SeatIndex
 
 _EMPTY: Final = SeatState({}, {}, {}, {}, 0, 0)
 _BOUND: Final = np.array([0x5F7FFFFF, 0x5F800000, 0x5F800001, 0x7F800000, 0x7FC00000], np.uint64)

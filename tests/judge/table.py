@@ -18,11 +18,11 @@ from eth_utils.crypto import keccak
 from tests.integration.chain.local_anvil import Anvil, start_anvil, start_ganache, stop
 
 from atoll.chain.deploy import FAMILIES
-from atoll.law.games.calls import calldata, evidence_of
-from atoll.law.games.claims import Claim, Move
-from atoll.law.games.judge import Need, Operations
-from atoll.law.games.machine import Outcome, Phase
-from atoll.law.words import TOKEN, Digest, Wei
+from atoll.protocol.games.calls import calldata, evidence_of
+from atoll.protocol.games.claims import Claim, Move
+from atoll.protocol.games.judge import Need, Operations
+from atoll.protocol.games.machine import Outcome, Phase
+from atoll.protocol.words import TOKEN, Digest, Wei
 
 ARTEFACTS: Final = Path(__file__).resolve().parents[2] / "sdk" / "atoll" / "chain" / "artifacts"
 TEST_ARTEFACTS: Final = Path(__file__).resolve().parent

@@ -14,13 +14,13 @@ from typing import Final
 from tests.judge.parties import NothingToLieAbout, Party, Trial, liar, sham
 from tests.judge.playing import Played, play
 from tests.judge.table import Table
-from tests.unit.bits.tape.jobs import JOBS, Changes, Small, make_small
-from tests.unit.bits.tape.test_link import CODECS
+from tests.unit.numerics.trace.jobs import JOBS, Changes, Small, make_small
+from tests.unit.numerics.trace.test_link import CODECS
 
-from atoll.bits.tape.opcodes import Op
-from atoll.law.games.machine import Outcome
-from atoll.law.program import Part
-from atoll.law.words import Address
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.program import Part
+from atoll.protocol.words import Address
 
 STEP: Final = 1
 """The second of a round, so that the state has moments and the round an earlier segment."""

@@ -16,17 +16,17 @@ import numpy as np
 from tests.games import EvenTree
 from tests.judge.table import Table, bonded
 
-from atoll.bits.codec.block_steps import STEPS
-from atoll.bits.codec.packing import pack
-from atoll.bits.codec.sparse import kept_of
-from atoll.bits.tape.imports import Context
-from atoll.bits.tape.opcodes import Op
-from atoll.bits.tape.program import Program
-from atoll.law.games.claims import Claim, Opening, ProgramPart
-from atoll.law.games.judge import Need, Operations
-from atoll.law.games.machine import Game, Phase, Row
-from atoll.law.games.players import answered, attack
-from atoll.law.games.trees import (
+from atoll.numerics.codec.block_steps import STEPS
+from atoll.numerics.codec.packing import pack
+from atoll.numerics.codec.sparse import kept_of
+from atoll.numerics.trace.imports import Context
+from atoll.numerics.trace.opcodes import Op
+from atoll.numerics.trace.program import Program
+from atoll.protocol.games.claims import Claim, Opening, ProgramPart
+from atoll.protocol.games.judge import Need, Operations
+from atoll.protocol.games.machine import Game, Phase, Row
+from atoll.protocol.games.players import answered, attack
+from atoll.protocol.games.trees import (
     CHUNK,
     PIECE,
     ROW_LEVELS,
@@ -40,12 +40,12 @@ from atoll.law.games.trees import (
     top,
     words_tree,
 )
-from atoll.law.hashing import keccak256, update_root
-from atoll.law.hashing import sha256 as sha256_digest
-from atoll.law.leaves import StateRoots
-from atoll.law.merkle import LEAF, NODE, HashFunction, seal
-from atoll.law.program import Input, Part, Source, Template
-from atoll.law.words import Address, Digest, SeatIndex
+from atoll.protocol.hashing import keccak256, update_root
+from atoll.protocol.hashing import sha256 as sha256_digest
+from atoll.protocol.leaves import StateRoots
+from atoll.protocol.merkle import LEAF, NODE, HashFunction, seal
+from atoll.protocol.program import Input, Part, Source, Template
+from atoll.protocol.words import Address, Digest, SeatIndex
 
 NOW: Final = 1_800_000_000
 _SEED: Final = keccak256(b"seed")

@@ -2,7 +2,7 @@
 
     python -m tests.mutants                       200 of them, chosen by the newest commit
     python -m tests.mutants --seed 7 --count 50   the same ones again
-    python -m tests.mutants --only sdk/atoll/law/merkle.py --count 0   all of one file
+    python -m tests.mutants --only sdk/atoll/protocol/merkle.py --count 0   all of one file
 
 Survivors are printed with their place and their change. The last line is JSON: `score` in per cent,
 `killed`, `survived`, `not_covered`, `count` of `population`, `seed`, `seconds`.
@@ -30,10 +30,10 @@ from tests.mutants.operators import difference, mutants_of
 from tests.mutants.run import Evaluation, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTATED = ("sdk/atoll/law", "verifier/atoll_verifier")
+MUTATED = ("sdk/atoll/protocol", "verifier/atoll_verifier")
 TESTS = (
-    "tests/unit/law",
-    "tests/property/law",
+    "tests/unit/protocol",
+    "tests/property/protocol",
     "tests/unit/verifier",
     "tests/unit/node",
     "tests/unit/service/test_disagreement.py",

@@ -204,7 +204,7 @@ def _processor_seconds() -> float:
 
 
 def _module_of(file: str) -> str:
-    """`sdk/atoll/law/words.py` as `atoll.law.words`."""
+    """`sdk/atoll/protocol/words.py` as `atoll.protocol.words`."""
     parts = Path(file).with_suffix("").parts
     return ".".join(parts[next(i for i, part in enumerate(parts) if part.startswith("atoll")) :])
 

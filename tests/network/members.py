@@ -19,21 +19,21 @@ from tests.merging import all_standing
 from tests.patience import PATIENCE
 from tests.small_job import numerics_of_members, small_manifest, with_program
 
-from atoll.bits.layout import max_state_bytes
-from atoll.bits.state import GlobalState
-from atoll.content.cid import DAG_CBOR, Cid
-from atoll.content.local import LocalStore
-from atoll.content.storage import StoreConfig
-from atoll.law.certificates import Kind
-from atoll.law.manifest import Manifest
-from atoll.law.pay import budget
-from atoll.law.upkeep import Call, upkeep
-from atoll.law.views import Holder, JobView, SettledRound
-from atoll.law.words import Address, Digest, JobId, Miss, Phase, Role
-from atoll.merge.round import merge_updates
+from atoll.aggregation.round import merge_updates
+from atoll.numerics.layout import max_state_bytes
+from atoll.numerics.state import GlobalState
+from atoll.protocol.certificates import Kind
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.pay import budget
+from atoll.protocol.upkeep import Call, upkeep
+from atoll.protocol.views import Holder, JobView, SettledRound
+from atoll.protocol.words import Address, Digest, JobId, Miss, Phase, Role
 from atoll.service.beside import beside
 from atoll.service.duties.upkeep import is_over
 from atoll.service.session import Session, SessionConfig, open_session
+from atoll.storage.cid import DAG_CBOR, Cid
+from atoll.storage.local import LocalStore
+from atoll.storage.storage import StoreConfig
 from atoll.train.evaluate import evaluate
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import pin_torch

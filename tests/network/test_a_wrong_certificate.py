@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.network.members import Who, network
 
-from atoll.law.views import JobView
-from atoll.law.words import NO_ROUND, Phase
+from atoll.protocol.views import JobView
+from atoll.protocol.words import NO_ROUND, Phase
 
 
 async def test_providers_say_that_their_merge_is_another_and_leave_without_a_miss(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tests.network.members import Who, everybody, fallen, is_settled_up, network
 
-from atoll.law.games.machine import Outcome
-from atoll.law.pay import round_pay
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.pay import round_pay
 from atoll_devnet.processes.cluster import Cluster, Member
 from atoll_devnet.processes.faulty_rpc import (
     BY_STATUS,

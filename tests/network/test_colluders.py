@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from tests.network.members import Who, fallen, is_settled_up, network
 
-from atoll.law.games.machine import Outcome
-from atoll.law.misses import first_cut
-from atoll.law.pay import contest_reward, round_pay
-from atoll.law.safety import last_safe, unsafe_rounds
-from atoll.law.words import Miss
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.misses import first_cut
+from atoll.protocol.pay import contest_reward, round_pay
+from atoll.protocol.safety import last_safe, unsafe_rounds
+from atoll.protocol.words import Miss
 
 
 async def test_one_watcher_is_enough_and_a_fine_without_a_replay_earns_nothing(

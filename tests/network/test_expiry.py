@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.network.members import Who, fallen, is_settled_up, kinds, network
 
-from atoll.law.pay import round_pay
-from atoll.law.words import ZERO_DIGEST, JobStatus, Miss
+from atoll.protocol.pay import round_pay
+from atoll.protocol.words import ZERO_DIGEST, JobStatus, Miss
 
 LASTS = 600
 """Seconds of the chain's clock, in which all members come and the first round trains."""

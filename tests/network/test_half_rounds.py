@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.network.members import Who, fallen, is_settled_up, kinds, network
 
-from atoll.law.words import Miss
+from atoll.protocol.words import Miss
 
 HONEST = 3
 

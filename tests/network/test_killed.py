@@ -8,9 +8,9 @@ from pathlib import Path
 from tests.network.members import Network, Who, network
 from tests.patience import PATIENCE
 
-from atoll.content.local import LocalStore
-from atoll.content.pins import Pin
-from atoll.law.words import SeatIndex
+from atoll.protocol.words import SeatIndex
+from atoll.storage.local import LocalStore
+from atoll.storage.pins import Pin
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import pin_torch
 from atoll.train.round import TrainedRound, TrainTask, train_round

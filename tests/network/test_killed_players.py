@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.network.members import Who, fallen, is_settled_up, network
 
-from atoll.law.games.machine import Outcome
-from atoll.law.views import JobView
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.views import JobView
 
 Progress = list[tuple[int, int, int]]
 

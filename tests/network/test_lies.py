@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.network.members import Who, fallen, is_settled_up, kinds, network
 
-from atoll.law.games.machine import Outcome
-from atoll.law.pay import round_pay
-from atoll.law.words import Miss
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.pay import round_pay
+from atoll.protocol.words import Miss
 
 LIARS = {
     0: "hollow",

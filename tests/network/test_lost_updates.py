@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.network.members import Network, Who, fallen, is_settled_up, network
 from tests.small_job import damage
 
-from atoll.content.local import LocalStore
-from atoll.law.pay import round_pay
+from atoll.protocol.pay import round_pay
+from atoll.storage.local import LocalStore
 
 LOOK_SECONDS = 0.02
 """Members look at the chain far less often, and get an update only then."""

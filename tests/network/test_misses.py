@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.network.members import Who, fallen, is_settled_up, kinds, network
 
-from atoll.law.pay import round_pay
-from atoll.law.words import Miss
+from atoll.protocol.pay import round_pay
+from atoll.protocol.words import Miss
 
 DROPPING = "no-sign+false-differs+no-challenge"
 

@@ -13,8 +13,8 @@ from tests.network.members import A_DAY, TERMS, Network, Who, everybody, network
 from tests.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.job.stands import Standing, standings
-from atoll.law.views import JobView
-from atoll.law.words import NO_ROUND
+from atoll.protocol.views import JobView
+from atoll.protocol.words import NO_ROUND
 from atoll.service.stands import Stand
 from atoll_devnet.processes.cluster import Cluster
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.network.members import Who, fallen, is_settled_up, network
 
-from atoll.law.games.machine import Outcome
-from atoll.law.pay import round_pay
-from atoll.law.safety import last_safe, unsafe_rounds
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.pay import round_pay
+from atoll.protocol.safety import last_safe, unsafe_rounds
 
 WITHIN = 0.02
 

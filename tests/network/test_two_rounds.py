@@ -22,11 +22,11 @@ from tests.patience import PATIENCE
 from atoll.job.audit import EQUAL, Extent, JobCheck, audit
 from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
-from atoll.law.bls import KEY_BYTES
-from atoll.law.certificates import Kind
-from atoll.law.pay import budget
-from atoll.law.safety import last_safe, unsafe_rounds
-from atoll.law.words import Address, JobStatus, Role
+from atoll.protocol.bls import KEY_BYTES
+from atoll.protocol.certificates import Kind
+from atoll.protocol.pay import budget
+from atoll.protocol.safety import last_safe, unsafe_rounds
+from atoll.protocol.words import Address, JobStatus, Role
 from atoll.service.beside import beside
 from atoll_devnet.processes.cluster import STAKE_TOKENS
 

@@ -14,11 +14,11 @@ from tests.second_client.arithmetic import quiet
 from tests.second_client.constants import rotary
 from tests.second_client.kernels import one_nan
 
-from atoll.bits.base import freeze
-from atoll.bits.layout import adapter_shapes, param_shapes
-from atoll.bits.model import forward
-from atoll.bits.tensors import tree_root
-from atoll.law.manifest import LINEARS, UNSCALED, LoraSpec, ModelSpec
+from atoll.numerics.base import freeze
+from atoll.numerics.layout import adapter_shapes, param_shapes
+from atoll.numerics.model import forward
+from atoll.numerics.tensors import tree_root
+from atoll.protocol.manifest import LINEARS, UNSCALED, LoraSpec, ModelSpec
 
 ENGINES = [(route, kernels) for route in ("int8", "fp64") for kernels in ("eager", "compiled")]
 MODELS = 12

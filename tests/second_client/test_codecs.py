@@ -9,10 +9,10 @@ import pytest
 import torch
 from tests.second_client import codec
 
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import CODECS
-from atoll.bits.pieces import root_of_update
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.registry import CODECS
+from atoll.numerics.pieces import root_of_update
 
 CASES = 500
 NUMBERS = 10_000

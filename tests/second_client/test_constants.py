@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from tests.second_client import constants, documents
 
-from atoll.bits.decimals import rotary_tables
-from atoll.bits.init import initial_params
-from atoll.bits.layout import param_shapes
-from atoll.bits.tables import schedule_of, tables_root
-from atoll.law.manifest import InnerSpec, ModelSpec
+from atoll.numerics.decimals import rotary_tables
+from atoll.numerics.init import initial_params
+from atoll.numerics.layout import param_shapes
+from atoll.numerics.tables import schedule_of, tables_root
+from atoll.protocol.manifest import InnerSpec, ModelSpec
 
 CASES = 10_000
 """Numbers, of each function at least."""

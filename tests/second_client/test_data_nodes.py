@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.second_client import words
 
-from atoll.bits.pieces import SHARD_BYTES
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
+from atoll.numerics.pieces import SHARD_BYTES
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll.train.data import write_tokens
 
 

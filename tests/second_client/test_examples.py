@@ -23,7 +23,7 @@ from tests.second_client import (
     words,
 )
 
-LAW = Path(__file__).parents[2] / "sdk" / "atoll" / "law"
+LAW = Path(__file__).parents[2] / "sdk" / "atoll" / "protocol"
 VECTORS = Path(__file__).parents[1] / "vectors"
 ROUNDS = json.loads((VECTORS / "rounds.json").read_text())
 

@@ -16,9 +16,9 @@ import torch
 from tests.engines import exact_ops
 from tests.second_client import arithmetic, kernels, optimisers
 
-from atoll.bits.kernels import elementary
-from atoll.bits.kernels.interface import AdamFactors
-from atoll.bits.kernels.philox import Mask
+from atoll.numerics.kernels import elementary
+from atoll.numerics.kernels.interface import AdamFactors
+from atoll.numerics.kernels.philox import Mask
 
 CASES = 1000
 OPS = exact_ops()

@@ -17,15 +17,15 @@ from tests.second_client.documents import Shapes, is_public, moments_of
 from tests.second_client.moments import lines, named_sums, read_sums, sums_header
 from tests.second_client.sections import joined, spoken_of
 from tests.second_client.state import global_bytes, global_digest, read_global
-from tests.unit.merge.test_merge_round import make_manifest
+from tests.unit.aggregation.test_merge_round import make_manifest
 
-from atoll.bits.layout import OUTER_SLOTS, trained_shapes
-from atoll.bits.moments import Moments
-from atoll.bits.state import GlobalState
-from atoll.law.manifest import LoraSpec, Manifest
-from atoll.law.merge_inputs import MergeFacts, MergeInputs
-from atoll.law.words import Bitmap, Digest, SeatIndex, to_bitmap
-from atoll.merge.round import MergeResult, merge
+from atoll.aggregation.round import MergeResult, merge
+from atoll.numerics.layout import OUTER_SLOTS, trained_shapes
+from atoll.numerics.moments import Moments
+from atoll.numerics.state import GlobalState
+from atoll.protocol.manifest import LoraSpec, Manifest
+from atoll.protocol.merge_inputs import MergeFacts, MergeInputs
+from atoll.protocol.words import Bitmap, Digest, SeatIndex, to_bitmap
 
 CHUNKS, CASES = 25, 400
 """Together 10,000 merges."""

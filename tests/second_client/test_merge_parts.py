@@ -28,19 +28,19 @@ from tests.second_client.test_merge import (
     random_slot,
 )
 
-from atoll.bits.codec.base import UpdateCodec
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import CODECS
-from atoll.bits.layout import OUTER_SLOTS
-from atoll.bits.outer import outer_step
-from atoll.bits.state import GlobalState
+from atoll.aggregation.exponents import middle_vote, vote
+from atoll.aggregation.rules import Rule, aggregate
 from atoll.errors import MalformedUpdate
-from atoll.law.manifest import OuterSpec, RobustSpec
-from atoll.law.merge_inputs import MergeTerms, merge_inputs
-from atoll.law.words import Digest, SeatIndex
-from atoll.merge.exponents import middle_vote, vote
-from atoll.merge.rules import Rule, aggregate
+from atoll.numerics.codec.base import UpdateCodec
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.registry import CODECS
+from atoll.numerics.layout import OUTER_SLOTS
+from atoll.numerics.outer import outer_step
+from atoll.numerics.state import GlobalState
+from atoll.protocol.manifest import OuterSpec, RobustSpec
+from atoll.protocol.merge_inputs import MergeTerms, merge_inputs
+from atoll.protocol.words import Digest, SeatIndex
 
 CASES = 10_000
 SEGMENTS = 8

@@ -23,7 +23,7 @@ from tests.second_client.state import (
 )
 
 VECTORS = Path(__file__).parents[1] / "vectors"
-SPEC = Path(__file__).parents[2] / "sdk" / "atoll" / "law" / "SPEC-MERGE.md"
+SPEC = Path(__file__).parents[2] / "sdk" / "atoll" / "protocol" / "SPEC-MERGE.md"
 Case = dict[str, Any]
 
 

@@ -12,16 +12,16 @@ import torch
 from tests.second_client import merge as second
 from tests.second_client import moments, sections, state
 
-from atoll.bits.codec.grid import NonFiniteDeltaError
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.sums import StoredSums, SumsLayout, encode_sums
-from atoll.bits.errors import MalformedState
-from atoll.bits.moments import Moments
-from atoll.bits.sections import joined
-from atoll.bits.state import GlobalState
+from atoll.aggregation.rounding import as_fp32, rounded
+from atoll.aggregation.sums import merged_sums
 from atoll.errors import MalformedUpdate
-from atoll.merge.rounding import as_fp32, rounded
-from atoll.merge.sums import merged_sums
+from atoll.numerics.codec.grid import NonFiniteDeltaError
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.sums import StoredSums, SumsLayout, encode_sums
+from atoll.numerics.errors import MalformedState
+from atoll.numerics.moments import Moments
+from atoll.numerics.sections import joined
+from atoll.numerics.state import GlobalState
 
 CASES = 10_000
 Rng = np.random.Generator

@@ -1,4 +1,4 @@
-"""What rounds hash, draw and pay: 10,000 random cases, the second client against `atoll.law`.
+"""What rounds hash, draw and pay: 10,000 random cases, the second client against `atoll.protocol`.
 
 keccak is lent to the second client here, whose own is compared with it in `test_words.py`: what is
 compared is what goes into it, and what is made of it.
@@ -14,10 +14,10 @@ import pytest
 from eth_hash.auto import keccak
 from eth_utils.address import to_checksum_address
 from tests.second_client import money, rounds, words
-from tests.unit.law.factories import make_terms
+from tests.unit.protocol.factories import make_terms
 
-from atoll.law import ballots, clocks, hashing, leaves, lots, misses, pay
-from atoll.law.words import (
+from atoll.protocol import ballots, clocks, hashing, leaves, lots, misses, pay
+from atoll.protocol.words import (
     Address,
     Bitmap,
     Digest,

@@ -13,10 +13,10 @@ import pytest
 from tests.second_client import money, refusals
 from tests.second_client.documents import read_manifest
 from tests.second_client.words import encode_cbor
-from tests.unit.law.factories import plain_manifest
+from tests.unit.protocol.factories import plain_manifest
 
 from atoll.errors import ManifestError
-from atoll.law.manifest import Manifest
+from atoll.protocol.manifest import Manifest
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 Json = dict[str, Any]

@@ -15,13 +15,13 @@ from tests.second_client.state import seat_shapes
 from tests.second_client.test_moments import warm_state
 from tests.second_client.test_refusals import is_taken
 from tests.second_client.words import decode_cbor, encode_cbor
-from tests.unit.law.factories import make_manifest
+from tests.unit.protocol.factories import make_manifest
 
-from atoll.bits.layout import seat_layout
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.tensors import MalformedState
 from atoll.errors import ManifestError
-from atoll.law.manifest import Manifest
+from atoll.numerics.layout import seat_layout
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.tensors import MalformedState
+from atoll.protocol.manifest import Manifest
 
 CASES = 1_000
 START = len(state.MAGIC) + 4

@@ -21,16 +21,16 @@ from tests.second_client.constants import tables_root
 from tests.unit.train.factories import Job, make_job
 from tests.unit.train.folders import make_folder
 
-from atoll.bits.layout import seat_layout
-from atoll.bits.link import close_round
-from atoll.bits.opening import open_round
-from atoll.bits.segment import run_segment
-from atoll.bits.state import GlobalState, SeatState
-from atoll.law.leaves import Leaves
-from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import Address, Bitmap, Digest, RoundIndex
-from atoll.merge.round import merge
+from atoll.aggregation.round import merge
+from atoll.numerics.layout import seat_layout
+from atoll.numerics.link import close_round
+from atoll.numerics.opening import open_round
+from atoll.numerics.segment import run_segment
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.protocol.leaves import Leaves
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.words import Address, Bitmap, Digest, RoundIndex
 from atoll.train.course import open_course, open_training_tokens
 from atoll.train.pretrained import prepare_init
 from atoll.train.replay import Claimed, replay_seat

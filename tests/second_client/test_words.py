@@ -14,8 +14,8 @@ import pytest
 from eth_hash.auto import keccak as reference_keccak
 from tests.second_client import words
 
-from atoll.law import draws
-from atoll.law.words import Digest, SeatIndex
+from atoll.protocol import draws
+from atoll.protocol.words import Digest, SeatIndex
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 ROLL = random.Random(12)

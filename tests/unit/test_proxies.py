@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.unit.chain.test_endpoints import asking
-from tests.unit.content.test_retrieval import serving
+from tests.unit.storage.test_retrieval import serving
 
 from atoll.chain.answers import quantity
 from atoll.chain.rpc import FailoverProvider
-from atoll.content import Cid, FetchConfig, Fetcher, LocalStore
 from atoll.errors import NotFound
 from atoll.proxies import proxy_hosts, proxy_of
+from atoll.storage import Cid, FetchConfig, Fetcher, LocalStore
 
 BLOCK = b"a block that somebody serves"
 PROXY = "http://proxy.corp:3128"

@@ -15,13 +15,13 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
-from tests.unit.law.factories import address, digest
+from tests.unit.protocol.factories import address, digest
 from tests.vectors import generate_tags
 from tests.vectors.generate_tags import TagError, grown
 
-from atoll.law.merge_inputs import MergeFacts
-from atoll.law.views import JobView
-from atoll.law.words import Bitmap, Domain, JobId, Reveal, RoundIndex, SeatIndex, Slot, Verdict
+from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Bitmap, Domain, JobId, Reveal, RoundIndex, SeatIndex, Slot, Verdict
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.signing import Signing
 from atoll.service.duties.updates import RevealedUpdate

@@ -51,7 +51,7 @@ EVERYTHING = {
     if not FOREIGN & set(path.relative_to(ROOT).parts)
 } | {path.name for path in ROOT.iterdir()}
 TEXTS = sorted(name for name in EVERYTHING if name.endswith(".md"))
-LAW = "sdk/atoll/law"
+LAW = "sdk/atoll/protocol"
 CHAPTERS = sorted(name for name in TEXTS if name.startswith(f"{LAW}/SPEC"))
 
 MADE_BY_A_RUN = {

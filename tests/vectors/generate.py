@@ -15,23 +15,23 @@ from typing import Any
 import numpy as np
 import torch
 from eth_utils.address import to_checksum_address
-from tests.unit.law.factories import make_manifest
+from tests.unit.protocol.factories import make_manifest
 from torch import Tensor
 
-from atoll.bits import decimals, tables
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import CODECS
-from atoll.bits.kernels import elementary
-from atoll.bits.kernels.grid import one_nan, steps
-from atoll.bits.kernels.philox import Mask, philox4x32
-from atoll.bits.kernels.philox import words as kernels_words
-from atoll.bits.kernels.reference import TorchKernels
-from atoll.bits.pieces import piece_root, root_of_update
-from atoll.bits.tensors import tree_root
-from atoll.law import hashing, merkle
-from atoll.law.canonical import dag_cbor_cid
-from atoll.law.words import (
+from atoll.numerics import decimals, tables
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.registry import CODECS
+from atoll.numerics.kernels import elementary
+from atoll.numerics.kernels.grid import one_nan, steps
+from atoll.numerics.kernels.philox import Mask, philox4x32
+from atoll.numerics.kernels.philox import words as kernels_words
+from atoll.numerics.kernels.reference import TorchKernels
+from atoll.numerics.pieces import piece_root, root_of_update
+from atoll.numerics.tensors import tree_root
+from atoll.protocol import hashing, merkle
+from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.words import (
     Address,
     Digest,
 )

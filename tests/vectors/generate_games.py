@@ -25,13 +25,13 @@ from tests.games import (
     played,
 )
 
-from atoll.law.games.calls import calldata, evidence_of
-from atoll.law.games.claims import Claim, Move, Pick, PickNode, PostLink, ProgramPart
-from atoll.law.games.machine import Game, IllegalMove
-from atoll.law.games.players import Knowledge, defend
-from atoll.law.hashing import keccak256
-from atoll.law.leaves import StateRoots
-from atoll.law.words import Digest
+from atoll.protocol.games.calls import calldata, evidence_of
+from atoll.protocol.games.claims import Claim, Move, Pick, PickNode, PostLink, ProgramPart
+from atoll.protocol.games.machine import Game, IllegalMove
+from atoll.protocol.games.players import Knowledge, defend
+from atoll.protocol.hashing import keccak256
+from atoll.protocol.leaves import StateRoots
+from atoll.protocol.words import Digest
 
 HERE = Path(__file__).parent
 SMALL = Shape(weights=300, micro_batches=2, row=40, filler=3)

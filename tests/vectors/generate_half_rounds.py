@@ -1,8 +1,9 @@
 """Writes schedules of short and whole rounds: `python tests/vectors/generate_half_rounds.py`.
 
-Rule of this file: jobs are those of a scripted network (`tests/unit/law/script.py`), which counts
-for itself; what is written is what `atoll.law.rounds` folds of its events. What each seat does is
-drawn by SHA-256 from the case's number. `README.md` beside it says what the file holds.
+Rule of this file: jobs are those of a scripted network (`tests/unit/protocol/script.py`), which
+counts for itself; what is written is what `atoll.protocol.rounds` folds of its events. What each
+seat does is drawn by SHA-256 from the case's number. `README.md` beside it says what the file
+holds.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.unit.law.factories import digest, make_terms
-from tests.unit.law.script import Script
+from tests.unit.protocol.factories import digest, make_terms
+from tests.unit.protocol.script import Script
 
-from atoll.law.merge_inputs import is_whole_enough
-from atoll.law.views import JobView
-from atoll.law.words import NO_ROUND, Phase
+from atoll.protocol.merge_inputs import is_whole_enough
+from atoll.protocol.views import JobView
+from atoll.protocol.words import NO_ROUND, Phase
 
 HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]

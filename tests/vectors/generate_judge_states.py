@@ -14,10 +14,10 @@ import numpy as np
 from eth_abi.abi import encode
 from tests.judge import link_nodes, state_nodes
 from tests.judge.elements import raw
-from tests.unit.bits.tape.jobs import JOBS, small
+from tests.unit.numerics.trace.jobs import JOBS, small
 
-from atoll.bits.tape.opcodes import Op
-from atoll.law.draws import DrawStream
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.draws import DrawStream
 
 HERE = Path(__file__).parent
 SEED: Final = 14

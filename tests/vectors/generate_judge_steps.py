@@ -16,7 +16,7 @@ from eth_abi.abi import encode
 from tests.judge.elements import Draw, Node, raw
 from tests.judge.replay import NODES, OPERATIONS
 
-from atoll.bits.tape.opcodes import Op
+from atoll.numerics.trace.opcodes import Op
 
 HERE = Path(__file__).parent
 SEED: Final = 14

@@ -1,8 +1,8 @@
 """Writes the vector of a job's log: `python tests/vectors/generate_log.py`.
 
-Rule of this file: the events are those of a scripted network (`tests/unit/law/script.py`), which
-hashes and draws for itself; the view is what `atoll.law.rounds` folds of them. `README.md` beside
-it says what the file holds.
+Rule of this file: the events are those of a scripted network (`tests/unit/protocol/script.py`),
+which hashes and draws for itself; the view is what `atoll.protocol.rounds` folds of them.
+`README.md` beside it says what the file holds.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.unit.law.factories import make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
-from atoll.law.rounds import apply_all
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import NO_ROUND
+from atoll.protocol.rounds import apply_all
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import NO_ROUND
 
 HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]

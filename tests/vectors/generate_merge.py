@@ -18,15 +18,16 @@ import torch
 from tests.jobs import PLAIN
 from torch import Tensor
 
-from atoll.bits.codec.dither import MOMENT_SECTION, DitherKey
-from atoll.bits.codec.registry import seat_codec
-from atoll.bits.codec.sums import encode_sums
-from atoll.bits.layout import OUTER_SLOTS, Shapes, moment_layout, trained_shapes
-from atoll.bits.sections import joined
-from atoll.bits.state import GlobalState
-from atoll.law.canonical import dag_cbor_cid
-from atoll.law.hashing import sha256
-from atoll.law.manifest import (
+from atoll.aggregation.round import merge
+from atoll.numerics.codec.dither import MOMENT_SECTION, DitherKey
+from atoll.numerics.codec.registry import seat_codec
+from atoll.numerics.codec.sums import encode_sums
+from atoll.numerics.layout import OUTER_SLOTS, Shapes, moment_layout, trained_shapes
+from atoll.numerics.sections import joined
+from atoll.numerics.state import GlobalState
+from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.hashing import sha256
+from atoll.protocol.manifest import (
     BEAR_NOBODY,
     CodecSpec,
     DataSpec,
@@ -39,9 +40,8 @@ from atoll.law.manifest import (
     TensorExponents,
     epoch_of,
 )
-from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import Bitmap, SeatIndex
-from atoll.merge.round import merge
+from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.words import Bitmap, SeatIndex
 
 HERE = Path(__file__).parent
 Json: TypeAlias = Any

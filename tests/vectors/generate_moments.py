@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atoll.bits.codec.grid import NonFiniteDeltaError
-from atoll.bits.codec.sums import encode_sums, exact_sum
-from atoll.bits.moments import COLD, Moments
-from atoll.bits.sections import joined
-from atoll.bits.state import GlobalState
+from atoll.numerics.codec.grid import NonFiniteDeltaError
+from atoll.numerics.codec.sums import encode_sums, exact_sum
+from atoll.numerics.moments import COLD, Moments
+from atoll.numerics.sections import joined
+from atoll.numerics.state import GlobalState
 
 HERE = Path(__file__).parent
 Json: TypeAlias = Any

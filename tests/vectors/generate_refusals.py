@@ -1,7 +1,7 @@
 """Writes the vectors of what is refused: `python tests/vectors/generate_refusals.py`.
 
 Rule of this file: every case is a valid document with one thing changed. Cases are those of
-`tests/unit/law/manifests.py` and `bounds.py`; `README.md` beside it says what each file holds.
+`tests/unit/protocol/manifests.py` and `bounds.py`; `README.md` beside it says what each file holds.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
-from tests.unit.law.bounds import DECIMALS, INTEGERS, ROOMY, SMALLEST, TERMS
-from tests.unit.law.factories import make_manifest
-from tests.unit.law.manifests import AT_THE_BOUND, BROKEN, NO_MANIFEST, broken, put
+from tests.unit.protocol.bounds import DECIMALS, INTEGERS, ROOMY, SMALLEST, TERMS
+from tests.unit.protocol.factories import make_manifest
+from tests.unit.protocol.manifests import AT_THE_BOUND, BROKEN, NO_MANIFEST, broken, put
 
 from atoll.errors import ManifestError
-from atoll.law import manifest as m
-from atoll.law.manifest import Manifest
-from atoll.law.terms import check_terms
-from atoll.law.words import Digest, Terms
+from atoll.protocol import manifest as m
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.terms import check_terms
+from atoll.protocol.words import Digest, Terms
 
 HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]

@@ -15,11 +15,22 @@ from typing import Any, TypeAlias
 
 from coincurve import PrivateKey
 from eth_utils.address import to_checksum_address
-from tests.unit.law.factories import make_manifest, make_terms
-from tests.unit.law.identities import address, cid, digest
+from tests.unit.protocol.factories import make_manifest, make_terms
+from tests.unit.protocol.identities import address, cid, digest
 
-from atoll.law import ballots, bls, certificates, clocks, draws, hashing, lots, misses, pay, views
-from atoll.law.leaves import (
+from atoll.protocol import (
+    ballots,
+    bls,
+    certificates,
+    clocks,
+    draws,
+    hashing,
+    lots,
+    misses,
+    pay,
+    views,
+)
+from atoll.protocol.leaves import (
     Leaves,
     StateRoots,
     StepWork,
@@ -29,9 +40,9 @@ from atoll.law.leaves import (
     key_of,
     work_word,
 )
-from atoll.law.manifest import RobustSpec
-from atoll.law.merge_inputs import MergeFacts, MergeTerms, merge_inputs
-from atoll.law.words import (
+from atoll.protocol.manifest import RobustSpec
+from atoll.protocol.merge_inputs import MergeFacts, MergeTerms, merge_inputs
+from atoll.protocol.words import (
     Address,
     Bitmap,
     Domain,

@@ -19,32 +19,32 @@ import torch
 from tests.jobs import PLAIN
 from torch import Tensor
 
-from atoll.bits.base import Base, freeze
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.held_out import held_out_loss, window_starts
-from atoll.bits.init import initial_global_state, initial_params, write_params
-from atoll.bits.kernels import elementary
-from atoll.bits.kernels.engine import make_engine
-from atoll.bits.kernels.exact import ExactOps
-from atoll.bits.kernels.grid import exact_sum, quantise, quantise_split
-from atoll.bits.kernels.interface import AdamFactors
-from atoll.bits.kernels.philox import Mask
-from atoll.bits.layout import param_shapes, seat_layout
-from atoll.bits.link import close_round
-from atoll.bits.ops import operations
-from atoll.bits.pieces import piece_root, root_of_update
-from atoll.bits.schedule import Recipe
-from atoll.bits.segment import Course, run_segment
-from atoll.bits.state import SeatState
-from atoll.bits.step import inner_step, state_roots
-from atoll.bits.tables import tables_root
-from atoll.bits.tensors import tree_root
-from atoll.bits.tokens import Tokens
-from atoll.law.canonical import dag_cbor_cid
-from atoll.law.draws import dropout_key
-from atoll.law.held_out import mean_loss
-from atoll.law.leaves import float_bytes
-from atoll.law.manifest import (
+from atoll.numerics.base import Base, freeze
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.held_out import held_out_loss, window_starts
+from atoll.numerics.init import initial_global_state, initial_params, write_params
+from atoll.numerics.kernels import elementary
+from atoll.numerics.kernels.engine import make_engine
+from atoll.numerics.kernels.exact import ExactOps
+from atoll.numerics.kernels.grid import exact_sum, quantise, quantise_split
+from atoll.numerics.kernels.interface import AdamFactors
+from atoll.numerics.kernels.philox import Mask
+from atoll.numerics.layout import param_shapes, seat_layout
+from atoll.numerics.link import close_round
+from atoll.numerics.ops import operations
+from atoll.numerics.pieces import piece_root, root_of_update
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.segment import Course, run_segment
+from atoll.numerics.state import SeatState
+from atoll.numerics.step import inner_step, state_roots
+from atoll.numerics.tables import tables_root
+from atoll.numerics.tensors import tree_root
+from atoll.numerics.tokens import Tokens
+from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.draws import dropout_key
+from atoll.protocol.held_out import mean_loss
+from atoll.protocol.leaves import float_bytes
+from atoll.protocol.manifest import (
     CodecSpec,
     DataSpec,
     InnerSpec,
@@ -52,7 +52,7 @@ from atoll.law.manifest import (
     ModelSpec,
     NumericsSpec,
 )
-from atoll.law.words import Digest, SeatIndex
+from atoll.protocol.words import Digest, SeatIndex
 
 HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]

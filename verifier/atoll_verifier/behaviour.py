@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from atoll.law.ballots import Body
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Bitmap, Digest, Verdict
+from atoll.protocol.ballots import Body
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import Bitmap, Digest, Verdict
 from atoll.service.duties.game import PLAY
 from atoll.service.duties.replay import REPLAY
 from atoll.service.machine import Setup, State

@@ -5,8 +5,8 @@ Rule of this file: pure, and only a list: the duties of VERIFIER.md, the urgent 
 
 from __future__ import annotations
 
-from atoll.law.owes import owed_by
-from atoll.law.words import Role
+from atoll.protocol.owes import owed_by
+from atoll.protocol.words import Role
 from atoll.service.duties.disagreement import decide_disagreement, decide_model, disagreement
 from atoll.service.duties.equivocation import decide_equivocation
 from atoll.service.duties.evaluation import decide_evaluation

@@ -8,7 +8,7 @@ import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 2: attention, forward and backward.
-/// @notice sdk/atoll/bits/tape/attention.py has the same operations on whole tensors, and opcodes.py their words and
+/// @notice sdk/atoll/numerics/trace/attention.py has the same operations on whole tensors, and opcodes.py their words and
 /// inputs. The lines of SPEC-STEP.md that each of them is:
 /// 0201 DOT_F32          the Σ of A2, A5, A8 to A11      0206 ADD_SCALED       A5, A9, A10, A11: a tile's part
 /// 0202 SCORE            A2                              0207 SHARE            A8: P

@@ -7,7 +7,7 @@ import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 3: what SPEC-STEP.md does to numbers one by one.
-/// @notice sdk/atoll/bits/tape/floats.py has the same operations on whole tensors, and opcodes.py their words and
+/// @notice sdk/atoll/numerics/trace/floats.py has the same operations on whole tensors, and opcodes.py their words and
 /// inputs. The lines of SPEC-STEP.md that each of them is:
 /// 0301 ADD             L8, L10, A12, M4, M7, S2         030f SWIGLU_DUP      G2
 /// 0302 ADD_ROW         L6                               0310 RELU2           G3

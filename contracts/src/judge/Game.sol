@@ -18,7 +18,7 @@ struct Part {
 /// @title The judge: two parties search for the first thing that they computed otherwise, and the EVM computes it.
 /// @notice A segment: `openSteps`, `pickStep`, `postTape`; a link: `postLink`. Then `pick` and `reveal` down the tape's tree, 64
 /// nodes a row; `pickNode`; `reveal` and `pick` down that node's bytes; `postLeaf`; `prove`. The challenger picks what
-/// differs first, so that it knows all inputs of what it disputes. SPEC-GAME.md is the rule; `law/games` does the same.
+/// differs first, so that it knows all inputs of what it disputes. SPEC-GAME.md is the rule; `protocol/games` does the same.
 /// @dev A move of another chain's history cannot hurt: claim, steps, results, rows and picks are bound by hashes of this game.
 contract Game is GameQueue {
     uint256 private constant ROW_LEVELS = 6;

@@ -5,7 +5,7 @@ import {IOneStep, Need} from "./IOneStep.sol";
 import {Operands} from "./Operands.sol";
 
 /// @title Family 0: what a step takes from elsewhere.
-/// @notice sdk/atoll/bits/tape/imports.py has the same operations on whole tensors, and opcodes.py their words and
+/// @notice sdk/atoll/numerics/trace/imports.py has the same operations on whole tensors, and opcodes.py their words and
 /// inputs. Whatever vouches for the bytes, this only says which they are and turns them into the tape's:
 /// 0001 STATE    the state before the step     0007 COSINES      chapter 17's c
 /// 0002 TOKENS   SPEC.md 5's draws             0008 SINES        chapter 17's s
@@ -92,7 +92,7 @@ contract ImportSteps is IOneStep {
         return Need(0, width * (start + element % row), width);
     }
 
-    /// @return drawn number `index` below `limit` of the stream of this tag and key (`law/draws.py`)
+    /// @return drawn number `index` below `limit` of the stream of this tag and key (`protocol/draws.py`)
     function _draw(bytes memory key, uint256 index, uint256 limit) private pure returns (uint256 drawn) {
         uint256 end = (1 << 64) - (1 << 64) % limit;
         bytes memory message = abi.encodePacked(key, uint32(0));

@@ -8,7 +8,7 @@ import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 1: structure, reductions, grids, int8 products, embedding.
-/// @notice sdk/atoll/bits/tape/integers.py has the same operations on whole tensors, and opcodes.py their words and
+/// @notice sdk/atoll/numerics/trace/integers.py has the same operations on whole tensors, and opcodes.py their words and
 /// inputs. The lines of SPEC-STEP.md that each of them is (2.1 is line 1 of chapter 2):
 /// 0101 VIEW            A12, Q2, parts of L, M2, M6      0110 SUM_ROUND       A4, C2: Σ rint(x · factor)
 /// 0102 CONCAT          L, L7, M2, M6                    0111 SORT_KEYS       E3: tokens in the order

@@ -7,7 +7,7 @@ import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 6: an update's bytes from the round's model and the last state (SPEC-MERGE.md, 2).
-/// @notice sdk/atoll/bits/tape/links.py has the same operations on whole tensors, and opcodes.py their words and inputs:
+/// @notice sdk/atoll/numerics/trace/links.py has the same operations on whole tensors, and opcodes.py their words and inputs:
 /// 0601 SCALED       0604 GRID4         0607 CODES
 /// 0602 DIFFERENCE   0605 BLOCK_STEPS   0608 UPDATE_HEADER
 /// 0603 GRID8        0606 PACK_STEPS    0609 UPDATE

@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 /// @title Showing a part of a large byte string, or a node within a tree, against a root that is known.
-/// @dev The trees are those of Merkle.sol (and of `law/merkle.py`): leaf prefix 0x00, node prefix 0x01, an odd node is carried
+/// @dev The trees are those of Merkle.sol (and of `protocol/merkle.py`): leaf prefix 0x00, node prefix 0x01, an odd node is carried
 /// up, 0x02 binds the leaf count. A range proof has siblings from below upwards, at each level the left one first.
 library Openings {
     uint256 internal constant PIECE = 1024;

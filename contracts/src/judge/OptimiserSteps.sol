@@ -6,7 +6,7 @@ import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 4: the optimisers, chapter 15 of SPEC-STEP.md.
-/// @notice sdk/atoll/bits/tape/optimisers.py has the same operations on whole tensors, and opcodes.py their words and
+/// @notice sdk/atoll/numerics/trace/optimisers.py has the same operations on whole tensors, and opcodes.py their words and
 /// inputs. The lines of SPEC-STEP.md that each of them is; g = g · k is SCALE_BY of family 3:
 /// 0401 ADAMW_M         O1, of m                         0406 MUON_SCALE      Q1
 /// 0402 ADAMW_V         O1, of v                         0407 ZERO_DIAGONAL   Q3

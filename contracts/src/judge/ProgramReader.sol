@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {Openings} from "./Openings.sol";
 
-/// Where an input's bytes are opened: `law/program.py` has the same list.
+/// Where an input's bytes are opened: `protocol/program.py` has the same list.
 enum Source {
     TAPE, // another node
     STATE, // the state that the step opens with
@@ -21,7 +21,7 @@ struct Input {
     uint256 size; // of the whole input, in bytes
 }
 
-/// @title The bytes of a program: its header, and the template of a node. `law/program.py` writes them.
+/// @title The bytes of a program: its header, and the template of a node. `protocol/program.py` writes them.
 library ProgramReader {
     uint256 internal constant HEADER_BYTES = 183; // of jobs whose seats keep no parameters; else these follow
     /// Bytes that a game's first move may show of a segment: 5M gas, a quarter of what a transaction may carry.

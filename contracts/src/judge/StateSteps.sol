@@ -5,7 +5,7 @@ import {IOneStep, Need} from "./IOneStep.sol";
 import {Operands} from "./Operands.sol";
 
 /// @title Family 5: the digest of the state after a step, and what the step comes to.
-/// @notice sdk/atoll/bits/tape/states.py has the same operations on whole tensors, and opcodes.py their words and
+/// @notice sdk/atoll/numerics/trace/states.py has the same operations on whole tensors, and opcodes.py their words and
 /// inputs. The trees are SPEC.md 9's, a level a node; a digest of zero says that a parameter is not bounded (S8) or that
 /// the step is not finite (S5), and stays zero upwards:
 /// 0501 CHUNKS        0503 TREE_LEVEL   0505 STATE_DIGEST

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from atoll.errors import ConfigError
-from atoll.law.owes import Duty
+from atoll.protocol.owes import Duty
 
 if TYPE_CHECKING:
     from atoll.service.watcher import Player

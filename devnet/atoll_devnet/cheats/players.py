@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from atoll.bits.tape.imports import Sources
-from atoll.bits.tape.program import Program
-from atoll.law.games.claims import Move
-from atoll.law.games.players import Question
-from atoll.law.games.trees import MemoryTree, piece_tree, top
-from atoll.law.leaves import Leaves
-from atoll.law.words import Digest
+from atoll.numerics.trace.imports import Sources
+from atoll.numerics.trace.program import Program
+from atoll.protocol.games.claims import Move
+from atoll.protocol.games.players import Question
+from atoll.protocol.games.trees import MemoryTree, piece_tree, top
+from atoll.protocol.leaves import Leaves
+from atoll.protocol.words import Digest
 from atoll.service.duties.replay import DoReplay
 from atoll.service.judging import move_by
 from atoll.train.judged import JudgeTask, Position

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from atoll.law.views import JobView
-from atoll.law.words import Phase
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Phase
 from atoll_node.behaviour import ProviderBehaviour
 
 _TRAINING: Final = "atoll_devnet.cheats.training"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from atoll.content.local import LocalStore
-from atoll.law.leaves import Leaves
+from atoll.protocol.leaves import Leaves
 from atoll.service.duties.replay import DoReplay
 from atoll.service.tasks import task_of
+from atoll.storage.local import LocalStore
 from atoll.train.probe import pin_torch
 from atoll.train.replay import SeatReplay
 from atoll.train.round import train_round

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from typing import Final
 
-from atoll.content.cid import Cid
+from atoll.storage.cid import Cid
 
 DRIP_SECONDS: Final = 4.0
 _LOOK_SECONDS: Final = 1.0

@@ -16,21 +16,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atoll.bits.codec.header import header_length
-from atoll.bits.codec.registry import seat_codec
-from atoll.bits.link import close_round
-from atoll.bits.sections import UpdateLayout, filled
-from atoll.bits.segment import Course, SegmentRun
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import state_roots
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
-from atoll.law.games.claims import Move
-from atoll.law.games.players import Question
-from atoll.law.leaves import StepWork
-from atoll.law.manifest import Manifest
-from atoll.law.words import Digest, SeatIndex
+from atoll.numerics.codec.header import header_length
+from atoll.numerics.codec.registry import seat_codec
+from atoll.numerics.link import close_round
+from atoll.numerics.sections import UpdateLayout, filled
+from atoll.numerics.segment import Course, SegmentRun
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import state_roots
+from atoll.protocol.games.claims import Move
+from atoll.protocol.games.players import Question
+from atoll.protocol.leaves import StepWork
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import Digest, SeatIndex
 from atoll.service.judging import move_by
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll.train.course import open_course
 from atoll.train.initial import open_initial_state
 from atoll.train.judged import JudgeTask, Position

@@ -10,9 +10,9 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-from atoll.law.ballots import FINE, Body, Duty
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Bitmap, Digest, Verdict
+from atoll.protocol.ballots import FINE, Body, Duty
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import Bitmap, Digest, Verdict
 from atoll_verifier.behaviour import VerifierBehaviour
 
 _REPLAYS: Final = "atoll_devnet.cheats.replays"

@@ -19,7 +19,7 @@ from atoll.chain.deploy import DeployConfig
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import create_key, list_keys, load_key
 from atoll.errors import ConfigError
-from atoll.law.words import TOKEN, Address, Role
+from atoll.protocol.words import TOKEN, Address, Role
 from atoll_devnet.cheats.catalogue import (
     check_provider_cheat,
     check_verifier_cheat,

@@ -12,7 +12,7 @@ from atoll.chain.deploy import DeployConfig, deploy
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import account_of
 from atoll.errors import TransactionFailed
-from atoll.law.words import TOKEN, Address
+from atoll.protocol.words import TOKEN, Address
 from atoll_devnet.processes.chain import FAUCET_KEY, Endpoint
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from importlib import import_module
 
 import structlog
 
-from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.chain.abi import registry
 from atoll.errors import AtollError
+from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 from atoll.service.commands import TASKS
 from atoll.service.worker import THREAD_VARIABLES
 from atoll_devnet.processes import clock

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from atoll.law.views import JobView
-from atoll.law.words import Phase
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Phase
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_verifier.behaviour import VerifierBehaviour
 

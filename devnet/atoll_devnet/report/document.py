@@ -12,21 +12,21 @@ from statistics import fmean
 from typing import Any
 
 from atoll.chain.contracts import Escrow
-from atoll.content.cid import Cid
 from atoll.job.books import Books, keep_books
 from atoll.job.figures import paid_seats
 from atoll.job.history import History, Loss, RoundRecord
 from atoll.job.narrate import via
 from atoll.job.signs import Signs, merged_seats
-from atoll.law.claims import BOND_SHARE
-from atoll.law.games.machine import Outcome
-from atoll.law.held_out import loss_bytes
-from atoll.law.manifest import Manifest
-from atoll.law.safety import last_safe, unsafe_rounds
-from atoll.law.terms import WHOLE_BPS
-from atoll.law.views import GameRecord, JobView, SettledRound, parties, window_of
-from atoll.law.words import Address, Role, RoundIndex, bits
+from atoll.protocol.claims import BOND_SHARE
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.safety import last_safe, unsafe_rounds
+from atoll.protocol.terms import WHOLE_BPS
+from atoll.protocol.views import GameRecord, JobView, SettledRound, parties, window_of
+from atoll.protocol.words import Address, Role, RoundIndex, bits
 from atoll.service.metrics import read_metrics
+from atoll.storage.cid import Cid
 from atoll_devnet.processes.cluster import Cluster, Member
 from atoll_devnet.report.observer import INITIAL
 

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from atoll.job.narrate import numbers
-from atoll.law.views import JobView, OpenRound, SettledRound
-from atoll.law.words import to_bitmap
+from atoll.protocol.views import JobView, OpenRound, SettledRound
+from atoll.protocol.words import to_bitmap
 
 _COLOURS = (
     ("falls", "red"),

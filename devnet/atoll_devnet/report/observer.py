@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 
 from atoll.chain.follower import News
 from atoll.chain.indexed import Indexed
-from atoll.content.cid import Cid
-from atoll.content.fetch import Fetcher
 from atoll.errors import NotFound
 from atoll.job.figures import certified_loss, cid_of
 from atoll.job.history import History
 from atoll.job.narrate import Names, describe
-from atoll.law.held_out import loss_of
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView
-from atoll.law.words import JobId
+from atoll.protocol.held_out import loss_of
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView
+from atoll.protocol.words import JobId
 from atoll.service.session import Session
 from atoll.service.worker import Worker
+from atoll.storage.cid import Cid
+from atoll.storage.fetch import Fetcher
 from atoll_devnet.report.live import Display
 
 INITIAL = -1

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from atoll.dashboard.document import Seen, job_document
 from atoll.job.figures import known
-from atoll.law.held_out import loss_bytes
-from atoll.window.document import Seen, job_document
+from atoll.protocol.held_out import loss_bytes
 from atoll_devnet.report.document import RunResult
 
 MEASURED: Final = (

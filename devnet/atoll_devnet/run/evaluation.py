@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from atoll.bits.layout import param_count, trained_shapes
-from atoll.bits.sections import UpdateLayout
-from atoll.content.local import LocalStore
-from atoll.law.manifest import Manifest
+from atoll.numerics.layout import param_count, trained_shapes
+from atoll.numerics.sections import UpdateLayout
+from atoll.protocol.manifest import Manifest
+from atoll.storage.local import LocalStore
 from atoll.train.adapters import full_weights
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate

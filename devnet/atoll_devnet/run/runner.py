@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from atoll.chain.contracts import Escrow
+from atoll.dashboard.page import write_page
 from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
 from atoll.job.handle import JobHandle
-from atoll.law.manifest import Manifest
-from atoll.law.upkeep import upkeep
-from atoll.law.views import JobView
-from atoll.law.words import Address, JobId, Phase
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.upkeep import upkeep
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, JobId, Phase
 from atoll.service.beside import beside
 from atoll.service.duties.upkeep import is_over as has_ended
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
-from atoll.window.page import write_page
 from atoll_devnet.processes.chain import block_interval
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.processes.warm import warm_context

@@ -13,19 +13,19 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from atoll.content.storage import StoreConfig
 from atoll.errors import AtollError, ChainError
-from atoll.law.certificates import is_enough
-from atoll.law.owes import Duty, Owed, committee_accounts, owed_by
-from atoll.law.upkeep import Call, upkeep
-from atoll.law.views import JobView
-from atoll.law.words import Address, JobId, Phase
+from atoll.protocol.certificates import is_enough
+from atoll.protocol.owes import Duty, Owed, committee_accounts, owed_by
+from atoll.protocol.upkeep import Call, upkeep
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, JobId, Phase
 from atoll.service.beside import beside
 from atoll.service.control import ask
 from atoll.service.duties.game import SendMove
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.facts import key_of
 from atoll.service.session import SessionConfig, open_session
+from atoll.storage.storage import StoreConfig
 from atoll_devnet.cheats.catalogue import never_answers, never_does
 from atoll_devnet.processes.chain import LocalChain
 from atoll_devnet.processes.cluster import Cluster, Member

@@ -32,12 +32,12 @@ from eth_utils.address import to_checksum_address
 
 from atoll.chain.calls import Call, Calls
 from atoll.chain.deployment import Deployment
-from atoll.content.storage import StoreConfig
 from atoll.errors import ProtocolError
-from atoll.law.views import JobView
-from atoll.law.words import Address, Digest, JobId, Terms
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, Digest, JobId, Terms
 from atoll.service.beside import beside
 from atoll.service.session import SessionConfig, open_session
+from atoll.storage.storage import StoreConfig
 from atoll_devnet.processes.chain import Endpoint
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.processes.faulty_rpc import faulty_rpc

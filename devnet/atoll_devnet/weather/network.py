@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from random import Random
 from typing import Final
 
-from atoll.content.storage import StoreConfig
-from atoll.law.words import Role
+from atoll.protocol.words import Role
 from atoll.service.beside import beside
 from atoll.service.session import SessionConfig, open_session
+from atoll.storage.storage import StoreConfig
 from atoll_devnet.processes.chain import ChainConfig, LocalChain
 from atoll_devnet.processes.cluster import STAKE_TOKENS, Cluster, ClusterConfig, Member
 from atoll_devnet.processes.funding import Grant, fund

@@ -15,12 +15,12 @@ from pathlib import Path
 from atoll.chain.contracts import AtollChain
 from atoll.chain.database import open_read_only
 from atoll.chain.follower import Follower
-from atoll.content.storage import StoreConfig
 from atoll.job.books import keep_books
 from atoll.job.history import History
-from atoll.law.views import JobView
-from atoll.law.words import JobId, JobStatus, Role
+from atoll.protocol.views import JobView
+from atoll.protocol.words import JobId, JobStatus, Role
 from atoll.service.session import Session, open_session
+from atoll.storage.storage import StoreConfig
 from atoll_devnet.processes.cluster import Member
 from atoll_devnet.report.document import check_books
 

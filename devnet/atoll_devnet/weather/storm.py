@@ -19,9 +19,9 @@ from typing import Any
 
 from atoll.errors import ChainError
 from atoll.job.spec import JobSpec
-from atoll.law.upkeep import upkeep
-from atoll.law.views import JobView
-from atoll.law.words import JobId
+from atoll.protocol.upkeep import upkeep
+from atoll.protocol.views import JobView
+from atoll.protocol.words import JobId
 from atoll.service.duties.upkeep import is_over
 from atoll.service.session import Session
 from atoll_devnet.processes.cluster import STAKE_TOKENS, Cluster, Member

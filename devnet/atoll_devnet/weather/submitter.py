@@ -9,7 +9,7 @@ from typing import Any
 
 from atoll.job.document import to_toml
 from atoll.job.spec import JobSpec
-from atoll.law.words import JobId
+from atoll.protocol.words import JobId
 from atoll_devnet.processes.cluster import Cluster
 from atoll_devnet.processes.warm import MemberProcess
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, ClassVar, Final, Never
 import structlog
 
 from atoll.chain.calls import Call, Calls
-from atoll.content.cid import Cid
-from atoll.content.links import walk_dag
-from atoll.content.local import LocalStore
 from atoll.errors import StorageError
-from atoll.law.hashing import commitment
-from atoll.law.leaves import Leaves, key_message, key_of
-from atoll.law.owes import Duty, Owed
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
+from atoll.protocol.hashing import commitment
+from atoll.protocol.leaves import Leaves, key_message, key_of
+from atoll.protocol.owes import Duty, Owed
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.facts import Done
 from atoll.service.facts import key_of as name_of
 from atoll.service.machine import AnyCommand, Decision
+from atoll.storage.cid import Cid
+from atoll.storage.links import walk_dag
+from atoll.storage.local import LocalStore
 from atoll.train.checkpoints import release
 from atoll_node.behaviour import ProviderState
 from atoll_node.duties.train import DoTrain, make_again, trained_of, training_of

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import structlog
 
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
 from atoll.errors import StorageError
-from atoll.law.leaves import Leaves
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView
-from atoll.law.words import Digest, Phase, RoundIndex
+from atoll.protocol.leaves import Leaves
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Digest, Phase, RoundIndex
 from atoll.service import commands
 from atoll.service.facts import Done, Fact
 from atoll.service.limits import max_update_bytes
 from atoll.service.machine import Decision
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll_node.behaviour import ProviderState
 from atoll_node.duties.train import DoTrain, make_again, seat_of, trained_of, training_of
 

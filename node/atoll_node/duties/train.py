@@ -12,14 +12,13 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from atoll.bits.layout import max_state_bytes
-from atoll.content.cid import Cid
-from atoll.law.epochs import earlier_rounds, round_of
-from atoll.law.leaves import Leaves, key_hash, key_message, key_of, salt_message
-from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import is_whole_enough
-from atoll.law.views import Holder, JobView, OpenRound
-from atoll.law.words import Digest, Phase, Reveal, Role, RoundIndex, SeatIndex, Slot
+from atoll.numerics.layout import max_state_bytes
+from atoll.protocol.epochs import earlier_rounds, round_of
+from atoll.protocol.leaves import Leaves, key_hash, key_message, key_of, salt_message
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.merge_inputs import is_whole_enough
+from atoll.protocol.views import Holder, JobView, OpenRound
+from atoll.protocol.words import Digest, Phase, Reveal, Role, RoundIndex, SeatIndex, Slot
 from atoll.service import commands
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.material import has_material, spec_of
@@ -28,6 +27,7 @@ from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import opening_of
 from atoll.service.facts import Done, Fact
 from atoll.service.machine import Decision, by_view_and_facts
+from atoll.storage.cid import Cid
 from atoll.train.earlier import EarlierRound
 from atoll_node.behaviour import ProviderState
 from atoll_node.deadlines import MARGIN_PART, deadline_file, tell

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from atoll.chain.decode import RawLog, checksummed
-from atoll.law.words import BlockRef, Digest
+from atoll.protocol.words import BlockRef, Digest
 
 T = TypeVar("T")
 

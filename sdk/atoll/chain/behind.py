@@ -14,7 +14,7 @@ import structlog
 from atoll.chain.answers import Header, header_at, optional
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.urls import redact
-from atoll.law.words import BlockRef
+from atoll.protocol.words import BlockRef
 
 log = structlog.get_logger("atoll.chain.behind")
 

@@ -14,12 +14,12 @@ from eth_abi.abi import encode as abi_encode
 from atoll.chain.abi import registry
 from atoll.chain.decode import to_abi
 from atoll.chain.deployment import Deployment
-from atoll.law.ballots import Body
-from atoll.law.claims import shown
-from atoll.law.games.calls import calldata
-from atoll.law.games.claims import Claim, Move
-from atoll.law.views import SettledRound
-from atoll.law.words import (
+from atoll.protocol.ballots import Body
+from atoll.protocol.claims import shown
+from atoll.protocol.games.calls import calldata
+from atoll.protocol.games.claims import Claim, Move
+from atoll.protocol.views import SettledRound
+from atoll.protocol.words import (
     NO_BITS,
     ZERO_DIGEST,
     Address,

@@ -13,8 +13,8 @@ from eth_utils.address import to_checksum_address
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import from_abi
-from atoll.law.owners import NOBODY
-from atoll.law.words import Address, Params
+from atoll.protocol.owners import NOBODY
+from atoll.protocol.words import Address, Params
 
 CONFIG: Final = "Config"
 

@@ -24,8 +24,8 @@ from atoll.chain.revert import reason_of
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.verdicts import RpcRefused
 from atoll.errors import ChainError, RpcUnavailable, TransactionFailed
-from atoll.law.owners import NOBODY, Ownership
-from atoll.law.words import (
+from atoll.protocol.owners import NOBODY, Ownership
+from atoll.protocol.words import (
     Address,
     Bitmap,
     BlockRef,

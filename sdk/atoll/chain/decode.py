@@ -1,4 +1,4 @@
-"""Logs and return values to the dataclasses of `atoll.law`, and back to ABI values.
+"""Logs and return values to the dataclasses of `atoll.protocol`, and back to ABI values.
 
 Rule of this file: everything is built by position from the ABI and by the dataclass's own
 annotations, so that a field added on both sides needs no line here.
@@ -18,8 +18,8 @@ from eth_utils.address import to_checksum_address
 
 from atoll.chain.abi import EventAbi, registry
 from atoll.errors import UndecodableLog
-from atoll.law.events import EVENT_TYPES, ContractEvent
-from atoll.law.words import Address
+from atoll.protocol.events import EVENT_TYPES, ContractEvent
+from atoll.protocol.words import Address
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]

@@ -24,7 +24,7 @@ from atoll.chain.prices import ask_prices
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.verdicts import Refusal, RpcRefused, floor_of, refusal_of
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
-from atoll.law.words import TOKEN, Address, Params
+from atoll.protocol.words import TOKEN, Address, Params
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount

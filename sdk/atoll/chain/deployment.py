@@ -12,8 +12,8 @@ from eth_utils.address import is_address, to_checksum_address
 
 from atoll.errors import ConfigError
 from atoll.files import durable_rename
-from atoll.law.words import Address, Domain
 from atoll.nested import loads
+from atoll.protocol.words import Address, Domain
 
 DEVELOPMENT_CHAINS = frozenset({1337, 31337})
 """Of Ganache and Anvil: everybody is on this machine, and the chain begins anew at each start."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from atoll.law.words import BlockRef
+from atoll.protocol.words import BlockRef
 
 LOOKS: Final = 5
 LONGEST_LOOK_SECONDS: Final = 3.0

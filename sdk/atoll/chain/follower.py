@@ -17,8 +17,8 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.index import Advanced, Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
 from atoll.errors import RpcUnavailable
-from atoll.law.disputes import GameMove
-from atoll.law.events import (
+from atoll.protocol.disputes import GameMove
+from atoll.protocol.events import (
     Began,
     Challenged,
     ContractEvent,
@@ -28,10 +28,10 @@ from atoll.law.events import (
     GatewayAnnounced,
     JobCreated,
 )
-from atoll.law.owners import Ownership, enter, ownership_of
-from atoll.law.rounds import apply
-from atoll.law.views import JobView, parties
-from atoll.law.words import Address, BlockRef, JobId
+from atoll.protocol.owners import Ownership, enter, ownership_of
+from atoll.protocol.rounds import apply
+from atoll.protocol.views import JobView, parties
+from atoll.protocol.words import Address, BlockRef, JobId
 
 log = structlog.get_logger("atoll.chain.follower")
 

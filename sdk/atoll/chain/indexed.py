@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.law.events import ContractEvent
-from atoll.law.words import BlockRef
+from atoll.protocol.events import ContractEvent
+from atoll.protocol.words import BlockRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from atoll.chain import answers
 from atoll.chain.abi import Function, load_artifact, registry
 from atoll.chain.contracts import LATEST, AtollChain
 from atoll.chain.verdicts import RpcRefused
-from atoll.law.words import Address
+from atoll.protocol.words import Address
 
 ERC20: Final = "AtollToken"
 WORD: Final = 32

@@ -61,7 +61,7 @@ from atoll.chain.decode import RawLog, event_topics
 from atoll.chain.replies import Read
 from atoll.chain.rpc import FailoverProvider, TooMuchAsked
 from atoll.errors import RpcUnavailable
-from atoll.law.words import Address, Digest
+from atoll.protocol.words import Address, Digest
 
 log = structlog.get_logger("atoll.chain.logs")
 

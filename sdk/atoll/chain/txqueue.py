@@ -39,7 +39,7 @@ from atoll.chain.txstore import (
 )
 from atoll.chain.verdicts import SEND, Refusal, RpcRefused, refusal_of
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
-from atoll.law.words import Address, BlockRef
+from atoll.protocol.words import Address, BlockRef
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount

@@ -29,7 +29,7 @@ from atoll.chain.database import (
     open_read_only,
 )
 from atoll.errors import ConfigError, StorageError
-from atoll.law.words import Address
+from atoll.protocol.words import Address
 
 SCHEMA = """
 CREATE TABLE meta (chain_id INTEGER NOT NULL, account TEXT NOT NULL, pair TEXT NOT NULL,

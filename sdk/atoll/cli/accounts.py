@@ -18,7 +18,7 @@ from atoll.errors import ConfigError
 if TYPE_CHECKING:
     from atoll.chain.deployment import Deployment
     from atoll.job.account import Reader
-    from atoll.law.words import Address
+    from atoll.protocol.words import Address
     from atoll.service.wallet import Send
 
 Node = Annotated[

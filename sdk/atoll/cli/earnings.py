@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from atoll.job.earnings import Line, Statement
     from atoll.job.holdings import Holdings
     from atoll.job.stake import Stake
-    from atoll.law.words import Address
+    from atoll.protocol.words import Address
 
 app = typer.Typer(add_completion=False, help="Show every wei that an account earned, and why not.")
 claim_app = typer.Typer(
@@ -156,7 +156,7 @@ def _shares(has: Holdings) -> list[str]:
 
 def _places(has: Holdings, stakes: list[Stake], lies: dict[str, Any]) -> list[str]:
     from atoll.job.narrate import tokens
-    from atoll.law.words import Role
+    from atoll.protocol.words import Role
 
     parts = ((name, int(lies[f"{name}_wei"])) for name in ("owed_by_games", "kept"))
     said = {"owed_by_games": "owed by games", "kept": "kept, as its payee could not be sent it"}
@@ -203,7 +203,7 @@ def _sums(told: Statement) -> list[str]:
 
 def _text(line: Line) -> str:
     from atoll.job.narrate import tokens
-    from atoll.law.words import Role
+    from atoll.protocol.words import Role
 
     where = {Role.PROVIDER: "seat", Role.VERIFIER: "place", None: "seat"}[line.role]
     when = "" if line.until is None else f"; FINAL from {moment(line.until)}"
@@ -296,7 +296,7 @@ def _later_text(item: Later) -> str:
 
 def _emptied(known: Known, account: Address) -> int:
     """How often what waited for it was sent: so many tell the next one's key."""
-    from atoll.law.events import BondReturned, Collected
+    from atoll.protocol.events import BondReturned, Collected
 
     sent = (e for e in known.events if isinstance(e, BondReturned | Collected))
     return sum(event.account == account for event in sent)

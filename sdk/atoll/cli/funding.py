@@ -15,7 +15,7 @@ from atoll.errors import InsufficientFunds
 if TYPE_CHECKING:
     from atoll.chain.txqueue import TxQueue
     from atoll.job.client import Client
-    from atoll.law.words import Address
+    from atoll.protocol.words import Address
 
 
 async def fund_all(

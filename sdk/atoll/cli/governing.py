@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from atoll.chain.calls import Call
     from atoll.chain.configuration import Configuration
     from atoll.chain.contracts import AtollChain
-    from atoll.law.words import Address
+    from atoll.protocol.words import Address
 
 owner = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Whose the network is: show, propose, accept."

@@ -21,7 +21,7 @@ from atoll.cli.network import (
 from atoll.cli.output import Json, emit
 
 if TYPE_CHECKING:
-    from atoll.law.views import GameRecord, JobView
+    from atoll.protocol.views import GameRecord, JobView
 
 FOLDER = Path("~/.atoll/judge")
 OnlyJobs = Annotated[

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll.bits.kernels.variables import DEVICES
 from atoll.cli.output import Json, emit
 from atoll.errors import AtollError, ConfigError, NumericsMismatch
 from atoll.nested import loads
+from atoll.numerics.kernels.variables import DEVICES
 
 if TYPE_CHECKING:
     from atoll.lab.differential import LabResult, LabRun, Setting

@@ -20,8 +20,8 @@ from atoll.errors import ConfigError
 if TYPE_CHECKING:
     from atoll.chain.calls import Call
     from atoll.job.account import Reader
-    from atoll.law.owners import Ownership
-    from atoll.law.words import Address
+    from atoll.protocol.owners import Ownership
+    from atoll.protocol.words import Address
 
 app = typer.Typer(
     add_completion=False,
@@ -155,7 +155,7 @@ def _require_proposed(whose: Whose, now: Ownership) -> None:
 
 async def _changes(reader: Reader, account: Address) -> int:
     """How often it changed whose the account is: so many tell the next change's key."""
-    from atoll.law.events import OwnerAccepted, OwnerProposed, PayeeSet
+    from atoll.protocol.events import OwnerAccepted, OwnerProposed, PayeeSet
 
     known = await reader.look(account)
     kinds = OwnerAccepted | OwnerProposed | PayeeSet

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def plain(snapshot: JobSnapshot) -> dict[str, Any]:
     """As JSON has it: wei as text, times in unix seconds, digests in hex, CIDs as everywhere."""
-    from atoll.content.cid import cid_text
+    from atoll.storage.cid import cid_text
 
     found = {name: _plain(name, value) for name, value in asdict(snapshot).items()}
     cid = snapshot.model_cid

@@ -17,7 +17,7 @@ from atoll.errors import ConfigError, InsufficientFunds
 if TYPE_CHECKING:
     from atoll.job.account import Known, Reader
     from atoll.job.stake import Stake, Withdrawal
-    from atoll.law.words import Address, Role
+    from atoll.protocol.words import Address, Role
     from atoll.service.wallet import Send
 
 app = typer.Typer(
@@ -86,7 +86,7 @@ def withdraw(
 
 
 def _role(whose: Whose, text: str | None) -> Role:
-    from atoll.law.words import Role
+    from atoll.protocol.words import Role
 
     text = text or (whose.settings.role if whose.settings is not None else None)
     if text not in {"provider", "verifier"}:
@@ -171,7 +171,7 @@ async def _added(whose: Whose, role: Role, amount: str) -> None:
 
 def _deposits(known: Known, account: Address) -> int:
     """How many there were: so many tell the next one's key."""
-    from atoll.law.events import Deposited
+    from atoll.protocol.events import Deposited
 
     return sum(isinstance(e, Deposited) and e.account == account for e in known.events)
 
@@ -221,7 +221,7 @@ async def _stake(reader: Reader, account: Address, role: Role) -> tuple[Known, S
 async def _carry_out(
     plan: Withdrawal, of: tuple[Address, Role], reader: Reader, send: Send, known: Known
 ) -> None:
-    from atoll.law.events import ThawStarted
+    from atoll.protocol.events import ThawStarted
 
     account, role = of
     calls = reader.chain.calls

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from atoll.cli.output import Json, emit
-from atoll.content.cid import DAG_CBOR, RAW, Cid
-from atoll.content.directory import (
+from atoll.errors import ConfigError, StorageError
+from atoll.storage.cid import DAG_CBOR, RAW, Cid
+from atoll.storage.directory import (
     build_path,
     is_directory,
     list_directory,
     resolve_path,
     walk_files,
 )
-from atoll.content.links import links_of, walk_dag
-from atoll.content.local import GRACE_S, LocalStore
-from atoll.content.sources import normalise_gateway
-from atoll.content.unixfs import PROFILES, Added, Buffer, Profile, Readable, build_tree
-from atoll.errors import ConfigError, StorageError
+from atoll.storage.links import links_of, walk_dag
+from atoll.storage.local import GRACE_S, LocalStore
+from atoll.storage.sources import normalise_gateway
+from atoll.storage.unixfs import PROFILES, Added, Buffer, Profile, Readable, build_tree
 
 if TYPE_CHECKING:
-    from atoll.content.storage import Storage
+    from atoll.storage.storage import Storage
 
 app = typer.Typer(
     add_completion=False, help="Content by CID: add, get, keep, check.", no_args_is_help=True
@@ -63,7 +63,7 @@ class Place:
     @asynccontextmanager
     async def open(self, gateways: Sequence[str] = ()) -> AsyncIterator[Storage]:
         """The storage, which also fetches from gateways. Errors as `open_storage`."""
-        from atoll.content.storage import StoreConfig, open_storage
+        from atoll.storage.storage import StoreConfig, open_storage
 
         config = StoreConfig(self.root, self.backend)
         async with await open_storage(config, lambda: gateways) as storage:

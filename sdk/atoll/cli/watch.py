@@ -11,7 +11,7 @@ from atoll.cli import services
 from atoll.cli.judge import FOLDER, OnlyJobs
 from atoll.cli.output import Json
 from atoll.errors import ConfigError
-from atoll.law.words import Digest
+from atoll.protocol.words import Digest
 
 app = typer.Typer(
     add_completion=False, help="Watch over all jobs as an outsider, and earn by what is wrong."

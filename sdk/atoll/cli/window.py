@@ -35,9 +35,9 @@ def report(
 
     With --json the numbers of the page are printed, and it is written only where --html names it.
     """
-    from atoll.law.words import JobId
-    from atoll.window.page import write_page
-    from atoll.window.server import job_now
+    from atoll.dashboard.page import write_page
+    from atoll.dashboard.server import job_now
+    from atoll.protocol.words import JobId
 
     async def work() -> dict[str, Any]:
         async with network.open() as client:
@@ -62,7 +62,7 @@ def dashboard(
     json: Json = False,
 ) -> None:
     """Serve the page of a network and of its jobs to this machine's browsers, as they change."""
-    from atoll.window.server import Window, serving
+    from atoll.dashboard.server import Window, serving
 
     async def serve(client: Client) -> None:
         start = "" if job is None else f"/job/{job}"

@@ -20,9 +20,9 @@ from atoll.chain.index import EventIndex
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.job.earnings import Statement, jobs_of, statement
 from atoll.job.stake import Bond, Stake, Sums, bonds_of, stake_of
-from atoll.law.events import ContractEvent
-from atoll.law.views import JobView
-from atoll.law.words import Address, BlockRef, JobId, Role
+from atoll.protocol.events import ContractEvent
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, BlockRef, JobId, Role
 from atoll.service.lock import hold_folder
 from atoll.service.private import make_private
 

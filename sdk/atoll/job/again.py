@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.bits.layout import max_params_bytes, max_state_bytes
-from atoll.content.cid import Cid
 from atoll.errors import NotFound
 from atoll.job.figures import cid_of, model_of
 from atoll.job.followed import FollowedJob
-from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import to_bitmap
+from atoll.numerics.layout import max_params_bytes, max_state_bytes
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.merge_inputs import MergeFacts, MergeTerms, candidates
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import to_bitmap
 from atoll.service.commands import TASKS
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.opening import OpeningReady
 from atoll.service.duties.updates import updates_of
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.worker import Worker
+from atoll.storage.cid import Cid
 
 
 @dataclass(frozen=True, slots=True)

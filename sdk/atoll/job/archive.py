@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from atoll.bits.layout import max_state_bytes
-from atoll.content.cid import Cid
 from atoll.errors import AtollError
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import SeatIndex, bits
+from atoll.numerics.layout import max_state_bytes
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import SeatIndex, bits
 from atoll.service.beside import beside
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
     from atoll.job.handle import JobHandle

@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeAlias
 
-from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.errors import ConfigError
 from atoll.nested import loads
+from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 
 Ask: TypeAlias = Callable[[dict[str, str]], Awaitable[Any]]
 """Takes a question of `atoll.train.answers` and returns its answer."""

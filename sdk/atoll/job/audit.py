@@ -21,13 +21,13 @@ from atoll.job.figures import model_of, paid_seats
 from atoll.job.followed import Tell, check_seat, untold
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import concerns
-from atoll.law import events as ev
-from atoll.law.ballots import Duty
-from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeFacts
-from atoll.law.safety import unsafe_rounds
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import RoundIndex, SeatIndex, Verdict
+from atoll.protocol import events as ev
+from atoll.protocol.ballots import Duty
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.safety import unsafe_rounds
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import RoundIndex, SeatIndex, Verdict
 from atoll.service.commands import TASKS
 from atoll.service.duties.material import files_of
 from atoll.service.duties.replay import REPLAY, replaying, wrong_word_at

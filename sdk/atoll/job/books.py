@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from atoll.law import events as ev
-from atoll.law.pay import contest_reward, duties_paid, seat_pay, unpaid
-from atoll.law.views import Holder, JobView, SettledRound
-from atoll.law.words import NO_HOLDER, SINK, Address, HolderId, Role, RoundIndex, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.pay import contest_reward, duties_paid, seat_pay, unpaid
+from atoll.protocol.views import Holder, JobView, SettledRound
+from atoll.protocol.words import NO_HOLDER, SINK, Address, HolderId, Role, RoundIndex, SeatIndex
 
 TRAINING, SIGNATURES, AUDITS, CREDITS = "training", "signatures", "audits", "credits"
 REASONS: Final = (TRAINING, SIGNATURES, AUDITS, CREDITS)

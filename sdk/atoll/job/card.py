@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atoll.content.cid import cid_text
 from atoll.job.delivery import Delivery
 from atoll.job.figures import RoundFigures, cid_of, paid_seats
 from atoll.job.narrate import MISSES, tokens, words
 from atoll.job.signs import Signs
-from atoll.law import events as ev
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Address, PlaceIndex, Role, SeatIndex, bits
+from atoll.protocol import events as ev
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import Address, PlaceIndex, Role, SeatIndex, bits
+from atoll.storage.cid import cid_text
 
 UNKNOWN_LICENSE = "unknown"
 CARD, FACTS = "README.md", "card.json"

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atoll.content.cid import Cid
-from atoll.content.fetch import Fetcher
-from atoll.content.local import LocalStore
 from atoll.errors import ConfigError, ProtocolError, StorageError
 from atoll.job.asking import missing_extra
 from atoll.job.card import CARD, FACTS, Origin, card, facts
 from atoll.job.figures import cid_of, model_of, named
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView
-from atoll.law.words import Digest
 from atoll.nested import loads
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Digest
+from atoll.storage.cid import Cid
+from atoll.storage.fetch import Fetcher
+from atoll.storage.local import LocalStore
 
 if TYPE_CHECKING:
-    from atoll.bits.state import GlobalState
+    from atoll.numerics.state import GlobalState
     from atoll.train.generate import Sampling
 
 
@@ -46,7 +46,7 @@ def model_after(view: JobView, rounds: int) -> Certified:
 
 async def fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenizer: Cid) -> None:
     """Brings a global state and what goes with it into the store. Raises as `Fetcher.fetch`."""
-    from atoll.bits.layout import max_state_bytes  # noqa: PLC0415
+    from atoll.numerics.layout import max_state_bytes  # noqa: PLC0415
     from atoll.train.belongings import MAX_TOKENIZER_BYTES  # noqa: PLC0415
 
     await fetcher.fetch(model, max_state_bytes(manifest))
@@ -55,7 +55,7 @@ async def fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenize
 
 async def fetch_base(fetcher: Fetcher, manifest: Manifest) -> None:
     """Brings the weights that the job started from, if it names any. Raises as `Fetcher.fetch`."""
-    from atoll.bits.layout import max_params_bytes  # noqa: PLC0415
+    from atoll.numerics.layout import max_params_bytes  # noqa: PLC0415
 
     if manifest.init.cid is not None:
         limit = max_params_bytes(manifest.model)

@@ -25,7 +25,6 @@ from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.deployment import Deployment
 from atoll.chain.txqueue import TxQueue, TxStatus
 from atoll.chain.txstore import ENDED_WITHOUT_EFFECT, QUEUE_FILE, read_intent
-from atoll.content.cid import DAG_CBOR, Cid
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
 from atoll.job.asking import Ask, asking
 from atoll.job.connection import ClientConfig, Connection
@@ -46,11 +45,12 @@ from atoll.job.prepare import (
 )
 from atoll.job.spec import JobSpec
 from atoll.job.submissions import key_of
-from atoll.law.certificates import Kind
-from atoll.law.events import ContractEvent
-from atoll.law.manifest import Manifest, NumericsSpec
-from atoll.law.words import Address, JobId, Params
 from atoll.nested import loads
+from atoll.protocol.certificates import Kind
+from atoll.protocol.events import ContractEvent
+from atoll.protocol.manifest import Manifest, NumericsSpec
+from atoll.protocol.words import Address, JobId, Params
+from atoll.storage.cid import DAG_CBOR, Cid
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import Any
 from atoll.chain.calls import Call, Calls, Due
 from atoll.job.earnings import State, Statement
 from atoll.job.stake import Bond
-from atoll.law.pay import MOST_CLAIMED, claim, claimable_to
-from atoll.law.views import Holder, JobView
-from atoll.law.words import Address, JobId, Role, RoundIndex
+from atoll.protocol.pay import MOST_CLAIMED, claim, claimable_to
+from atoll.protocol.views import Holder, JobView
+from atoll.protocol.words import Address, JobId, Role, RoundIndex
 
 
 @dataclass(frozen=True, slots=True)

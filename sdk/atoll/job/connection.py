@@ -22,20 +22,20 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txqueue import QueueConfig, TxQueue, TxStatus, unspent_key
-from atoll.content.addresses import is_global, is_own
-from atoll.content.fetch import Fetcher
-from atoll.content.local import LocalStore
-from atoll.content.storage import StoreConfig
 from atoll.errors import ConfigError
 from atoll.job.figures import Figures
 from atoll.job.following import JobFollower
 from atoll.job.sending import Sender
 from atoll.job.submissions import Submissions
-from atoll.law.words import Address, JobId
+from atoll.protocol.words import Address, JobId
 from atoll.service.config import GatewaySection
 from atoll.service.lock import FolderHeld, hold_folder
 from atoll.service.session import Session, SessionConfig, open_queue, open_session
 from atoll.service.wording import explain
+from atoll.storage.addresses import is_global, is_own
+from atoll.storage.fetch import Fetcher
+from atoll.storage.local import LocalStore
+from atoll.storage.storage import StoreConfig
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount

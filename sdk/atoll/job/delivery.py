@@ -18,10 +18,10 @@ from atoll.job.figures import cid_of, model_of
 from atoll.job.followed import FollowedJob
 from atoll.job.narrate import numbers
 from atoll.job.signs import Signs
-from atoll.law.manifest import Manifest
-from atoll.law.safety import LastMerge, last_merge
-from atoll.law.views import JobView
-from atoll.law.words import NO_BITS, Bitmap, Digest, RoundIndex, Verdict, bits
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.safety import LastMerge, last_merge
+from atoll.protocol.views import JobView
+from atoll.protocol.words import NO_BITS, Bitmap, Digest, RoundIndex, Verdict, bits
 from atoll.service.commands import TASKS
 from atoll.service.duties.opening import OpeningReady
 from atoll.service.limits import UNFETCHABLE_CONTENT

@@ -17,8 +17,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Self
 
-from atoll.law.terms import WHOLE_BPS
-from atoll.law.words import Terms
+from atoll.protocol.terms import WHOLE_BPS
+from atoll.protocol.words import Terms
 
 COLLUDING = Fraction(1, 3)
 """Share of auditors that say nothing of what they find."""

@@ -10,9 +10,9 @@ from atoll.job.asking import Ask
 from atoll.job.groups import tokens_text
 from atoll.job.plan import Figure, Floors, complete, filled, priced
 from atoll.job.spec import JobSpec
-from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
-from atoll.law.pay import budget
-from atoll.law.words import JobId, Wei
+from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
+from atoll.protocol.pay import budget
+from atoll.protocol.words import JobId, Wei
 from atoll.service.pace import Pace
 
 if TYPE_CHECKING:

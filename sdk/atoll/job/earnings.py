@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from atoll.job.books import AUDITS, CREDITS, REASONS, SIGNATURES, TRAINING, keep_books
 from atoll.job.narrate import MISSES, words
-from atoll.law import events as ev
-from atoll.law.ballots import Duty
-from atoll.law.pay import contest_reward
-from atoll.law.views import Holder, JobView, OpenRound, SettledRound
-from atoll.law.words import (
+from atoll.protocol import events as ev
+from atoll.protocol.ballots import Duty
+from atoll.protocol.pay import contest_reward
+from atoll.protocol.views import Holder, JobView, OpenRound, SettledRound
+from atoll.protocol.words import (
     NO_HOLDER,
     NO_ROUND,
     Address,

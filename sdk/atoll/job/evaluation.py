@@ -9,12 +9,12 @@ from importlib.util import find_spec
 
 import structlog
 
-from atoll.bits.layout import max_state_bytes
 from atoll.errors import AtollError, ProtocolError
 from atoll.job.figures import cid_of, model_of, named
 from atoll.job.followed import FollowedJob
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView
+from atoll.numerics.layout import max_state_bytes
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView
 from atoll.service.beside import beside
 from atoll.service.commands import TASKS
 from atoll.service.worker import Worker

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from atoll.chain.database import Database
-from atoll.content.cid import Cid
 from atoll.errors import ProtocolError
 from atoll.job.signs import RoundSigns, Signs
-from atoll.law.held_out import loss_of
-from atoll.law.views import JobView, SeatReveal, SettledRound
-from atoll.law.words import ZERO_DIGEST, Address, Digest, SeatIndex
+from atoll.protocol.held_out import loss_of
+from atoll.protocol.views import JobView, SeatReveal, SettledRound
+from atoll.protocol.words import ZERO_DIGEST, Address, Digest, SeatIndex
+from atoll.storage.cid import Cid
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS own_losses (

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.outlook import member_needs, round_traffic, size_text
-from atoll.law.manifest import Manifest
-from atoll.law.words import TOKEN, Role
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import TOKEN, Role
 from atoll.service.needs import Machine
 from atoll.service.pace import Pace, earned_per_hour, loads_of, train_seconds
 

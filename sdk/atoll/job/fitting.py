@@ -12,7 +12,7 @@ from atoll.job.asking import Ask, asking
 from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
 from atoll.job.fit import Fit, fit
-from atoll.law.manifest import Manifest
+from atoll.protocol.manifest import Manifest
 from atoll.service.config import ServiceConfig
 from atoll.service.doctor.machine import memory
 from atoll.service.needs import Machine

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 import structlog
 
-from atoll.content.cid import DAG_CBOR
 from atoll.errors import ChainError, ConfigError, ManifestError, RpcUnavailable
 from atoll.job.connection import Connection
 from atoll.job.figures import RoundFigures, known, named
@@ -22,10 +21,11 @@ from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
 from atoll.job.signs import Signs
 from atoll.job.stands import Standing, standings
 from atoll.job.story import RoundStory, tell_rounds
-from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
-from atoll.law.views import JobView
-from atoll.law.words import JobId
 from atoll.nested import loads
+from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
+from atoll.protocol.views import JobView
+from atoll.protocol.words import JobId
+from atoll.storage.cid import DAG_CBOR
 
 FIGURES_SECONDS = 3.0
 """Between two looks at what was computed here."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from atoll.chain.follower import Folded, Follower, TurnedBack
 from atoll.errors import ChainError
 from atoll.job.narrate import JobSnapshot, JobUpdate, told
-from atoll.law.events import ContractEvent, JobCreated
-from atoll.law.views import JobView
-from atoll.law.words import Address, Digest, JobId
+from atoll.protocol.events import ContractEvent, JobCreated
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, Digest, JobId
 
 
 class JobFollower:

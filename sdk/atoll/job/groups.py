@@ -27,7 +27,7 @@ from pydantic import (
 
 from atoll.errors import ConfigError
 from atoll.job.methods import DENSE_CODECS, METHODS
-from atoll.law.manifest import (
+from atoll.protocol.manifest import (
     Beta,
     DecimalText,
     PositiveScale,
@@ -35,8 +35,8 @@ from atoll.law.manifest import (
     Scale,
     UnitFraction,
 )
-from atoll.law.terms import MAX_PLACES, MAX_SEATS
-from atoll.law.words import TOKEN
+from atoll.protocol.terms import MAX_PLACES, MAX_SEATS
+from atoll.protocol.words import TOKEN
 
 _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)

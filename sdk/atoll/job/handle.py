@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atoll.content.cid import Cid
 from atoll.errors import ConfigError
 from atoll.job.asking import missing_extra
 from atoll.job.card import NO_LABELS, Labels, Origin
@@ -36,11 +35,12 @@ from atoll.job.narrate import JobSnapshot
 from atoll.job.patience import is_out_of_patience, patience_of
 from atoll.job.spec import JobSpec
 from atoll.job.story import safe_round
-from atoll.law.events import Fell, Missed
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView
-from atoll.law.words import Address
+from atoll.protocol.events import Fell, Missed
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address
 from atoll.service.worker import Worker
+from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
     from atoll.train.generate import Sampling

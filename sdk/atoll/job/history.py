@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
 from atoll.job.narrate import MISSES, disputed
-from atoll.law import events as ev
-from atoll.law.disputes import DISPUTE_HANDLERS
-from atoll.law.games.claims import Claim
-from atoll.law.games.machine import Outcome
-from atoll.law.views import JobView, parties
-from atoll.law.words import Address, BlockRef, HolderId, JobId, Miss, Role
+from atoll.protocol import events as ev
+from atoll.protocol.disputes import DISPUTE_HANDLERS
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.views import JobView, parties
+from atoll.protocol.words import Address, BlockRef, HolderId, JobId, Miss, Role
 
 PHASES = ("train", "reveal", "merge")
 NOT_MOVES = frozenset({ev.Challenged, ev.Began, ev.Decided, ev.Ended})

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atoll.law import events as ev
-from atoll.law.words import Address, JobId
+from atoll.protocol import events as ev
+from atoll.protocol.words import Address, JobId
 
 
 @dataclass(frozen=True, slots=True)

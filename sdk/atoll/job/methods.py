@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from atoll.errors import ManifestError
-from atoll.law.manifest import (
+from atoll.protocol.manifest import (
     CONTRIBUTOR_MEAN,
     SPARSE_CODECS,
     CodecSpec,

@@ -10,9 +10,9 @@ from contextlib import suppress
 from atoll.errors import TransactionFailed
 from atoll.job.collecting import collectable, transactions
 from atoll.job.followed import FollowedJob
-from atoll.law.pay import MOST_CLAIMED
-from atoll.law.views import Holder, JobView
-from atoll.law.words import Address, RoundIndex
+from atoll.protocol.pay import MOST_CLAIMED
+from atoll.protocol.views import Holder, JobView
+from atoll.protocol.words import Address, RoundIndex
 
 
 async def pay_out(job: FollowedJob, account: Address) -> int:

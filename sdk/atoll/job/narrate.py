@@ -1,6 +1,6 @@
 """A job as a person reads it: where it stands, and what just happened.
 
-Rule of this file: pure; words and numbers out of `atoll.law`'s views and events.
+Rule of this file: pure; words and numbers out of `atoll.protocol`'s views and events.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from enum import IntEnum
 from typing import Any, Final
 
 from atoll.job.signs import Signs, listed, taint_of
-from atoll.law import events as ev
-from atoll.law.ballots import Body, Duty
-from atoll.law.events import ContractEvent
-from atoll.law.games.claims import Claim
-from atoll.law.games.machine import Outcome as GameOutcome
-from atoll.law.leaves import LEAF_BYTES
-from atoll.law.owners import NOBODY
-from atoll.law.safety import unsafe_rounds
-from atoll.law.views import JobView, parties, window_of
-from atoll.law.words import (
+from atoll.protocol import events as ev
+from atoll.protocol.ballots import Body, Duty
+from atoll.protocol.events import ContractEvent
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Outcome as GameOutcome
+from atoll.protocol.leaves import LEAF_BYTES
+from atoll.protocol.owners import NOBODY
+from atoll.protocol.safety import unsafe_rounds
+from atoll.protocol.views import JobView, parties, window_of
+from atoll.protocol.words import (
     NO_HOLDER,
     TOKEN,
     Address,

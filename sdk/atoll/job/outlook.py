@@ -12,17 +12,17 @@ from math import ceil
 from statistics import fmean
 from typing import Any
 
-from atoll.bits.layout import max_state_bytes, param_count, seat_layout
 from atoll.job.deterrence import DRIFT, Deterrence
 from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.narrate import rounds_text, tokens
 from atoll.job.plan import drawn_seats, sum_of_windows
-from atoll.law.clocks import AuditClock, last_audits
-from atoll.law.manifest import SPARSE_CODECS, Manifest
-from atoll.law.pay import budget
-from atoll.law.terms import MOVES
-from atoll.law.words import Role, Terms
+from atoll.numerics.layout import max_state_bytes, param_count, seat_layout
+from atoll.protocol.clocks import AuditClock, last_audits
+from atoll.protocol.manifest import SPARSE_CODECS, Manifest
+from atoll.protocol.pay import budget
+from atoll.protocol.terms import MOVES
+from atoll.protocol.words import Role, Terms
 from atoll.service.config import PolicySection
 from atoll.service.memory import provider_bytes, submitter_bytes, verifier_bytes
 from atoll.service.needs import data_bytes

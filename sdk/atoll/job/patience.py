@@ -15,7 +15,7 @@ from atoll.errors import RpcUnavailable
 from atoll.job.document import parse_toml
 from atoll.job.followed import FollowedJob
 from atoll.job.spec import JobSpec
-from atoll.law.held_out import loss_of
+from atoll.protocol.held_out import loss_of
 
 
 @dataclass(frozen=True, slots=True)

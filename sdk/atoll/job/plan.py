@@ -16,9 +16,9 @@ from atoll.errors import ConfigError
 from atoll.job.deterrence import BOND_MARGIN, bond_for, found_part
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.spec import JobSpec, epoch_chosen, method_chosen, robust_f
-from atoll.law.lots import COMMITTEE, LAST_AUDITORS
-from atoll.law.manifest import epoch_of
-from atoll.law.terms import MIN_BOND
+from atoll.protocol.lots import COMMITTEE, LAST_AUDITORS
+from atoll.protocol.manifest import epoch_of
+from atoll.protocol.terms import MIN_BOND
 from atoll.service.pace import EVALUATED_PART, MERGE_SECONDS, TAPE_STEPS, Pace
 from atoll.service.policy import GAME_MOVES, MOVE_SECONDS
 

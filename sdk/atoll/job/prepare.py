@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
 from atoll.job.asking import Ask, missing_extra
 from atoll.job.spec import JobSpec
-from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
-from atoll.law.words import Digest
+from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
+from atoll.protocol.words import Digest
+from atoll.storage.local import LocalStore
 
 if TYPE_CHECKING:
     from atoll.train.corpus.prepare import PreparedData, Progress

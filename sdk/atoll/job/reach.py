@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import exp, fsum, log1p, log2, sqrt
 from typing import Final
 
-from atoll.law.manifest import FP32_EXPONENT, CodecSpec, InnerSpec, LoraSpec, TensorExponents
+from atoll.protocol.manifest import FP32_EXPONENT, CodecSpec, InnerSpec, LoraSpec, TensorExponents
 
 _ADAPTER_GRADIENT: Final = 0.01
 """Of an adapter's gradient, over the model's, alpha and one over the root of the rank: half of the

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from atoll.law.games.machine import Outcome
-from atoll.law.held_out import loss_of
-from atoll.law.merge_inputs import is_whole_enough
-from atoll.law.views import JobView, SettledRound, parties
-from atoll.law.words import (
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.held_out import loss_of
+from atoll.protocol.merge_inputs import is_whole_enough
+from atoll.protocol.views import JobView, SettledRound, parties
+from atoll.protocol.words import (
     NO_BITS,
     Address,
     Bitmap,

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from atoll.chain.deploy import DEFAULT_PARAMS
-from atoll.content.local import LocalStore
 from atoll.job.asking import asking
 from atoll.job.draft import Draft, Found, write_draft
 from atoll.job.plan import Floors
@@ -21,6 +20,7 @@ from atoll.job.prepare import (
 )
 from atoll.job.spec import JobSpec
 from atoll.job.submissions import key_of
+from atoll.storage.local import LocalStore
 
 
 async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) -> Draft:

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from atoll.bits.layout import adapter_shapes, param_shapes
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import read_toml, set_path
 from atoll.job.groups import (
@@ -40,7 +39,8 @@ from atoll.job.methods import (
     with_feedback,
 )
 from atoll.job.reach import Training, with_bounds
-from atoll.law.manifest import (
+from atoll.numerics.layout import adapter_shapes, param_shapes
+from atoll.protocol.manifest import (
     BEAR_NOBODY,
     MANIFEST_VERSION,
     MAX_STEPS,
@@ -56,8 +56,8 @@ from atoll.law.manifest import (
     RobustSpec,
     epoch_of,
 )
-from atoll.law.terms import WHOLE_BPS
-from atoll.law.words import ZERO_DIGEST, Digest, Terms
+from atoll.protocol.terms import WHOLE_BPS
+from atoll.protocol.words import ZERO_DIGEST, Digest, Terms
 from atoll.service.wording import explain, sentences
 
 KAPPA: Final = "2.5"
@@ -274,7 +274,7 @@ def _init(spec: JobSpec, found: InitSpec | None) -> InitSpec:
 
 def _tables(model: ModelSpec, inner: InnerSpec, rounds: int) -> Digest:
     # Only here, since numpy takes as long to load as the rest: a job file is written without it.
-    from atoll.bits.tables import tables_root  # noqa: PLC0415
+    from atoll.numerics.tables import tables_root  # noqa: PLC0415
 
     # A job too long to have tables is refused by its manifest, in words.
     return tables_root(model, inner, min(rounds * inner.steps, MAX_STEPS))
@@ -293,7 +293,7 @@ def _codec(spec: JobSpec, method: Method, training: Training) -> CodecSpec:
 
 def _training(spec: JobSpec, model: ModelSpec, inner: InnerSpec, fragments: int) -> Training:
     # Only here, as `_tables`; of a job too long to have tables the first rounds are all the same.
-    from atoll.bits.tables import schedule_of  # noqa: PLC0415
+    from atoll.numerics.tables import schedule_of  # noqa: PLC0415
 
     total = min(spec.rounds * inner.steps, MAX_STEPS)
     rates = schedule_of(inner, total).rates[: fragments * inner.steps].tolist()

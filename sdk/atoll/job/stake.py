@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from atoll.job.narrate import words
-from atoll.law import events as ev
-from atoll.law.upkeep import is_releasable
-from atoll.law.views import Holder, JobView
-from atoll.law.words import NO_ROUND, Address, HolderId, JobId, Phase, Role
+from atoll.protocol import events as ev
+from atoll.protocol.upkeep import is_releasable
+from atoll.protocol.views import Holder, JobView
+from atoll.protocol.words import NO_ROUND, Address, HolderId, JobId, Phase, Role
 
 
 @dataclass(frozen=True, slots=True)

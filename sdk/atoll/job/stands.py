@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from atoll.errors import ChainError, NotFound
-from atoll.law.views import JobView
-from atoll.law.words import Address, Phase, Role
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, Phase, Role
 from atoll.service.stands import MAX_BYTES, Stand, Statement, from_bytes, note_name
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import Any
 from atoll.errors import ConfigError
 from atoll.job.figures import paid_seats
 from atoll.job.narrate import final_rounds, numbers, tokens
-from atoll.law.pay import round_pay
-from atoll.law.safety import last_safe, unsafe_rounds
-from atoll.law.views import JobView, OpenRound, SettledRound
-from atoll.law.words import NO_BITS, Bitmap, SeatIndex, bits, to_bitmap
+from atoll.protocol.pay import round_pay
+from atoll.protocol.safety import last_safe, unsafe_rounds
+from atoll.protocol.views import JobView, OpenRound, SettledRound
+from atoll.protocol.words import NO_BITS, Bitmap, SeatIndex, bits, to_bitmap
 
 
 @dataclass(frozen=True, slots=True)

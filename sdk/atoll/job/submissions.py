@@ -15,10 +15,10 @@ from dag_cbor.ipld import IPLDKind
 
 from atoll.chain.database import Database
 from atoll.job.spec import JobSpec
-from atoll.law.canonical import encode
-from atoll.law.hashing import sha256
-from atoll.law.manifest import DataSpec, InitSpec
-from atoll.law.words import JobId
+from atoll.protocol.canonical import encode
+from atoll.protocol.hashing import sha256
+from atoll.protocol.manifest import DataSpec, InitSpec
+from atoll.protocol.words import JobId
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS submissions (

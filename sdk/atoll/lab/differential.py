@@ -20,19 +20,19 @@ import structlog
 import torch
 from torch import Tensor
 
-from atoll.bits.batch import gather_batch
-from atoll.bits.init import initial_params
-from atoll.bits.kernels.engine import make_engine
-from atoll.bits.kernels.exact import ExactOps
-from atoll.bits.kernels.gemm import FP32_SPLIT_K, fp32_route
-from atoll.bits.kernels.philox import LOW32, philox4x32
-from atoll.bits.layout import optimiser_layout, param_shapes
-from atoll.bits.schedule import Recipe
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import inner_step, state_roots
 from atoll.errors import AtollError, NumericsMismatch
-from atoll.law.manifest import UNSCALED, InnerSpec, ModelSpec
 from atoll.nested import loads
+from atoll.numerics.batch import gather_batch
+from atoll.numerics.init import initial_params
+from atoll.numerics.kernels.engine import make_engine
+from atoll.numerics.kernels.exact import ExactOps
+from atoll.numerics.kernels.gemm import FP32_SPLIT_K, fp32_route
+from atoll.numerics.kernels.philox import LOW32, philox4x32
+from atoll.numerics.layout import optimiser_layout, param_shapes
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import inner_step, state_roots
+from atoll.protocol.manifest import UNSCALED, InnerSpec, ModelSpec
 
 BATCH, VOCABULARY = 4, 256
 CAPS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from atoll.law.views import JobView
-from atoll.law.words import Address, JobId, JobStatus, Phase, Role
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, JobId, JobStatus, Phase, Role
 from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady, refusal
 from atoll.service.duties.membership import free_places
 from atoll.service.facts import Facts

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 from atoll.chain.calls import Call, Calls
-from atoll.law.views import JobView
+from atoll.protocol.views import JobView
 from atoll.service.facts import Done, Named, R_co
 
 if TYPE_CHECKING:

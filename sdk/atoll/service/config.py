@@ -25,11 +25,11 @@ from pydantic import (
 )
 
 from atoll.chain.urls import require_endpoint
-from atoll.content.backend import parse_backend
-from atoll.content.door import Budget
-from atoll.content.sources import MAX_URL, normalise_gateway
 from atoll.errors import ConfigError
 from atoll.service.wording import sentences
+from atoll.storage.backend import parse_backend
+from atoll.storage.door import Budget
+from atoll.storage.sources import MAX_URL, normalise_gateway
 
 T = TypeVar("T", bound=BaseModel)
 VARIABLES: Final = "ATOLL_SERVICE__"

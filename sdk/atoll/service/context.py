@@ -16,10 +16,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txqueue import GWEI, QueueConfig, TxQueue
-from atoll.content.fetch import Fetcher
-from atoll.content.local import LocalStore
-from atoll.content.storage import Storage, StoreConfig
-from atoll.law.words import Address, Digest, JobId
+from atoll.protocol.words import Address, Digest, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.control import NotRunning, Refused, ask
 from atoll.service.gateway_process import GatewayProcess
@@ -28,6 +25,9 @@ from atoll.service.lock import FolderHeld, hold_folder
 from atoll.service.private import private_paths, require_private
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
+from atoll.storage.fetch import Fetcher
+from atoll.storage.local import LocalStore
+from atoll.storage.storage import Storage, StoreConfig
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount

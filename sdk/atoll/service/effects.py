@@ -13,16 +13,16 @@ from typing import Any, Never, Protocol, TypeVar
 import structlog
 
 from atoll.chain.calls import Call
-from atoll.content.cid import Cid
-from atoll.content.pins import Pin
-from atoll.content.spread import Spread
 from atoll.errors import NotFound, StorageError, TransactionFailed
-from atoll.law.owes import committee_gateways
-from atoll.law.views import JobView
-from atoll.law.words import Address, JobId, Role
+from atoll.protocol.owes import committee_gateways
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, JobId, Role
 from atoll.service.context import Context
 from atoll.service.facts import Done, F, NotYet, R_co
 from atoll.service.turns import Turns
+from atoll.storage.cid import Cid
+from atoll.storage.pins import Pin
+from atoll.storage.spread import Spread
 from atoll.train.checkpoints import release
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from atoll.errors import AtollError
-from atoll.law.words import Slot
+from atoll.protocol.words import Slot
 
 F = TypeVar("F", bound="Fact")
 R_co = TypeVar("R_co", bound="Fact", covariant=True)

@@ -25,16 +25,16 @@ from typing import Any, Final
 import structlog
 
 from atoll.chain.database import open_read_only
-from atoll.content.cid import Cid
-from atoll.content.door import Budget
-from atoll.content.gateway import Gateway, GatewayConfig, url_of
-from atoll.content.local import LocalStore
 from atoll.errors import AtollError, ConfigError
 from atoll.nested import loads
 from atoll.service.beside import end
 from atoll.service.greeting import greeted
 from atoll.service.logs import level_here, lines_to, log_from
 from atoll.service.worker import resolve
+from atoll.storage.cid import Cid
+from atoll.storage.door import Budget
+from atoll.storage.gateway import Gateway, GatewayConfig, url_of
+from atoll.storage.local import LocalStore
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 5.0

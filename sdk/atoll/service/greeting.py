@@ -14,8 +14,8 @@ from typing import Final
 from eth_utils.crypto import keccak
 
 from atoll.chain.keys import signer_of
-from atoll.content.sources import normalise_gateway
-from atoll.law.words import Address, Digest
+from atoll.protocol.words import Address, Digest
+from atoll.storage.sources import normalise_gateway
 
 SCHEME: Final = "Atoll"
 TAG: Final = b"atoll.gateway.v1"

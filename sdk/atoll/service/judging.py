@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from atoll.content.local import LocalStore
-from atoll.law.claims import ModelRoots, ProgramHeader
-from atoll.law.games.claims import Move
-from atoll.law.games.players import NothingDiffers, Question, attack, defend
-from atoll.law.manifest import Manifest
-from atoll.law.played import rebuilt
-from atoll.law.words import Digest
+from atoll.protocol.claims import ModelRoots, ProgramHeader
+from atoll.protocol.games.claims import Move
+from atoll.protocol.games.players import NothingDiffers, Question, attack, defend
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.played import rebuilt
+from atoll.protocol.words import Digest
 from atoll.service.doctor.machine import memory
 from atoll.service.memory import verifier_bytes
+from atoll.storage.local import LocalStore
 from atoll.train.judged import JudgeTask, Position
 from atoll.train.judging import OwnRun, model_roots, program_header
 from atoll.train.probe import pin_torch

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from atoll.bits.layout import first_moment_bytes, moment_layout, trained_count
-from atoll.content.errors import MalformedDag
 from atoll.errors import TooLarge
-from atoll.law.manifest import Manifest
+from atoll.numerics.layout import first_moment_bytes, moment_layout, trained_count
+from atoll.protocol.manifest import Manifest
+from atoll.storage.errors import MalformedDag
 
 UNFETCHABLE_CONTENT = (ValueError, TooLarge, MalformedDag)
 """Not a CID, more bytes than allowed, or blocks that are not a file: no other source can help."""

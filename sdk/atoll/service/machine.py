@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import reduce, wraps
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from atoll.law.views import JobView
-from atoll.law.words import Address
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address
 from atoll.service.commands import Command
 from atoll.service.config import KeeperConfig, ScheduleSection
 from atoll.service.facts import Fact, Facts

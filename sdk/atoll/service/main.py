@@ -27,7 +27,7 @@ import structlog
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import address_of
 from atoll.errors import AtollError, of_disk
-from atoll.law.words import TOKEN
+from atoll.protocol.words import TOKEN
 from atoll.service.config import ServiceConfig, read_config
 from atoll.service.journal import Belongs
 from atoll.service.logs import Lines, lines_to, log_file

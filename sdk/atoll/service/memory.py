@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from atoll.bits.layout import (
+from atoll.numerics.layout import (
     OUTER_SLOTS,
     first_moment_bytes,
     moment_layout,
@@ -20,7 +20,7 @@ from atoll.bits.layout import (
     trained_count,
     trained_shapes,
 )
-from atoll.law.manifest import SPARSE_CODECS, Manifest, ModelSpec
+from atoll.protocol.manifest import SPARSE_CODECS, Manifest, ModelSpec
 
 _OF_VERIFIERS: Final = {"replay", "evaluate"}
 START_BYTES: Final = 500_000_000

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from atoll.bits.layout import max_params_bytes, max_state_bytes
-from atoll.law.manifest import Manifest
-from atoll.law.words import Role
+from atoll.numerics.layout import max_params_bytes, max_state_bytes
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import Role
 from atoll.service.limits import max_update_bytes
 from atoll.service.memory import provider_bytes, verifier_bytes
 

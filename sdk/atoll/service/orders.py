@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self, TypeVar
 
-from atoll.law.words import JobId
+from atoll.protocol.words import JobId
 from atoll.service.config import ScheduleSection
 from atoll.service.facts import Fact
 from atoll.service.machine import Setup, State

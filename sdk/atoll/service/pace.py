@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
 
-from atoll.law.manifest import Manifest
-from atoll.law.pay import most_drawn
-from atoll.law.words import Role, Terms
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.pay import most_drawn
+from atoll.protocol.words import Role, Terms
 
 MERGE_SECONDS: Final = 5e-8
 """Of one number of one update: decoding, distances, rule (bench/aggregate.py)."""

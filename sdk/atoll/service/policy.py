@@ -10,14 +10,14 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
-from atoll.bits.layout import param_count
 from atoll.chain.deployment import DEVELOPMENT_CHAINS
 from atoll.chain.urls import is_of_this_machine
 from atoll.errors import AtollError
-from atoll.law.clocks import absolute_end
-from atoll.law.manifest import Manifest
-from atoll.law.terms import MOVES, WINDOWS
-from atoll.law.words import TOKEN, Role, Terms
+from atoll.numerics.layout import param_count
+from atoll.protocol.clocks import absolute_end
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.terms import MOVES, WINDOWS
+from atoll.protocol.words import TOKEN, Role, Terms
 from atoll.service.config import PolicySection
 from atoll.service.needs import Machine, least_disk, memory_of
 from atoll.service.pace import Pace, earned_per_hour, loads_of

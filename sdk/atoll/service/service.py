@@ -21,8 +21,8 @@ from atoll.chain import answers
 from atoll.chain.follower import News
 from atoll.chain.txqueue import TRIED_AGAIN
 from atoll.errors import AtollError, NotFound
-from atoll.law.views import JobView
-from atoll.law.words import JobId
+from atoll.protocol.views import JobView
+from atoll.protocol.words import JobId
 from atoll.service.beside import end
 from atoll.service.choice import Choice
 from atoll.service.condition import Condition, Failing, Known, blocking

@@ -23,16 +23,16 @@ from atoll.chain.index import EventIndex
 from atoll.chain.keys import sign_digest, sign_hash
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.chain.txstore import QUEUE_FILE
-from atoll.content.fetch import Fetcher
-from atoll.content.limits import Outsider
-from atoll.content.local import LocalStore
-from atoll.content.storage import Storage, StoreConfig, open_storage
 from atoll.errors import ConfigError
-from atoll.law.views import JobView
-from atoll.law.words import Address, Digest, JobId
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, Digest, JobId
 from atoll.service.config import GatewaySection
 from atoll.service.gateway_process import GatewayProcess, GatewaySpec
 from atoll.service.greeting import Greeter
+from atoll.storage.fetch import Fetcher
+from atoll.storage.limits import Outsider
+from atoll.storage.local import LocalStore
+from atoll.storage.storage import Storage, StoreConfig, open_storage
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount

@@ -16,7 +16,7 @@ from eth_utils.crypto import keccak
 
 from atoll.chain import answers
 from atoll.chain.keys import signer_of
-from atoll.law.words import Address, Digest, Domain, JobId, Role
+from atoll.protocol.words import Address, Digest, Domain, JobId, Role
 from atoll.service.duties.material import refusal, spec_of
 from atoll.service.machine import State
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.pieces import root_of_update
-from atoll.bits.sections import UpdateLayout
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
-from atoll.content.slices import FileSlices
+from atoll.aggregation.round import merge_updates
 from atoll.errors import MalformedUpdate
-from atoll.law.held_out import loss_bytes
-from atoll.law.leaves import Leaves
-from atoll.law.manifest import Manifest
-from atoll.law.words import Verdict, to_bitmap
-from atoll.merge.round import merge_updates
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.pieces import root_of_update
+from atoll.numerics.sections import UpdateLayout
+from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.leaves import Leaves
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import Verdict, to_bitmap
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.opening import OpeningReady
 from atoll.service.duties.replay import DoReplay, EarlierSaid
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
+from atoll.storage.slices import FileSlices
 from atoll.train import evaluate
 from atoll.train.base import open_base
 from atoll.train.course import open_held_out_tokens, open_training_tokens

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from atoll.chain.indexed import Indexed
-from atoll.law import events as ev
-from atoll.law.views import JobView
-from atoll.law.words import Address, JobId, RoundIndex
+from atoll.protocol import events as ev
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, JobId, RoundIndex
 
 ACTS: Final = (
     ev.GatewayAnnounced, ev.Seated, ev.Enrolled, ev.Ready, ev.Committed, ev.Revealed, ev.Said,

@@ -17,7 +17,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.txqueue import TxQueue
 from atoll.chain.txstore import ENDED_WITHOUT_EFFECT, TxState
 from atoll.errors import ConfigError, TransactionFailed
-from atoll.law.words import Address
+from atoll.protocol.words import Address
 from atoll.service.beside import beside
 from atoll.service.config import ServiceConfig
 from atoll.service.control import ask

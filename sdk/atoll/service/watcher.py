@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from atoll.law.upkeep import Call
-from atoll.law.words import Digest
+from atoll.protocol.upkeep import Call
+from atoll.protocol.words import Digest
 from atoll.service.config import ServiceConfig
 from atoll.service.duties.game import PLAY, decide_games
 from atoll.service.duties.material import decide_material

@@ -23,9 +23,9 @@ from typing import Any, cast
 
 import structlog
 
-from atoll.bits.kernels.gpu import is_gpu_failure
-from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.errors import AtollError, ConfigError
+from atoll.numerics.kernels.gpu import is_gpu_failure
+from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 from atoll.service.logs import level_here, lines_to, log_from
 from atoll.service.turns import Turns
 
@@ -204,7 +204,7 @@ def _call(function: str, args: tuple[object, ...]) -> Any:
 
 def _give_back_gpu_memory() -> None:
     """What torch keeps for its next tensors, which other workers of the service cannot have."""
-    torch, graphs = (sys.modules.get(name) for name in ("torch", "atoll.bits.kernels.graphs"))
+    torch, graphs = (sys.modules.get(name) for name in ("torch", "atoll.numerics.kernels.graphs"))
     if graphs is not None:
         graphs.Graphs.let_go()  # of what is kept for another call, as a game's own run is
     if torch is not None and torch.cuda.is_initialized():

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
-from atoll.law.owes import Duty, Owed, owed_by
-from atoll.law.views import Holder, JobView
-from atoll.law.words import TOKEN, Phase, Role, Terms
+from atoll.protocol.owes import Duty, Owed, owed_by
+from atoll.protocol.views import Holder, JobView
+from atoll.protocol.words import TOKEN, Phase, Role, Terms
 from atoll.service.condition import Condition
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.game import NoMove, SendMove

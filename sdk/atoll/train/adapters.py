@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from atoll.bits.layout import DOWN, UP
-from atoll.bits.state import Tensors
-from atoll.content.local import LocalStore
 from atoll.errors import StorageError
-from atoll.law.manifest import LINEARS, LoraSpec, Manifest
+from atoll.numerics.layout import DOWN, UP
+from atoll.numerics.state import Tensors
+from atoll.protocol.manifest import LINEARS, LoraSpec, Manifest
+from atoll.storage.local import LocalStore
 from atoll.train.base import read_weights
 
 _PREFIX = "base_model.model."

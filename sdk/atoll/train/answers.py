@@ -13,8 +13,8 @@ from typing import Any
 
 import structlog
 
-from atoll.law.manifest import Manifest
 from atoll.nested import loads
+from atoll.protocol.manifest import Manifest
 from atoll.train.pace import kept_share, measure
 from atoll.train.probe import numerics_spec, pin_torch
 from atoll.train.program import program_root

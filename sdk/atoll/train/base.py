@@ -11,14 +11,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from atoll.bits.base import Base, freeze
-from atoll.bits.init import stream_params
-from atoll.bits.layout import max_params_bytes, param_shapes
-from atoll.bits.ops import operations
-from atoll.bits.tensors import Source
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
-from atoll.law.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
+from atoll.numerics.base import Base, freeze
+from atoll.numerics.init import stream_params
+from atoll.numerics.layout import max_params_bytes, param_shapes
+from atoll.numerics.ops import operations
+from atoll.numerics.tensors import Source
+from atoll.protocol.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 
 
 def open_base(manifest: Manifest, store: LocalStore) -> Base | None:

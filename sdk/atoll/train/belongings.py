@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from atoll.law.canonical import decode, encode
+from atoll.protocol.canonical import decode, encode
 
 MAX_TOKENIZER_BYTES: Final = 1 << 26
 """Of all of them together."""

@@ -20,11 +20,11 @@ import dag_cbor
 import structlog
 from multiformats import CID
 
-from atoll.content.cid import DAG_CBOR
-from atoll.content.local import SPARE, LocalStore
-from atoll.content.pins import Pin
 from atoll.errors import StorageError
-from atoll.law.words import Digest, RoundIndex
+from atoll.protocol.words import Digest, RoundIndex
+from atoll.storage.cid import DAG_CBOR
+from atoll.storage.local import SPARE, LocalStore
+from atoll.storage.pins import Pin
 
 KEPT = 2
 """The last one may be damaged, or be the whole of what is wanted."""

@@ -20,18 +20,18 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from atoll.law.words import Digest
+from atoll.protocol.words import Digest
 
 PACKAGE = "atoll"
 ROOTS = (
     "atoll.train.initial",
     "atoll.train.replay",
-    "atoll.merge.round",
+    "atoll.aggregation.round",
     "atoll.train.evaluate",
 )
 """What makes round 0's model, a seat's round (whoever trains it runs the same), the next global
 model and its held-out loss, from the bytes in a store on."""
-LEFT_OUT = ("atoll.content", "atoll.files")
+LEFT_OUT = ("atoll.storage", "atoll.files")
 """Packages and modules whose files are not hashed, and not followed."""
 _HERE = Path(__file__).parents[1]
 _NOT_HASHED = frozenset({"kind", "type_comment", "ctx", "is_lazy"})

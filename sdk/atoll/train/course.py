@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from atoll.bits.schedule import Recipe
-from atoll.bits.segment import Course
-from atoll.bits.state import GlobalState
-from atoll.content.local import LocalStore
 from atoll.errors import ManifestError
-from atoll.law.manifest import Manifest
-from atoll.law.words import Digest, SeatIndex
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.segment import Course
+from atoll.numerics.state import GlobalState
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import Digest, SeatIndex
+from atoll.storage.local import LocalStore
 from atoll.train.base import open_base
 from atoll.train.data import TokenFile, form_of, read_nodes
 

@@ -13,17 +13,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.bits.errors import MalformedDataset
-from atoll.bits.pieces import SHARD_BYTES, root_of_shards, shard_node
-from atoll.bits.tokens import DTYPES, Tokens, mask_bit
-from atoll.content.cid import Cid
-from atoll.content.errors import MalformedDag
-from atoll.content.leaves import Leaves
-from atoll.content.local import LocalStore
-from atoll.content.unixfs import Child
 from atoll.errors import TooLarge
-from atoll.law.manifest import DataSpec, Manifest
-from atoll.law.words import Digest
+from atoll.numerics.errors import MalformedDataset
+from atoll.numerics.pieces import SHARD_BYTES, root_of_shards, shard_node
+from atoll.numerics.tokens import DTYPES, Tokens, mask_bit
+from atoll.protocol.manifest import DataSpec, Manifest
+from atoll.protocol.words import Digest
+from atoll.storage.cid import Cid
+from atoll.storage.errors import MalformedDag
+from atoll.storage.leaves import Leaves
+from atoll.storage.local import LocalStore
+from atoll.storage.unixfs import Child
 
 NODE_BYTES: Final = 32
 

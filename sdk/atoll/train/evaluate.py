@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from atoll.bits.held_out import held_out_loss
-from atoll.bits.state import Tensors
-from atoll.content.local import LocalStore
 from atoll.errors import ManifestError
-from atoll.law.manifest import Manifest
+from atoll.numerics.held_out import held_out_loss
+from atoll.numerics.state import Tensors
+from atoll.protocol.manifest import Manifest
+from atoll.storage.local import LocalStore
 from atoll.train.base import open_base
 from atoll.train.course import open_held_out_tokens
 from atoll.train.data import TokenFile

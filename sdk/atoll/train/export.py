@@ -14,9 +14,9 @@ from typing import Any, Final, Literal
 import torch
 from safetensors.torch import save_file
 
-from atoll.bits.state import Tensors
 from atoll.errors import StorageError
-from atoll.law.manifest import ModelSpec
+from atoll.numerics.state import Tensors
+from atoll.protocol.manifest import ModelSpec
 from atoll.train.belongings import (
     CONFIG,
     GENERATION,

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from atoll.errors import ConfigError
-from atoll.law.manifest import UNSCALED, ModelSpec, RopeScalingSpec
+from atoll.protocol.manifest import UNSCALED, ModelSpec, RopeScalingSpec
 
 Config = Mapping[str, Any]
 SUPPORTED: Final = "Llama, SmolLM, Mistral without sliding window, Qwen2, Qwen3, Arcee"

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import torch
 from tokenizers import Tokenizer
 
-from atoll.bits.errors import MalformedDataset
-from atoll.bits.model import forward
-from atoll.bits.ops import NativeOps
-from atoll.bits.state import Tensors
 from atoll.errors import ConfigError
-from atoll.law.manifest import ModelSpec
+from atoll.numerics.errors import MalformedDataset
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps
+from atoll.numerics.state import Tensors
+from atoll.protocol.manifest import ModelSpec
 from atoll.train.tokenizer import tokenizing
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from atoll.bits.init import initial_global_state
-from atoll.bits.state import GlobalState
-from atoll.content.local import LocalStore
-from atoll.law.manifest import Manifest
+from atoll.numerics.init import initial_global_state
+from atoll.numerics.state import GlobalState
+from atoll.protocol.manifest import Manifest
+from atoll.storage.local import LocalStore
 from atoll.train.base import read_weights
 
 

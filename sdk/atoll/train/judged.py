@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.law.games.claims import Claim
-from atoll.law.games.judge import Need
-from atoll.law.words import Digest, JobId, RoundIndex, SeatIndex
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.judge import Need
+from atoll.protocol.words import Digest, JobId, RoundIndex, SeatIndex
 from atoll.train.earlier import EarlierRound
 
 

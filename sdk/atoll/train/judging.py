@@ -14,24 +14,23 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import dag_cbor
 from torch import Tensor
 
-from atoll.bits.kernels.interface import CPU
-from atoll.bits.pieces import SHARD_BYTES, ByteSlices, shard_node
-from atoll.bits.segment import Course
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import StepResult, inner_step, state_roots
-from atoll.bits.tables import table_parts
-from atoll.bits.tape.build.whole import program_of
-from atoll.bits.tape.imports import Context, Sources
-from atoll.bits.tape.program import Program
-from atoll.bits.tape.run import node_digest, run
-from atoll.bits.tensors import chunk_leaves, raw_bytes
-from atoll.bits.tokens import TokenSource
-from atoll.content.local import LocalStore
-from atoll.law.claims import ModelRoots, ProgramHeader
-from atoll.law.draws import dropout_key
-from atoll.law.games.claims import Opening, ProgramPart
-from atoll.law.games.judge import Need
-from atoll.law.games.trees import (
+from atoll.numerics.kernels.interface import CPU
+from atoll.numerics.pieces import SHARD_BYTES, ByteSlices, shard_node
+from atoll.numerics.segment import Course
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import StepResult, inner_step, state_roots
+from atoll.numerics.tables import table_parts
+from atoll.numerics.tensors import chunk_leaves, raw_bytes
+from atoll.numerics.tokens import TokenSource
+from atoll.numerics.trace.build.whole import program_of
+from atoll.numerics.trace.imports import Context, Sources
+from atoll.numerics.trace.program import Program
+from atoll.numerics.trace.run import node_digest, run
+from atoll.protocol.claims import ModelRoots, ProgramHeader
+from atoll.protocol.draws import dropout_key
+from atoll.protocol.games.claims import Opening, ProgramPart
+from atoll.protocol.games.judge import Need
+from atoll.protocol.games.trees import (
     CHUNK,
     PIECE,
     MemoryTree,
@@ -42,12 +41,13 @@ from atoll.law.games.trees import (
     pieces_of,
     siblings_of,
 )
-from atoll.law.hashing import keccak256
-from atoll.law.hashing import sha256 as sha256_digest
-from atoll.law.leaves import StateRoots, float_bytes
-from atoll.law.manifest import Manifest
-from atoll.law.program import Input, Part, Source, Template
-from atoll.law.words import ZERO_DIGEST, Digest, Slot
+from atoll.protocol.hashing import keccak256
+from atoll.protocol.hashing import sha256 as sha256_digest
+from atoll.protocol.leaves import StateRoots, float_bytes
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.program import Input, Part, Source, Template
+from atoll.protocol.words import ZERO_DIGEST, Digest, Slot
+from atoll.storage.local import LocalStore
 from atoll.train.base import read_weights
 from atoll.train.checkpoints import DISPUTED
 from atoll.train.course import open_course

@@ -13,24 +13,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.bits.base import freeze
-from atoll.bits.batch import gather_batch
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import seat_codec
-from atoll.bits.init import initial_global_state, initial_params
-from atoll.bits.kernels.interface import CPU
-from atoll.bits.layout import param_count, param_shapes, seat_layout, trained_count, trained_shapes
-from atoll.bits.ops import operations as operations_of
-from atoll.bits.schedule import Recipe
-from atoll.bits.sections import UpdateLayout
-from atoll.bits.segment import Course, run_segment
-from atoll.bits.state import SeatState
-from atoll.bits.step import inner_step
-from atoll.bits.tensors import tree_root
-from atoll.bits.tokens import DTYPES
-from atoll.law.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
-from atoll.law.words import ZERO_DIGEST, SeatIndex
+from atoll.numerics.base import freeze
+from atoll.numerics.batch import gather_batch
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.registry import seat_codec
+from atoll.numerics.init import initial_global_state, initial_params
+from atoll.numerics.kernels.interface import CPU
+from atoll.numerics.layout import (
+    param_count,
+    param_shapes,
+    seat_layout,
+    trained_count,
+    trained_shapes,
+)
+from atoll.numerics.ops import operations as operations_of
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.sections import UpdateLayout
+from atoll.numerics.segment import Course, run_segment
+from atoll.numerics.state import SeatState
+from atoll.numerics.step import inner_step
+from atoll.numerics.tensors import tree_root
+from atoll.numerics.tokens import DTYPES
+from atoll.protocol.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
+from atoll.protocol.words import ZERO_DIGEST, SeatIndex
 
 MAX_TIMED = 3_000_000
 """Parameters up to which a model is timed itself."""

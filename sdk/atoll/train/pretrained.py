@@ -16,12 +16,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from atoll.bits.init import is_bounded, write_params
-from atoll.bits.layout import Shapes, param_shapes
-from atoll.bits.tensors import tree_root
-from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
-from atoll.law.manifest import InitSpec, ModelSpec
+from atoll.numerics.init import is_bounded, write_params
+from atoll.numerics.layout import Shapes, param_shapes
+from atoll.numerics.tensors import tree_root
+from atoll.protocol.manifest import InitSpec, ModelSpec
+from atoll.storage.local import LocalStore
 from atoll.train.families import spec_of
 from atoll.train.said_once import parse
 

@@ -6,10 +6,10 @@ import os
 
 import torch
 
-from atoll.bits.kernels.variables import DEVICE_VARIABLE
-from atoll.bits.tables import check_tables
 from atoll.errors import NumericsMismatch
-from atoll.law.manifest import Manifest, NumericsSpec
+from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.numerics.tables import check_tables
+from atoll.protocol.manifest import Manifest, NumericsSpec
 from atoll.train.code import code_digest
 from atoll.train.probe_job import probe_digest
 

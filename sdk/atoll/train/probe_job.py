@@ -16,23 +16,23 @@ from typing import Any, Final
 
 import numpy as np
 
-from atoll.bits.base import freeze
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.init import initial_global_state, initial_params
-from atoll.bits.layout import param_shapes
-from atoll.bits.link import close_round
-from atoll.bits.opening import open_round
-from atoll.bits.ops import operations
-from atoll.bits.pieces import root_of_update
-from atoll.bits.schedule import Recipe
-from atoll.bits.segment import Course, run_segment
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.tensors import tree_root
-from atoll.bits.tokens import Tokens
-from atoll.law.manifest import LoraSpec, Manifest, ModelSpec
-from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import Digest, SeatIndex, to_bitmap
-from atoll.merge.round import merge
+from atoll.aggregation.round import merge
+from atoll.numerics.base import freeze
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.init import initial_global_state, initial_params
+from atoll.numerics.layout import param_shapes
+from atoll.numerics.link import close_round
+from atoll.numerics.opening import open_round
+from atoll.numerics.ops import operations
+from atoll.numerics.pieces import root_of_update
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.segment import Course, run_segment
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.tensors import tree_root
+from atoll.numerics.tokens import Tokens
+from atoll.protocol.manifest import LoraSpec, Manifest, ModelSpec
+from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.words import Digest, SeatIndex, to_bitmap
 
 SEATS: Final = tuple(SeatIndex(seat) for seat in range(3))
 TRAINED: Final = SEATS[0]

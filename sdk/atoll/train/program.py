@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from atoll.content.local import LocalStore
-from atoll.law.manifest import Manifest
-from atoll.law.words import Digest
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import Digest
+from atoll.storage.local import LocalStore
 from atoll.train.initial import open_initial_state
 from atoll.train.judging import program_header
 from atoll.train.probe import pin_torch

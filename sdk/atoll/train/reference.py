@@ -15,15 +15,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from atoll.bits.kernels.graphs import Graphs
-from atoll.bits.ops import reference_operations
-from atoll.bits.schedule import Recipe
-from atoll.bits.segment import Course, SegmentRun, StepRunner, run_segment
-from atoll.bits.state import SeatState
-from atoll.bits.step import StepResult, inner_step, state_roots
 from atoll.errors import MachineFault
-from atoll.law.leaves import StateRoots, work_word
-from atoll.law.words import Digest
+from atoll.numerics.kernels.graphs import Graphs
+from atoll.numerics.ops import reference_operations
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.segment import Course, SegmentRun, StepRunner, run_segment
+from atoll.numerics.state import SeatState
+from atoll.numerics.step import StepResult, inner_step, state_roots
+from atoll.protocol.leaves import StateRoots, work_word
+from atoll.protocol.words import Digest
 
 _NEXT_STEP = (
     "test this machine's memory and processor (memtest86+, stress-ng --verify), run them at their "

@@ -12,16 +12,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from atoll.bits.link import close_round
-from atoll.bits.pieces import root_of_update
-from atoll.bits.segment import Course, SegmentRun
-from atoll.bits.state import SeatState
-from atoll.content.local import LocalStore
 from atoll.errors import ProtocolError
-from atoll.law.ballots import Duty
-from atoll.law.hashing import sha256
-from atoll.law.leaves import Leaves
-from atoll.law.words import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex
+from atoll.numerics.link import close_round
+from atoll.numerics.pieces import root_of_update
+from atoll.numerics.segment import Course, SegmentRun
+from atoll.numerics.state import SeatState
+from atoll.protocol.ballots import Duty
+from atoll.protocol.hashing import sha256
+from atoll.protocol.leaves import Leaves
+from atoll.protocol.words import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex
+from atoll.storage.local import LocalStore
 from atoll.train.checkpoints import Checkpoint, Checkpoints
 from atoll.train.reference import fault, run_by_reference
 from atoll.train.round import (

@@ -13,24 +13,24 @@ from typing import Final
 
 import structlog
 
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.grid import NonFiniteDeltaError
-from atoll.bits.errors import MalformedState
-from atoll.bits.layout import max_state_bytes, moment_layout, seat_layout, trained_shapes
-from atoll.bits.link import close_round
-from atoll.bits.opening import open_round
-from atoll.bits.pieces import root_of_update
-from atoll.bits.segment import Course, SegmentRun, run_segment
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import state_roots
-from atoll.bits.tensors import Source
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
 from atoll.errors import StorageError
-from atoll.law.hashing import sha256
-from atoll.law.leaves import Leaves, key_message
-from atoll.law.manifest import Manifest
-from atoll.law.words import ZERO_DIGEST, Address, Digest, Domain, SeatIndex, Slot
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.codec.grid import NonFiniteDeltaError
+from atoll.numerics.errors import MalformedState
+from atoll.numerics.layout import max_state_bytes, moment_layout, seat_layout, trained_shapes
+from atoll.numerics.link import close_round
+from atoll.numerics.opening import open_round
+from atoll.numerics.pieces import root_of_update
+from atoll.numerics.segment import Course, SegmentRun, run_segment
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import state_roots
+from atoll.numerics.tensors import Source
+from atoll.protocol.hashing import sha256
+from atoll.protocol.leaves import Leaves, key_message
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import ZERO_DIGEST, Address, Digest, Domain, SeatIndex, Slot
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll.train.checkpoints import (
     CARRIED,
     CHECKPOINT,

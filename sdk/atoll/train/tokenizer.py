@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from atoll.bits.errors import MalformedDataset
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
+from atoll.numerics.errors import MalformedDataset
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll.train.belongings import MAX_TOKENIZER_BYTES, TOKENIZER, Belongings
 
 

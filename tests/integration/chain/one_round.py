@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil
 
-from atoll.bits.init import initial_global_state
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.keys import sign_hash
-from atoll.content.local import LocalStore
-from atoll.law import hashing
-from atoll.law.ballots import Body, Duty, ballot_hash
-from atoll.law.certificates import certificate_bytes
-from atoll.law.leaves import Leaves, key_hash
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import (
+from atoll.numerics.init import initial_global_state
+from atoll.protocol import hashing
+from atoll.protocol.ballots import Body, Duty, ballot_hash
+from atoll.protocol.certificates import certificate_bytes
+from atoll.protocol.leaves import Leaves, key_hash
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import (
     ZERO_DIGEST,
     Address,
     Bitmap,
@@ -35,6 +34,7 @@ from atoll.law.words import (
     SeatIndex,
     Verdict,
 )
+from atoll.storage.local import LocalStore
 
 SEAT, PLACE = SeatIndex(0), PlaceIndex(0)
 ROUND = RoundIndex(0)

@@ -17,7 +17,7 @@ from atoll.chain.keys import import_key
 from atoll.cli.main import app
 from atoll.cli.services import Choices, write_config
 from atoll.errors import ConfigError, InsufficientFunds
-from atoll.law.words import Address
+from atoll.protocol.words import Address
 
 __all__ = ["submitted"]
 

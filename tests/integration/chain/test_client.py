@@ -26,15 +26,10 @@ from tests.unit.train.folders import make_folder
 
 import atoll
 from atoll import Client, ClientConfig, JobSpec
-from atoll.bits.init import initial_global_state
-from atoll.bits.tensors import tree_root
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key
 from atoll.chain.txqueue import QueueConfig
-from atoll.content.cid import Cid
-from atoll.content.gateway import Gateway
-from atoll.content.local import LocalStore
 from atoll.errors import (
     ChainError,
     ConfigError,
@@ -48,9 +43,14 @@ from atoll.job.card import CARD, FACTS
 from atoll.job.narrate import JobUpdate
 from atoll.job.outlook import SUBMIT_GAS
 from atoll.job.submissions import Submissions
-from atoll.law.manifest import Manifest, NumericsSpec
-from atoll.law.words import Bitmap, Digest, JobId, JobStatus
+from atoll.numerics.init import initial_global_state
+from atoll.numerics.tensors import tree_root
+from atoll.protocol.manifest import Manifest, NumericsSpec
+from atoll.protocol.words import Bitmap, Digest, JobId, JobStatus
 from atoll.service.lock import holder_of
+from atoll.storage.cid import Cid
+from atoll.storage.gateway import Gateway
+from atoll.storage.local import LocalStore
 from atoll.train.adapters import ADAPTER_FILES
 from atoll.train.answers import answer
 from atoll.train.corpus.options import PUBLIC_NOTICE

@@ -22,8 +22,8 @@ from atoll.errors import (
     TransactionFailed,
     WrongChain,
 )
-from atoll.law import bls
-from atoll.law.words import Address, JobId, Role
+from atoll.protocol import bls
+from atoll.protocol.words import Address, JobId, Role
 
 NOWHERE = "http://127.0.0.1:9"  # the discard port: nothing listens
 

@@ -24,7 +24,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.txqueue import GWEI, NO_MONEY, TRIED_AGAIN, QueueConfig, TxQueue, TxStatus
 from atoll.chain.txstore import TxState
 from atoll.errors import ChainError
-from atoll.law.words import Address, Role
+from atoll.protocol.words import Address, Role
 
 CONFIG = QueueConfig(poll_seconds=0.0, rebroadcast_seconds=3600.0)
 REVERTED = says("eth_estimateGas", 3, "execution reverted: too early")

@@ -19,7 +19,7 @@ from tests.unit.chain.test_endpoints import served
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.txqueue import QueueConfig, TxQueue
-from atoll.law.words import Address
+from atoll.protocol.words import Address
 from atoll.service.beside import beside
 
 SOMEONE = Address("0x000000000000000000000000000000000000bEEF")

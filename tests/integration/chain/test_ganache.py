@@ -18,7 +18,7 @@ from atoll.chain.indexed import Indexed
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.chain.txstore import TxState
 from atoll.errors import TransactionFailed
-from atoll.law.words import JobId
+from atoll.protocol.words import JobId
 
 
 @pytest.fixture

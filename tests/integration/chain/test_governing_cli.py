@@ -24,8 +24,8 @@ from atoll.cli.governing import OURS
 from atoll.cli.main import app
 from atoll.cli.output import moment
 from atoll.errors import AtollError, ConfigError, TransactionFailed
-from atoll.law.manifest import Manifest
-from atoll.law.words import TOKEN, Address
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import TOKEN, Address
 
 __all__ = ["submitted"]
 DELAY = 2 * 86_400

@@ -20,11 +20,11 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.index import Advanced, Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
 from atoll.chain.logs import LogReader
-from atoll.content.storage import StoreConfig
 from atoll.errors import ConfigError, RpcUnavailable
-from atoll.law.events import GatewayAnnounced
-from atoll.law.words import Address
+from atoll.protocol.events import GatewayAnnounced
+from atoll.protocol.words import Address
 from atoll.service.session import SessionConfig, open_session
+from atoll.storage.storage import StoreConfig
 from atoll_devnet.processes.hostile import EMITTER, UNDECODABLE_URL, gateway_log
 from atoll_devnet.weather import oracle
 from atoll_devnet.weather.oracle import misremembered

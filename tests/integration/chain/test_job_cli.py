@@ -30,13 +30,13 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key
 from atoll.cli.job import app
 from atoll.cli.window import report_app
+from atoll.dashboard.page import embedded
+from atoll.dashboard.server import network_now
 from atoll.errors import ConfigError
 from atoll.job.document import to_toml
 from atoll.job.spec import JobSpec
-from atoll.law.manifest import Manifest
-from atoll.law.words import Address, JobId, Role
-from atoll.window.page import embedded
-from atoll.window.server import network_now
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import Address, JobId, Role
 
 PASSWORD = "correct horse battery"
 

@@ -15,8 +15,8 @@ from tests.integration.chain.test_job_cli import Submitted, submitted
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import decode_log
 from atoll.errors import ConfigError, TransactionFailed
-from atoll.law.owners import Ownership, owners_of, ownership_of
-from atoll.law.words import TOKEN, Address, Role
+from atoll.protocol.owners import Ownership, owners_of, ownership_of
+from atoll.protocol.words import TOKEN, Address, Role
 from atoll.service.doctor.chain import check_chain
 from atoll.service.doctor.findings import Finding
 from atoll.service.doctor.subject import Subject

@@ -20,8 +20,8 @@ from atoll.chain.indexed import Indexed
 from atoll.chain.logs import LogReader
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.errors import ChainError, RpcUnavailable
-from atoll.law.events import GatewayAnnounced
-from atoll.law.words import Address, Role
+from atoll.protocol.events import GatewayAnnounced
+from atoll.protocol.words import Address, Role
 from atoll_devnet.processes.chain import Endpoint
 from atoll_devnet.processes.faulty_rpc import BUSY, BY_STATUS, FAULTS, TROUBLE, faulty_rpc
 

@@ -16,7 +16,7 @@ from atoll.chain.keys import import_key, load_key
 from atoll.chain.txqueue import TxQueue
 from atoll.chain.txstore import QUEUE_FILE, TxState, read_pairing
 from atoll.errors import ChainError, ConfigError
-from atoll.law.words import Address
+from atoll.protocol.words import Address
 from atoll.service.config import ServiceConfig
 from atoll.service.control import listening
 from atoll.service.journal import Belongs, Journal, JournalGone

@@ -32,7 +32,7 @@ from atoll.errors import (
     RpcUnavailable,
     TransactionFailed,
 )
-from atoll.law.words import Address, BlockRef, JobId, Role
+from atoll.protocol.words import Address, BlockRef, JobId, Role
 
 SOMEONE = Address("0x000000000000000000000000000000000000bEEF")
 EAGER = QueueConfig(poll_seconds=0.02, rebroadcast_seconds=1.0, doubt_seconds=0.0)

@@ -18,7 +18,7 @@ from tests.judge.costs import (
 from tests.judge.table import Bill, Table, table
 from tests.judge.vast import World
 
-from atoll.bits.tape.opcodes import Op
+from atoll.numerics.trace.opcodes import Op
 
 TEMPLATES = 1
 """Of each operation that are tried; bench/judge.py tries more, and variants of the job."""

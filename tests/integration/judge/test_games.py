@@ -10,8 +10,8 @@ from tests.judge.costs import MOST
 from tests.judge.table import CODE_LIMIT, Table, table
 from tests.judge.trials import places, refute, survive
 
-from atoll.bits.tape.opcodes import Op
-from atoll.law.games.machine import Outcome
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.games.machine import Outcome
 
 SEED = 14
 NUMBERS = iter(range(1, 1 << 30))

@@ -8,8 +8,8 @@ import pytest
 from tests.judge.table import CODE_LIMIT, Table, ganache_table
 from tests.judge.trials import places, refute, survive
 
-from atoll.bits.tape.opcodes import Op
-from atoll.law.games.machine import Outcome
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.games.machine import Outcome
 
 
 @pytest.fixture(scope="module")

@@ -11,15 +11,15 @@ import torch
 from tests.judge.elements import raw
 from tests.judge.replay import Court, court
 from tests.judge.state_nodes import Given
-from tests.unit.bits.tape.jobs import Small, small
+from tests.unit.numerics.trace.jobs import Small, small
 from torch import Tensor
 
-from atoll.bits.step import inner_step
-from atoll.bits.tape.imports import Sources
-from atoll.bits.tape.opcodes import Op
-from atoll.bits.tape.run import run
-from atoll.law.draws import dropout_key
-from atoll.law.program import Part, Source, Template
+from atoll.numerics.step import inner_step
+from atoll.numerics.trace.imports import Sources
+from atoll.numerics.trace.opcodes import Op
+from atoll.numerics.trace.run import run
+from atoll.protocol.draws import dropout_key
+from atoll.protocol.program import Part, Source, Template
 
 NODES_EACH = 3
 """Of an operation: the first, the last, and one between them."""

@@ -13,7 +13,7 @@ from tests.judge.replay import NODES, OPERATIONS, Court, court, differences
 from tests.judge.state_nodes import Given
 from torch import Tensor
 
-from atoll.bits.tape.opcodes import Op
+from atoll.numerics.trace.opcodes import Op
 
 ELEMENTS = 1000
 

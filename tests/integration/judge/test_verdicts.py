@@ -14,14 +14,14 @@ from tests.judge.table import Refused, Table, table
 from tests.judge.trials import trial
 from torch import Tensor
 
-from atoll.bits.tape.imports import Context
-from atoll.bits.tape.opcodes import Op
-from atoll.law.games.claims import Move, PostLeaf, PostTape, Prove
-from atoll.law.games.machine import Outcome
-from atoll.law.games.players import defend
-from atoll.law.hashing import keccak256
-from atoll.law.program import Template
-from atoll.law.words import Address, SeatIndex
+from atoll.numerics.trace.imports import Context
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.games.claims import Move, PostLeaf, PostTape, Prove
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.players import defend
+from atoll.protocol.hashing import keccak256
+from atoll.protocol.program import Template
+from atoll.protocol.words import Address, SeatIndex
 
 NUMBERS = iter(range(1, 1 << 30))
 """Of games: each is about a set of its own."""

@@ -15,8 +15,8 @@ import pytest
 from eth_abi.abi import encode
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.unit.law.factories import DOMAIN, JOB, address
-from tests.unit.law.script import Script
+from tests.unit.protocol.factories import DOMAIN, JOB, address
+from tests.unit.protocol.script import Script
 
 from atoll.chain import answers, replies
 from atoll.chain.abi import EventAbi, registry
@@ -26,10 +26,10 @@ from atoll.chain.follower import Fold
 from atoll.chain.indexed import Indexed
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.verdicts import JUDGED, RpcRefused, is_verdict
-from atoll.content.sources import normalise_gateway
 from atoll.errors import RpcUnavailable, UndecodableLog
-from atoll.law.events import EVENT_TYPES
-from atoll.law.words import BlockRef, Digest
+from atoll.protocol.events import EVENT_TYPES
+from atoll.protocol.words import BlockRef, Digest
+from atoll.storage.sources import normalise_gateway
 
 EVENTS = sorted((e for e in registry().events.values() if e.name in EVENT_TYPES), key=str)
 WORDS = st.binary(min_size=32, max_size=32)

@@ -10,25 +10,26 @@ from tests.jobs import PLAIN
 from tests.merging import all_standing
 from tests.unit.train.factories import DITHER, TEXT, small_model
 
-from atoll.bits.base import Base, freeze
-from atoll.bits.batch import gather_batch
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import seat_codec
-from atoll.bits.init import initial_global_state, initial_params
-from atoll.bits.layout import param_shapes, seat_layout
-from atoll.bits.link import close_round
-from atoll.bits.ops import NativeOps
-from atoll.bits.schedule import Recipe
-from atoll.bits.state import SeatState
-from atoll.bits.step import inner_step
-from atoll.bits.tensors import tree_root
+from atoll.aggregation.round import merge
 from atoll.job.plan import filled
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
-from atoll.law.canonical import dag_cbor_cid
-from atoll.law.hashing import sha256
-from atoll.law.manifest import (
+from atoll.numerics.base import Base, freeze
+from atoll.numerics.batch import gather_batch
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.registry import seat_codec
+from atoll.numerics.init import initial_global_state, initial_params
+from atoll.numerics.layout import param_shapes, seat_layout
+from atoll.numerics.link import close_round
+from atoll.numerics.ops import NativeOps
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.state import SeatState
+from atoll.numerics.step import inner_step
+from atoll.numerics.tensors import tree_root
+from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.hashing import sha256
+from atoll.protocol.manifest import (
     LINEARS,
     DataSpec,
     InitSpec,
@@ -37,7 +38,6 @@ from atoll.law.manifest import (
     NumericsSpec,
     TensorExponents,
 )
-from atoll.merge.round import merge
 
 SEATS, LENGTHS = 3, (4, 24, 128, 500)
 RATES = ("0.000001", "0.0001", "0.01")

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.property.border import VALUES, bent, paths, put
 from tests.unit.train.factories import SMALL_LAYOUT, SMALL_SHAPES, seat_state
 
-from atoll.bits.errors import MalformedState
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.tensors import MAGIC
+from atoll.numerics.errors import MalformedState
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.tensors import MAGIC
 
 SEAT = bytes(seat_state().to_bytes())
 PARAMS = {name: torch.full(shape, 0.5) for name, shape in SMALL_SHAPES.items()}

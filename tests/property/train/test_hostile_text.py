@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from atoll.bits.errors import DataUnusable
+from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.documents import Document, read_documents
 from atoll.train.corpus.files import find_files
 from atoll.train.corpus.options import BadRows, DataOptions

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.property.train.test_state_bits import flipped
 from tests.unit.train.factories import KEY, Job, make_job
 
-from atoll.bits.segment import Course, SegmentRun, run_segment
-from atoll.bits.state import SeatState
-from atoll.bits.step import state_roots
+from atoll.numerics.segment import Course, SegmentRun, run_segment
+from atoll.numerics.state import SeatState
+from atoll.numerics.step import state_roots
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import TrainedRound, train_round
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.train.factories import seat_state
 
-from atoll.bits.batch import gather_batch
-from atoll.bits.errors import MalformedState
-from atoll.bits.layout import SeatLayout
-from atoll.bits.state import GlobalState, SeatState, Tensors
-from atoll.bits.step import state_roots
+from atoll.numerics.batch import gather_batch
+from atoll.numerics.errors import MalformedState
+from atoll.numerics.layout import SeatLayout
+from atoll.numerics.state import GlobalState, SeatState, Tensors
+from atoll.numerics.step import state_roots
 
 SHAPES = {"a.weight": (40, 50), "b.weight": (7,)}
 LAYOUT = SeatLayout(SHAPES, m=SHAPES, v={"b.weight": (7,)}, feedback={"a.weight": (40, 50)})

@@ -13,13 +13,13 @@ from typing import Any
 from aiohttp import web
 from tests.unit.chain.test_endpoints import served
 from tests.unit.chain.test_log_decode import log_of
-from tests.unit.law.factories import DOMAIN, address
+from tests.unit.protocol.factories import DOMAIN, address
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog
 from atoll.chain.deployment import Deployment
 from atoll.chain.logs import bloom_of
-from atoll.law.events import GatewayAnnounced
+from atoll.protocol.events import GatewayAnnounced
 
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
 STRANGE = RawLog(address("a stranger"), (), b"", 0, bytes(32), 0)

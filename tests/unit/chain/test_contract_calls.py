@@ -18,8 +18,8 @@ from atoll.chain.revert import RevertReason, decode_revert, reason_of
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.verdicts import RpcRefused
 from atoll.errors import ChainError, ConfigError
-from atoll.law.games.claims import Claim, Reveal
-from atoll.law.words import (
+from atoll.protocol.games.claims import Claim, Reveal
+from atoll.protocol.words import (
     Address,
     Bitmap,
     Digest,

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from eth_abi.abi import encode
 from tests.unit.chain.test_full_blocks import Clock
-from tests.unit.law.factories import JOB, address
+from tests.unit.protocol.factories import JOB, address
 
 from atoll.chain import replies, rpc
 from atoll.chain.abi import registry
@@ -25,7 +25,7 @@ from atoll.chain.replies import NoAnswer, Reply, result_of
 from atoll.chain.revert import ERROR_SELECTOR
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable, TransactionFailed
-from atoll.law.words import Role
+from atoll.protocol.words import Role
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ROUNDS = address("rounds")

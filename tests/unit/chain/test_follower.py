@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.factories import DOMAIN, JOB, address
-from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.protocol.factories import DOMAIN, JOB, address
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.chain import follower as follower_module
 from atoll.chain.deployment import Deployment
@@ -18,12 +18,12 @@ from atoll.chain.follower import Follower, News
 from atoll.chain.index import Advanced, Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
 from atoll.errors import RpcUnavailable
-from atoll.law import events as ev
-from atoll.law.games.claims import Claim
-from atoll.law.games.machine import Outcome as GameOutcome
-from atoll.law.owners import Ownership
-from atoll.law.views import bond_set
-from atoll.law.words import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Outcome as GameOutcome
+from atoll.protocol.owners import Ownership
+from atoll.protocol.views import bond_set
+from atoll.protocol.words import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
 
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
 SUBMITTER = address("submitter")

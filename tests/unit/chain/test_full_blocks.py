@@ -15,7 +15,7 @@ from atoll.chain.answers import Header
 from atoll.chain.decode import RawLog
 from atoll.chain.logs import LogReader
 from atoll.chain.rpc import FailoverProvider
-from atoll.law.words import BlockRef, Digest
+from atoll.protocol.words import BlockRef, Digest
 
 BLOCK_GAS = 60_000_000
 LOG_GAS = 375 + 2 * 2

@@ -18,7 +18,7 @@ from atoll.chain.index import Change, EventIndex
 from atoll.chain.indexed import Indexed
 from atoll.chain.logs import PARALLEL
 from atoll.errors import RpcUnavailable
-from atoll.law.events import GatewayAnnounced
+from atoll.protocol.events import GatewayAnnounced
 
 SOME = {4: 1, 7: 3, 8: 1, 19: 2}
 STRANGE_BLOOM = f"0x{7:0512x}"

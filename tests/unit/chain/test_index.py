@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from tests.unit.chain.test_log_decode import log_of
-from tests.unit.law.factories import DOMAIN, address
+from tests.unit.protocol.factories import DOMAIN, address
 
 from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain
@@ -17,7 +17,7 @@ from atoll.chain.index import EventIndex, Rewound
 from atoll.chain.indexed import Indexed
 from atoll.chain.logs import LogReader
 from atoll.chain.rpc import FailoverProvider
-from atoll.law.events import GatewayAnnounced
+from atoll.protocol.events import GatewayAnnounced
 
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
 CONFIRMATIONS = 2

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from tests.unit.law.factories import make_terms
-from tests.unit.law.script import Script
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.script import Script
 
 from atoll.job.narrate import (
     MISSES,
@@ -18,15 +18,15 @@ from atoll.job.narrate import (
     is_about,
     tokens,
 )
-from atoll.law import events as ev
-from atoll.law.ballots import Body
-from atoll.law.ballots import Duty as BallotDuty
-from atoll.law.events import EVENT_TYPES
-from atoll.law.games.claims import Claim
-from atoll.law.games.machine import Outcome
-from atoll.law.rounds import apply
-from atoll.law.views import bond_set
-from atoll.law.words import (
+from atoll.protocol import events as ev
+from atoll.protocol.ballots import Body
+from atoll.protocol.ballots import Duty as BallotDuty
+from atoll.protocol.events import EVENT_TYPES
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.rounds import apply
+from atoll.protocol.views import bond_set
+from atoll.protocol.words import (
     TOKEN,
     ZERO_DIGEST,
     Address,

@@ -1,4 +1,4 @@
-"""Logs become the events of `atoll.law`, field by field."""
+"""Logs become the events of `atoll.protocol`, field by field."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from atoll.chain.abi import EventAbi, load_artifact, registry
 from atoll.chain.contracts import RoundState
 from atoll.chain.decode import RawLog, decode_log, event_topics, from_abi, to_abi
 from atoll.errors import UndecodableLog
-from atoll.law import words as types
-from atoll.law.events import EVENT_TYPES, Balloted, Closed, JobCreated, Revealed, Settled
-from atoll.law.words import (
+from atoll.protocol import words as types
+from atoll.protocol.events import EVENT_TYPES, Balloted, Closed, JobCreated, Revealed, Settled
+from atoll.protocol.words import (
     Address,
     Bitmap,
     Digest,

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 from tests.unit.chain.test_index import CONFIRMATIONS, DEPLOYMENT, Node
-from tests.unit.law.factories import DOMAIN
+from tests.unit.protocol.factories import DOMAIN
 
 from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain
@@ -19,7 +19,7 @@ from atoll.chain.indexed import Indexed
 from atoll.chain.logs import LogReader
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import UndecodableLog
-from atoll.law.events import ContractEvent
+from atoll.protocol.events import ContractEvent
 
 URLS = [f"http://{number}" for number in range(7)]
 Decode = Callable[[RawLog], ContractEvent | None]

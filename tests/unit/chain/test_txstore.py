@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import address
+from tests.unit.protocol.factories import address
 
 from atoll.chain.calls import Call
 from atoll.chain.database import Database, Parameters

@@ -19,7 +19,7 @@ from atoll.chain.index import EventIndex
 from atoll.chain.logs import LogReader, bloom_of
 from atoll.chain.rpc import FailoverProvider
 from atoll.errors import RpcUnavailable
-from atoll.law.words import Address, BlockRef, Digest
+from atoll.protocol.words import Address, BlockRef, Digest
 
 ZERO = Digest(bytes(32))
 TX_HASH = f"0x{1:064x}"

@@ -17,7 +17,7 @@ from atoll.errors import ConfigError
 from atoll.job import audit as auditing
 from atoll.job.audit import DIFFERS, EQUAL, GONE, Extent, JobCheck, RoundCheck, SeatCheck
 from atoll.job.books import Books
-from atoll.law.words import RoundIndex, SeatIndex
+from atoll.protocol.words import RoundIndex, SeatIndex
 
 BOOKS = Books(100, 40, 10, 0, {}, ())
 

@@ -9,9 +9,9 @@ from atoll.cli import earnings
 from atoll.cli.earnings import _due
 from atoll.errors import ChainError
 from atoll.job.earnings import Line, State, Statement
-from atoll.law.events import BondReturned
-from atoll.law.owners import Ownership
-from atoll.law.words import TOKEN, Address, JobId, Role, RoundIndex
+from atoll.protocol.events import BondReturned
+from atoll.protocol.owners import Ownership
+from atoll.protocol.words import TOKEN, Address, JobId, Role, RoundIndex
 
 ME, OTHER = Address("0x" + "11" * 20), Address("0x" + "22" * 20)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.window.jobs import finished
+from tests.unit.dashboard.jobs import finished
 from typer.testing import CliRunner
 
 from atoll.cli import job as jobs

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.law.script import Script
-from tests.unit.window.jobs import LIAR, finished
+from tests.unit.dashboard.jobs import LIAR, finished
+from tests.unit.protocol.script import Script
 from typer.testing import CliRunner, Result
 
 from atoll.cli.main import app

@@ -18,7 +18,7 @@ from atoll.cli.parameters import (
     shown,
 )
 from atoll.errors import ConfigError, TransactionFailed
-from atoll.law.words import TOKEN, Address
+from atoll.protocol.words import TOKEN, Address
 
 OWNER, OTHER = (Address(f"0x{digit * 40}") for digit in "12")
 AT = 1_800_000_000

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.job.trained import TrainedJob
 
 from atoll.cli.snapshot import after_the_end, plain, snapshot_text, while_it_waits
-from atoll.content.cid import Cid
 from atoll.job.narrate import JobSnapshot
-from atoll.law.words import TOKEN, JobStatus, Phase
+from atoll.protocol.words import TOKEN, JobStatus, Phase
+from atoll.storage.cid import Cid
 
 
 @pytest.fixture(scope="module")

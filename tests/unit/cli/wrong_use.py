@@ -28,7 +28,7 @@ from atoll_devnet.cli import app as devnet
 IMPORTED_ONCE = ("eth_account", "typer.rich_utils", "safetensors.torch")
 """Beside our own modules: what takes longest in a command, and the forks share."""
 FOR_A_GPU = {
-    f"atoll.bits.kernels.{name}"
+    f"atoll.numerics.kernels.{name}"
     for name in ("fused", "programs", "fused_attention", "attention_programs")
 }
 """These want Triton, which comes with a torch that is built for a GPU."""

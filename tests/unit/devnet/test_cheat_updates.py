@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from tests.small_job import SmallJob, small_job
 
-from atoll.bits.pieces import root_of_update
-from atoll.bits.sections import StoredUpdate, UpdateLayout
 from atoll.errors import MalformedUpdate
-from atoll.law.leaves import Leaves
-from atoll.law.words import Digest, RoundIndex, SeatIndex
+from atoll.numerics.pieces import root_of_update
+from atoll.numerics.sections import StoredUpdate, UpdateLayout
+from atoll.protocol.leaves import Leaves
+from atoll.protocol.words import Digest, RoundIndex, SeatIndex
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import TrainedRound, read_global_state, train_round
 from atoll_devnet.cheats import training

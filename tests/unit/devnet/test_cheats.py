@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 from tests.small_job import SmallJob, small_job
-from tests.unit.law.factories import digest
+from tests.unit.protocol.factories import digest
 
-from atoll.content.cid import Cid
 from atoll.errors import ConfigError
-from atoll.law.ballots import Body, fine_word
-from atoll.law.ballots import Duty as Said
-from atoll.law.leaves import Leaves
-from atoll.law.owes import Duty
-from atoll.law.words import Address, SeatIndex
+from atoll.protocol.ballots import Body, fine_word
+from atoll.protocol.ballots import Duty as Said
+from atoll.protocol.leaves import Leaves
+from atoll.protocol.owes import Duty
+from atoll.protocol.words import Address, SeatIndex
 from atoll.service.duties.replay import DoReplay
 from atoll.service.worker import resolve
+from atoll.storage.cid import Cid
 from atoll.train.replay import SeatReplay
 from atoll.train.round import TrainedRound, train_round
 from atoll_devnet.cheats import (

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.factories import make_manifest, make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
-from tests.unit.window.jobs import LIAR, play
+from tests.unit.dashboard.jobs import LIAR, play
+from tests.unit.protocol.factories import make_manifest, make_terms
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.chain.contracts import Escrow
 from atoll.chain.indexed import Indexed
 from atoll.job.history import History
-from atoll.law.events import Fell
-from atoll.law.rounds import apply
-from atoll.law.views import JobView
-from atoll.law.words import TOKEN, Address, RoundIndex
+from atoll.protocol.events import Fell
+from atoll.protocol.rounds import apply
+from atoll.protocol.views import JobView
+from atoll.protocol.words import TOKEN, Address, RoundIndex
 from atoll_devnet.processes.cluster import Cluster
 from atoll_devnet.report.document import RunResult, build_report, slashed_honest, write_report
 from atoll_devnet.report.page import run_document

@@ -6,10 +6,10 @@ import asyncio
 from types import SimpleNamespace
 from typing import cast
 
-from tests.unit.law.factories import make_terms
-from tests.unit.law.script import Script
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.script import Script
 
-from atoll.law.words import Role
+from atoll.protocol.words import Role
 from atoll_devnet.report.observer import Observer
 from atoll_devnet.run.runner import GIVE_UP_SECONDS, QUIET_SECONDS, is_over, is_stuck
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.law.factories import JOB, digest, make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import JOB, digest, make_terms
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.law import events as ev
-from atoll.law.games.claims import Claim
-from atoll.law.owes import Duty
-from atoll.law.views import bond_set
-from atoll.law.words import Address, Role, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.owes import Duty
+from atoll.protocol.views import bond_set
+from atoll.protocol.words import Address, Role, SeatIndex
 from atoll_devnet.run.skipping import (
     FAR,
     NO_JOBS,

@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, WATCHER
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, WATCHER
 
 from atoll.errors import ProtocolError
-from atoll.law import events as ev
+from atoll.protocol import events as ev
 from atoll_devnet.run.stranger import (
     ACCOUNTS,
     DAMAGED,

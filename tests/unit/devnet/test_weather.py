@@ -16,15 +16,15 @@ from typing import Any, cast
 
 import pytest
 from tests.unit.devnet.test_report import LIAR, finished
-from tests.unit.law.factories import make_terms
-from tests.unit.law.script import Script
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.script import Script
 
 from atoll.chain.contracts import AtollChain, Escrow
 from atoll.chain.follower import Follower
 from atoll.chain.indexed import Indexed
-from atoll.law.rounds import apply
-from atoll.law.views import JobView
-from atoll.law.words import Role
+from atoll.protocol.rounds import apply
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Role
 from atoll.service.journal import Journal
 from atoll_devnet.processes.clock import SITE, VARIABLE
 from atoll_devnet.processes.cluster import Member

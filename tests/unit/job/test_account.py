@@ -6,11 +6,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.job.account import Known, free_folder
-from atoll.law.events import Seated
-from atoll.law.words import JobId
+from atoll.protocol.events import Seated
+from atoll.protocol.words import JobId
 from atoll.service.private import exposed
 
 ME = PROVIDERS[0]

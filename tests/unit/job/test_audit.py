@@ -8,20 +8,20 @@ from types import SimpleNamespace
 
 import pytest
 from tests.unit.job.trained import InProcess, TrainedJob, lies_at
-from tests.unit.law.factories import digest
-from tests.unit.law.script import VERIFIERS
+from tests.unit.protocol.factories import digest
+from tests.unit.protocol.script import VERIFIERS
 
-from atoll.bits.layout import max_state_bytes
 from atoll.chain.contracts import Escrow
-from atoll.content.cid import Cid
 from atoll.errors import ChainError, ConfigError
 from atoll.job import archive as archiving
 from atoll.job import audit as auditing
 from atoll.job.archive import Archive, reason, until_claimed
 from atoll.job.audit import EQUAL, GONE, Extent, JobCheck, RoundCheck, audit
-from atoll.law import events as ev
-from atoll.law.ballots import Body
-from atoll.law.words import Address, JobId, Role
+from atoll.numerics.layout import max_state_bytes
+from atoll.protocol import events as ev
+from atoll.protocol.ballots import Body
+from atoll.protocol.words import Address, JobId, Role
+from atoll.storage.cid import Cid
 from atoll.train.checkpoints import release_job
 
 EVERY_SEAT = Extent(sample=None)

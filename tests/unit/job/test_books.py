@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.law.factories import make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.books import Books, keep_books
-from atoll.law import events as ev
-from atoll.law.words import Bitmap, Role, RoundIndex, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.words import Bitmap, Role, RoundIndex, SeatIndex
 
 
 def books_of(script: Script, *more: ev.ContractEvent) -> Books:

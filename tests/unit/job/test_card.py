@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.law.factories import address, make_manifest, make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
+from tests.unit.protocol.factories import address, make_manifest, make_terms
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.job.card import Labels, Origin, card, facts
 from atoll.job.figures import RoundFigures
-from atoll.law.events import Fell, Missed
-from atoll.law.held_out import loss_bytes
-from atoll.law.words import HolderId, Miss, Role, RoundIndex
+from atoll.protocol.events import Fell, Missed
+from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.words import HolderId, Miss, Role, RoundIndex
 
 FIGURES = [
     RoundFigures(0, None, loss_bytes(5.5)),

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.job.test_signs import lose
 from tests.unit.job.trained import Gateways, InProcess, TrainedJob
-from tests.unit.law.script import PROVIDERS
+from tests.unit.protocol.script import PROVIDERS
 from typer.testing import CliRunner, Result
 
 from atoll.cli.job import app
@@ -24,10 +24,10 @@ from atoll.job.client import Client
 from atoll.job.figures import Figures, model_of
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import JobSnapshot, JobUpdate
-from atoll.law.held_out import loss_bytes
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView
-from atoll.law.words import JobId
+from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView
+from atoll.protocol.words import JobId
 from atoll.train.export import export_model
 from atoll.train.round import read_global_state
 from atoll.train.tokenizer import open_belongings

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.unit.job.trained import Gateways, InProcess, TrainedJob, lies_at
-from tests.unit.law.factories import digest
-from tests.unit.law.script import VERIFIERS
+from tests.unit.protocol.factories import digest
+from tests.unit.protocol.script import VERIFIERS
 
 from atoll.job import delivery as delivering
 from atoll.job.delivery import Delivery, deliver
-from atoll.law.words import Bitmap, Role, Verdict, to_bitmap
+from atoll.protocol.words import Bitmap, Role, Verdict, to_bitmap
 from atoll.service import tasks
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.updates import updates_of

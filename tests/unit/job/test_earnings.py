@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.job.test_books import claim_all
-from tests.unit.law.factories import make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.books import keep_books
 from atoll.job.earnings import Line, State, Statement, jobs_of, statement
-from atoll.law.pay import claimable
-from atoll.law.words import Address, HolderId, Role, SeatIndex
+from atoll.protocol.pay import claimable
+from atoll.protocol.words import Address, HolderId, Role, SeatIndex
 
 EVERYBODY = [*PROVIDERS[:4], *VERIFIERS[:4], WATCHER]
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.law.factories import digest
-from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
+from tests.unit.protocol.factories import digest
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.job.figures import Figures, RoundFigures, certified_loss, cid_of, known
-from atoll.law.held_out import loss_bytes
-from atoll.law.views import JobView
-from atoll.law.words import ZERO_DIGEST, Role
+from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.views import JobView
+from atoll.protocol.words import ZERO_DIGEST, Role
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from math import ceil
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import make_manifest, make_terms
+from tests.unit.protocol.factories import make_manifest, make_terms
 
 from atoll.errors import ConfigError
 from atoll.job.fit import Check, Fit, fit
 from atoll.job.fitting import pace_of
 from atoll.job.outlook import member_needs, round_seconds
-from atoll.law.manifest import Manifest
-from atoll.law.words import TOKEN
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import TOKEN
 from atoll.service.needs import Machine
 from atoll.service.pace import Pace
 

@@ -20,7 +20,7 @@ from atoll.job.certified import Certified, check_folder
 from atoll.job.client import Client
 from atoll.job.handle import JobHandle
 from atoll.job.script import train_model
-from atoll.law.words import JobId
+from atoll.protocol.words import JobId
 from atoll.train import export
 from atoll.train.export import FILES
 

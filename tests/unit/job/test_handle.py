@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 from tests.unit.job.trained import TrainedJob
-from tests.unit.law.script import Script
+from tests.unit.protocol.script import Script
 from typer.testing import CliRunner
 
 from atoll.chain.deployment import Deployment
@@ -21,9 +21,9 @@ from atoll.job.client import Client
 from atoll.job.figures import RoundFigures
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import JobSnapshot, JobUpdate
-from atoll.law.held_out import loss_bytes
-from atoll.law.views import JobView
-from atoll.law.words import JobId, JobStatus
+from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.views import JobView
+from atoll.protocol.words import JobId, JobStatus
 
 
 class Follower:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.unit.law.factories import digest, make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import digest, make_terms
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.holdings import Share, holdings
-from atoll.law import events as ev
-from atoll.law.words import TOKEN, Address, Role
+from atoll.protocol import events as ev
+from atoll.protocol.words import TOKEN, Address, Role
 
 
 def test_a_game_won_is_a_share_in_the_winners_stake() -> None:

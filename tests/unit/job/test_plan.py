@@ -27,10 +27,10 @@ from atoll.job.plan import (
 )
 from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
-from atoll.law.certificates import is_enough
-from atoll.law.pay import budget
-from atoll.law.terms import check_terms
-from atoll.law.words import TOKEN
+from atoll.protocol.certificates import is_enough
+from atoll.protocol.pay import budget
+from atoll.protocol.terms import check_terms
+from atoll.protocol.words import TOKEN
 from atoll.service.pace import EVALUATED_PART
 from atoll.train.corpus.options import PUBLIC_NOTICE
 

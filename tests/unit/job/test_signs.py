@@ -6,17 +6,17 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.unit.law.factories import digest, make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
-from tests.unit.window.jobs import LIAR, finished, play
+from tests.unit.dashboard.jobs import LIAR, finished, play
+from tests.unit.protocol.factories import digest, make_terms
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.signs import RoundSigns, Signs, found_false, listed, merged_seats
-from atoll.law import events as ev
-from atoll.law.games.claims import Claim
-from atoll.law.games.machine import Outcome
-from atoll.law.held_out import loss_bytes
-from atoll.law.views import bond_set
-from atoll.law.words import (
+from atoll.protocol import events as ev
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.held_out import loss_bytes
+from atoll.protocol.views import bond_set
+from atoll.protocol.words import (
     ZERO_DIGEST,
     Bitmap,
     Digest,

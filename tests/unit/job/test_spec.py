@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.jobs import PLAIN
-from tests.unit.law.factories import cid, digest
+from tests.unit.protocol.factories import cid, digest
 
-from atoll.bits.tape.build.whole import can_be_judged
 from atoll.cli.jobfile import chosen_job
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import parse_setting, parse_toml, to_toml
@@ -17,7 +16,8 @@ from atoll.job.methods import DENSE_CODECS, METHODS, method_of, moment_exponents
 from atoll.job.plan import drawn_seats, priced
 from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
-from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
+from atoll.numerics.trace.build.whole import can_be_judged
+from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.service.wording import key_paths
 
 NOW = 1_800_000_000

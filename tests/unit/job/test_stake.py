@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.law.factories import make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.stake import (
     Bond,
@@ -18,8 +18,8 @@ from atoll.job.stake import (
     stake_of,
     thaws_of,
 )
-from atoll.law import events as ev
-from atoll.law.words import TOKEN, Address, Role
+from atoll.protocol import events as ev
+from atoll.protocol.words import TOKEN, Address, Role
 
 ME = PROVIDERS[0]
 END = 5_000_000_000

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.law.factories import make_terms
-from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
-from tests.unit.window.jobs import finished, play
+from tests.unit.dashboard.jobs import finished, play
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.errors import ConfigError
 from atoll.job.narrate import JobSnapshot, told
 from atoll.job.signs import Signs
 from atoll.job.story import RoundStory, safe_round, tell_rounds
-from atoll.law import events as ev
-from atoll.law.rounds import apply
-from atoll.law.views import JobView
-from atoll.law.words import HolderId, Role, RoundIndex, SeatIndex, bits, to_bitmap
+from atoll.protocol import events as ev
+from atoll.protocol.rounds import apply
+from atoll.protocol.views import JobView
+from atoll.protocol.words import HolderId, Role, RoundIndex, SeatIndex, bits, to_bitmap
 
 
 def story(script: Script) -> list[RoundStory]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.job.test_spec import DATA
-from tests.unit.law.factories import cid
+from tests.unit.protocol.factories import cid
 
 from atoll.job.presets import preset
 from atoll.job.submissions import key_of

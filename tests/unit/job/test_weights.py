@@ -9,12 +9,12 @@ import torch
 from tests.jobs import PLAIN, demo_model
 from tests.unit.train.folders import make_folder
 
-from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
 from atoll.job.document import to_toml
 from atoll.job.prepare import prepare_data, prepare_weights
 from atoll.job.spec import JobSpec
 from atoll.job.submissions import key_of
+from atoll.storage.local import LocalStore
 from atoll.train.pretrained import read_spec
 from atoll.train.tokenizer import open_tokenizer
 

@@ -9,19 +9,17 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tests.small_job import small_manifest
-from tests.unit.law.factories import DOMAIN, digest
-from tests.unit.law.script import Script
+from tests.unit.protocol.factories import DOMAIN, digest
+from tests.unit.protocol.script import Script
 
 from atoll.chain.indexed import Indexed
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
 from atoll.errors import NotFound
 from atoll.job.handle import JobHandle
-from atoll.law.epochs import earlier_rounds
-from atoll.law.leaves import Leaves, key_hash
-from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeTerms, candidates
-from atoll.law.words import (
+from atoll.protocol.epochs import earlier_rounds
+from atoll.protocol.leaves import Leaves, key_hash
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.merge_inputs import MergeTerms, candidates
+from atoll.protocol.words import (
     Digest,
     HolderId,
     Reveal,
@@ -35,6 +33,8 @@ from atoll.service import tasks
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.updates import RevealedUpdate
 from atoll.service.worker import resolve
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll.train.earlier import EarlierRound
 from atoll.train.round import TrainedRound, TrainTask, train_round
 

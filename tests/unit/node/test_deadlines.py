@@ -12,9 +12,9 @@ from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
 
 import pytest
-from tests.unit.law.factories import digest
-from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.protocol.factories import digest
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.errors import DiskFull, StorageError

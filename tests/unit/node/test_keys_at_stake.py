@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tests.unit.chain.several import DEPLOYMENT
-from tests.unit.law.script import Script
+from tests.unit.protocol.script import Script
 
 from atoll.chain.calls import Call, Calls
 from atoll.chain.deployment import Deployment
-from atoll.law.words import ZERO_DIGEST, RoundIndex, SeatIndex
+from atoll.protocol.words import ZERO_DIGEST, RoundIndex, SeatIndex
 from atoll.service.facts import Done
 from atoll_node.duties.commit import SendKey
 

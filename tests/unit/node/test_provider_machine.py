@@ -6,14 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import cid, digest, make_terms
-from tests.unit.law.network import Network, reveal_of
-from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.protocol.factories import cid, digest, make_terms
+from tests.unit.protocol.network import Network, reveal_of
+from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
-from atoll.law.hashing import commitment
-from atoll.law.views import JobView
-from atoll.law.words import ZERO_DIGEST, Bitmap, Phase, Reveal, Role, RoundIndex, SeatIndex, Verdict
+from atoll.protocol.hashing import commitment
+from atoll.protocol.views import JobView
+from atoll.protocol.words import (
+    ZERO_DIGEST,
+    Bitmap,
+    Phase,
+    Reveal,
+    Role,
+    RoundIndex,
+    SeatIndex,
+    Verdict,
+)
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.merge import DoMerge, RoundMerged
 from atoll.service.duties.opening import DoPrepareOpening

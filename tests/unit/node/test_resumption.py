@@ -10,21 +10,21 @@ from typing import Any, cast
 
 import pytest
 from eth_account import Account
-from tests.unit.law.factories import JOB, cid, digest
-from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.protocol.factories import JOB, cid, digest
+from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of
 
 from atoll.chain.keys import sign_hash
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
-from atoll.law.hashing import commitment
-from atoll.law.leaves import key_hash
-from atoll.law.words import ZERO_DIGEST, SeatIndex
+from atoll.protocol.hashing import commitment
+from atoll.protocol.leaves import key_hash
+from atoll.protocol.words import ZERO_DIGEST, SeatIndex
 from atoll.service.duties.material import DoFetchSpec, JobRefused
 from atoll.service.effects import Effects
 from atoll.service.facts import Done, Facts
 from atoll.service.journal import Journal
 from atoll.service.machine import Head, State
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit, SendKey, SendReveal
 from atoll_node.duties.serve import DoServe

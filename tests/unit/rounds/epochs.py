@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import KEY, Job, with_method
 
-from atoll.bits.state import GlobalState
-from atoll.law.hashing import sha256
-from atoll.law.words import Digest, RoundIndex
-from atoll.merge.round import merge
+from atoll.aggregation.round import merge
+from atoll.numerics.state import GlobalState
+from atoll.protocol.hashing import sha256
+from atoll.protocol.words import Digest, RoundIndex
 from atoll.train.earlier import EarlierRound
 from atoll.train.replay import Claimed
 from atoll.train.round import TrainedRound, TrainTask, train_round

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import structlog
 
-from atoll.bits.segment import Course, SegmentRun
-from atoll.bits.state import SeatState
-from atoll.content.local import LocalStore
+from atoll.numerics.segment import Course, SegmentRun
+from atoll.numerics.state import SeatState
+from atoll.storage.local import LocalStore
 from atoll.train.probe import pin_torch
 from atoll.train.reference import SelfCheck
 from atoll.train.round import Keeping, TrainTask, checkpoints_of, train_round

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from tests.small_job import SmallJob, damage, small_job
 
-from atoll.bits.segment import Course, SegmentRun, run_segment
-from atoll.bits.state import SeatState
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
 from atoll.errors import MachineFault
-from atoll.law.words import Digest
+from atoll.numerics.segment import Course, SegmentRun, run_segment
+from atoll.numerics.state import SeatState
+from atoll.protocol.words import Digest
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll.train.checkpoints import KEPT, Checkpoint, release
 from atoll.train.reference import SelfCheck, fault
 from atoll.train.round import (

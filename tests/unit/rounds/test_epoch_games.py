@@ -12,14 +12,14 @@ from tests.unit.rounds.epochs import Epoch, streaming, trained_epoch
 from tests.unit.train.factories import Job, make_job
 from tests.unit.train.plays import play, poisoned, poisoned_course
 
-from atoll.bits.segment import Course, SegmentRun
-from atoll.bits.state import SeatState
-from atoll.bits.tape.opcodes import Op
-from atoll.law.claims import ProgramHeader, bond_set
-from atoll.law.games.claims import Claim
-from atoll.law.games.players import NothingDiffers
-from atoll.law.program import Header, Template
-from atoll.law.words import ZERO_DIGEST, Address, Digest, HolderId, JobId, Role
+from atoll.numerics.segment import Course, SegmentRun
+from atoll.numerics.state import SeatState
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.claims import ProgramHeader, bond_set
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.players import NothingDiffers
+from atoll.protocol.program import Header, Template
+from atoll.protocol.words import ZERO_DIGEST, Address, Digest, HolderId, JobId, Role
 from atoll.train import round as rounds
 from atoll.train.checkpoints import DISPUTED, release
 from atoll.train.judged import JudgeTask

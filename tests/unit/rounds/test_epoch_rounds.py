@@ -12,16 +12,16 @@ from tests.small_job import damage
 from tests.unit.rounds.epochs import ROUNDS, Epoch, streaming, trained_epoch
 from tests.unit.train.factories import make_job
 
-from atoll.bits.layout import seat_layout
-from atoll.bits.segment import Course, SegmentRun
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import state_roots
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
 from atoll.errors import DiskFull
-from atoll.law.hashing import sha256
-from atoll.law.manifest import Manifest
-from atoll.law.words import Digest
+from atoll.numerics.layout import seat_layout
+from atoll.numerics.segment import Course, SegmentRun
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import state_roots
+from atoll.protocol.hashing import sha256
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import Digest
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll.train import replay
 from atoll.train.checkpoints import CARRIED, REPLAYED, Checkpoint, Checkpoints, release
 from atoll.train.replay import Claimed, SeatReplay, replay_seat

@@ -12,12 +12,12 @@ from tests.unit.rounds.test_epoch_games import claim_of, header_of, judged
 from tests.unit.train.factories import make_job
 from tests.unit.train.plays import play
 
-from atoll.bits.segment import Course, SegmentRun
-from atoll.bits.state import SeatState
-from atoll.bits.step import state_roots
-from atoll.bits.tape.opcodes import Op
-from atoll.law.games.players import NothingDiffers
-from atoll.law.program import Template
+from atoll.numerics.segment import Course, SegmentRun
+from atoll.numerics.state import SeatState
+from atoll.numerics.step import state_roots
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.games.players import NothingDiffers
+from atoll.protocol.program import Template
 from atoll.train.judging import OwnRun
 from atoll.train.replay import replay_seat
 from atoll.train.round import TrainedRound, run_alone, train_round

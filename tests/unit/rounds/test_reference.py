@@ -13,17 +13,17 @@ import torch
 from tests.small_job import SmallJob
 from torch import Tensor
 
-from atoll.bits import schedule
-from atoll.bits.kernels.engine import default_engine
-from atoll.bits.kernels.exact import ExactOps
-from atoll.bits.kernels.graphs import Graphs
-from atoll.bits.ops import Ops
-from atoll.bits.segment import Course, SegmentRun, run_segment
-from atoll.bits.state import SeatState
-from atoll.bits.step import StepResult, inner_step
 from atoll.errors import MachineFault
-from atoll.law.leaves import Leaf, Leaves
-from atoll.law.words import Digest
+from atoll.numerics import schedule
+from atoll.numerics.kernels.engine import default_engine
+from atoll.numerics.kernels.exact import ExactOps
+from atoll.numerics.kernels.graphs import Graphs
+from atoll.numerics.ops import Ops
+from atoll.numerics.segment import Course, SegmentRun, run_segment
+from atoll.numerics.state import SeatState
+from atoll.numerics.step import StepResult, inner_step
+from atoll.protocol.leaves import Leaf, Leaves
+from atoll.protocol.words import Digest
 from atoll.train import reference, replay
 from atoll.train.reference import SelfCheck
 from atoll.train.replay import Claimed, Disagreement, replay_seat

@@ -9,13 +9,13 @@ import pytest
 import torch
 from tests.small_job import SmallJob
 
-from atoll.bits.opening import open_round
-from atoll.bits.segment import Course, SegmentRun, run_segment
-from atoll.bits.state import SeatState
-from atoll.bits.step import state_roots
-from atoll.law.ballots import FINE, fine_word
-from atoll.law.leaves import Leaf, Leaves
-from atoll.law.words import ZERO_DIGEST, Address, Digest, SeatIndex
+from atoll.numerics.opening import open_round
+from atoll.numerics.segment import Course, SegmentRun, run_segment
+from atoll.numerics.state import SeatState
+from atoll.numerics.step import state_roots
+from atoll.protocol.ballots import FINE, fine_word
+from atoll.protocol.leaves import Leaf, Leaves
+from atoll.protocol.words import ZERO_DIGEST, Address, Digest, SeatIndex
 from atoll.train import replay
 from atoll.train.replay import Claimed, replay_seat
 from atoll.train.round import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.law.factories import cid, digest, make_manifest
-from tests.unit.law.network import Network
+from tests.unit.protocol.factories import cid, digest, make_manifest
+from tests.unit.protocol.network import Network
 
-from atoll.law.words import ZERO_DIGEST, Address, Verdict
+from atoll.protocol.words import ZERO_DIGEST, Address, Verdict
 from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
 from atoll.service.duties.merge import RoundMerged, merging
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady, parent_of

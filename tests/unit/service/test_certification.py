@@ -8,18 +8,18 @@ from typing import Any, cast
 
 import pytest
 from eth_account import Account
-from tests.unit.law.factories import make_terms
-from tests.unit.law.identities import address, digest
-from tests.unit.law.script import Script
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.identities import address, digest
+from tests.unit.protocol.script import Script
 
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.keys import sign_hash
 from atoll.errors import ConfigError
-from atoll.law import bls
-from atoll.law.certificates import Bls, Ecdsa, Kind, signer_of
-from atoll.law.owes import committee_accounts
-from atoll.law.views import JobView, OpenRound
-from atoll.law.words import Address, Bitmap, Domain, JobId, RoundIndex
+from atoll.protocol import bls
+from atoll.protocol.certificates import Bls, Ecdsa, Kind, signer_of
+from atoll.protocol.owes import committee_accounts
+from atoll.protocol.views import JobView, OpenRound
+from atoll.protocol.words import Address, Bitmap, Domain, JobId, RoundIndex
 from atoll.service.duties.certification import (
     ensure_key,
     ensure_sum,

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import cid, make_terms
-from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.protocol.factories import cid, make_terms
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import MANIFEST
 
-from atoll.law.views import JobView
-from atoll.law.words import ZERO_DIGEST, Address, JobId, JobStatus, Role
+from atoll.protocol.views import JobView
+from atoll.protocol.words import ZERO_DIGEST, Address, JobId, JobStatus, Role
 from atoll.service.choice import MOST_LOOKED_AT, TURN_SECONDS, VETTING_SECONDS, Choice
 from atoll.service.duties.material import (
     DataReady,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from atoll.content import GatewayConfig
 from atoll.errors import ConfigError
 from atoll.service.config import FeeConfig, GatewaySection, ServiceConfig, read_config, read_layers
 from atoll.service.role import run_role
+from atoll.storage import GatewayConfig
 
 GOOD = """
 rpc_urls = ["http://127.0.0.1:8545"]

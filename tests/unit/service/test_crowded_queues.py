@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import digest, make_terms
-from tests.unit.law.network import Network
-from tests.unit.law.script import VERIFIERS, WATCHER, Script
-from tests.unit.law.test_owes import claim_about
+from tests.unit.protocol.factories import digest, make_terms
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import VERIFIERS, WATCHER, Script
+from tests.unit.protocol.test_owes import claim_about
 
-from atoll.law.games.machine import Clock
-from atoll.law.views import GameRecord
-from atoll.law.words import Address, Digest, RoundIndex, SeatIndex
+from atoll.protocol.games.machine import Clock
+from atoll.protocol.views import GameRecord
+from atoll.protocol.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.duties import challenge
 from atoll.service.duties.challenge import SendChallenge
 

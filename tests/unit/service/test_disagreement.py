@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import cid, digest
-from tests.unit.law.network import Network, reveal_of
-from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
+from tests.unit.protocol.factories import cid, digest
+from tests.unit.protocol.network import Network, reveal_of
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
-from atoll.law.words import Address, Role, Verdict
+from atoll.protocol.words import Address, Role, Verdict
 from atoll.service.duties.disagreement import NoteDisagreement, SendDisagree, disagreement
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.merge import DoMerge, RoundMerged

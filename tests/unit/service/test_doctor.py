@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from atoll.bits.kernels.engine import reference_engine
 from atoll.chain.keys import create_key
 from atoll.errors import ConfigError
-from atoll.law.words import BlockRef, Digest
+from atoll.numerics.kernels.engine import reference_engine
+from atoll.protocol.words import BlockRef, Digest
 from atoll.service.config import GatewaySection
 from atoll.service.doctor import chain, examine, files, machine
 from atoll.service.doctor.findings import Finding, Level
@@ -174,7 +174,7 @@ def test_few_open_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_slow_kernels_are_told_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = reference_engine()
-    monkeypatch.setattr("atoll.bits.kernels.engine.make_engine", lambda device: slow)
+    monkeypatch.setattr("atoll.numerics.kernels.engine.make_engine", lambda device: slow)
     for device, wanted in (("cpu", "C compiler (gcc or clang), then"), ("cuda", "PyTorch 2.10")):
         (finding,) = machine._check_kernels(device)
         assert finding.level is Level.WARNING and wanted in (finding.next_step or "")

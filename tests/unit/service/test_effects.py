@@ -12,16 +12,10 @@ from typing import Any, ClassVar, cast
 
 import pytest
 from eth_utils.address import to_checksum_address
-from tests.unit.law.factories import JOB, address, digest, make_manifest
-from tests.unit.law.network import Network
-from tests.unit.law.script import Script
+from tests.unit.protocol.factories import JOB, address, digest, make_manifest
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import Script
 
-from atoll.bits.errors import MalformedState
-from atoll.bits.layout import max_params_bytes
-from atoll.content.cid import DAG_CBOR, DAG_PB, RAW, Cid
-from atoll.content.local import LocalStore
-from atoll.content.spread import Spread
-from atoll.content.storage import Storage
 from atoll.errors import (
     InsufficientFunds,
     MachineFault,
@@ -32,14 +26,25 @@ from atoll.errors import (
     TooLarge,
     TransactionFailed,
 )
-from atoll.law.games.machine import Outcome
-from atoll.law.hashing import terms_hash
-from atoll.law.manifest import InitSpec
-from atoll.law.owes import committee_gateways
-from atoll.law.owners import Ownership
-from atoll.law.upkeep import Call as Kind
-from atoll.law.views import JobView
-from atoll.law.words import Address, HolderId, JobId, PlaceIndex, Role, RoundIndex, SeatIndex, bits
+from atoll.numerics.errors import MalformedState
+from atoll.numerics.layout import max_params_bytes
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.hashing import terms_hash
+from atoll.protocol.manifest import InitSpec
+from atoll.protocol.owes import committee_gateways
+from atoll.protocol.owners import Ownership
+from atoll.protocol.upkeep import Call as Kind
+from atoll.protocol.views import JobView
+from atoll.protocol.words import (
+    Address,
+    HolderId,
+    JobId,
+    PlaceIndex,
+    Role,
+    RoundIndex,
+    SeatIndex,
+    bits,
+)
 from atoll.service.commands import Work
 from atoll.service.config import PolicySection
 from atoll.service.context import Context
@@ -66,6 +71,10 @@ from atoll.service.needs import Machine, least_disk, memory_of
 from atoll.service.pace import most_duties, promised_per_hour
 from atoll.service.policy import NotOurPolicy, manifest_refusal, room_refusal
 from atoll.service.worker import Worker as WorkerProcess
+from atoll.storage.cid import DAG_CBOR, DAG_PB, RAW, Cid
+from atoll.storage.local import LocalStore
+from atoll.storage.spread import Spread
+from atoll.storage.storage import Storage
 
 MANIFEST = make_manifest()
 ME = address("me")

@@ -7,19 +7,19 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.factories import address, digest
-from tests.unit.law.script import PROVIDERS, SECRETS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import address, digest
+from tests.unit.protocol.script import PROVIDERS, SECRETS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import NotFound
-from atoll.law import events as ev
-from atoll.law.certificates import alone, certificate_bytes, signers_of
-from atoll.law.hashing import certificate_hash
-from atoll.law.owes import committee_accounts
-from atoll.law.views import JobView
-from atoll.law.words import Address, Digest, HolderId, JobId, Miss, RoundIndex
+from atoll.protocol import events as ev
+from atoll.protocol.certificates import alone, certificate_bytes, signers_of
+from atoll.protocol.hashing import certificate_hash
+from atoll.protocol.owes import committee_accounts
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, Digest, HolderId, JobId, Miss, RoundIndex
 from atoll.service.duties.equivocation import (
     DoCompareSigners,
     SendEquivocated,

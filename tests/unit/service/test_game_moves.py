@@ -8,16 +8,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.script import WATCHER, Script
-from tests.unit.law.test_owes import claim_about
+from tests.unit.protocol.script import WATCHER, Script
+from tests.unit.protocol.test_owes import claim_about
 
 from atoll.errors import ProtocolError
-from atoll.law.games.claims import Pick
-from atoll.law.games.judge import Need
-from atoll.law.games.machine import Clock
-from atoll.law.games.players import Question
-from atoll.law.views import GameRecord, JobView
-from atoll.law.words import ZERO_DIGEST, SeatIndex
+from atoll.protocol.games.claims import Pick
+from atoll.protocol.games.judge import Need
+from atoll.protocol.games.machine import Clock
+from atoll.protocol.games.players import Question
+from atoll.protocol.views import GameRecord, JobView
+from atoll.protocol.words import ZERO_DIGEST, SeatIndex
 from atoll.service.duties.challenge import NotChallenged
 from atoll.service.duties.game import NoMove, SendMove
 from atoll.service.effects import Effects

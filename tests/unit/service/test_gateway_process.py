@@ -21,23 +21,23 @@ import structlog
 from eth_account import Account
 
 from atoll.chain.keys import sign_digest
-from atoll.content.cid import Cid
-from atoll.content.door import Budget
-from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
-from atoll.law.words import Address
+from atoll.protocol.words import Address
 from atoll.service import gateway_process
 from atoll.service.gateway_process import GatewayProcess, GatewaySpec
 from atoll.service.greeting import Greeter
 from atoll.service.journal import Journal
 from atoll.service.logs import log_from
+from atoll.storage.cid import Cid
+from atoll.storage.door import Budget
+from atoll.storage.local import LocalStore
 
 ACCOUNT = Account.from_key("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
 CHAIN = 31337
 BUDGET = Budget(connections=16, per_address=8, reserved=4)
 AHEAD = """
 import asyncio, json, multiprocessing, sys
-from atoll.content.door import Budget
+from atoll.storage.door import Budget
 from atoll.service.gateway_process import GatewayProcess, GatewaySpec, fork_ahead
 from atoll.service.worker import fork_ahead as fork_workers
 

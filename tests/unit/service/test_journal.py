@@ -17,7 +17,7 @@ from typing import ClassVar
 import pytest
 
 from atoll.errors import StorageError
-from atoll.law.views import JobView
+from atoll.protocol.views import JobView
 from atoll.service.commands import Work
 from atoll.service.effects import Effects
 from atoll.service.facts import OF_SERVICE, Done, Fact, key_of

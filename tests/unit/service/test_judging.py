@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.unit.law.factories import plain_manifest
+from tests.unit.protocol.factories import plain_manifest
 
-from atoll.content.local import LocalStore
-from atoll.law.manifest import Manifest
-from atoll.law.words import ZERO_DIGEST, JobId, RoundIndex, SeatIndex
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import ZERO_DIGEST, JobId, RoundIndex, SeatIndex
 from atoll.service import judging
+from atoll.storage.local import LocalStore
 from atoll.train.judged import JudgeTask
 from atoll.train.judging import OwnRun
 

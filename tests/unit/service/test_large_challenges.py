@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.law.models import MODEL, PROGRAM
-from tests.unit.law.test_claims import SEAT, played, said_of
+from tests.unit.protocol.models import MODEL, PROGRAM
+from tests.unit.protocol.test_claims import SEAT, played, said_of
 
-from atoll.law.words import RoundIndex
+from atoll.protocol.words import RoundIndex
 from atoll.service.duties import challenge
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
 from atoll.service.facts import Done

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.network import Network, Refused
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.network import Network, Refused
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
-from atoll.law.late_words import electors, grantable, is_had_late
-from atoll.law.words import Address, Role, SeatIndex
+from atoll.protocol.late_words import electors, grantable, is_had_late
+from atoll.protocol.words import Address, Role, SeatIndex
 from atoll.service.duties.late_words import SendGrant, SendLateWord
 from atoll.service.duties.updates import DoGetUpdate, UpdateSeen
 from atoll.service.machine import State

@@ -16,9 +16,9 @@ from unittest.mock import Mock
 
 import pytest
 import structlog
-from tests.unit.law.network import Network
+from tests.unit.protocol.network import Network
 
-from atoll.law.words import TOKEN
+from atoll.protocol.words import TOKEN
 from atoll.service import service as service_module
 from atoll.service.duties.unpin import DoUnpin
 from atoll.service.facts import Done

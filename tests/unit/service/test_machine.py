@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Never
 
-from tests.unit.law.factories import address
-from tests.unit.law.network import Network
+from tests.unit.protocol.factories import address
+from tests.unit.protocol.network import Network
 
-from atoll.law.views import JobView
-from atoll.law.words import Digest, Role
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Digest, Role
 from atoll.service.commands import Transaction, Work
 from atoll.service.effects import Effects
 from atoll.service.facts import Done, Fact, Facts, key_of

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import state_of
 
-from atoll.law.words import Address, Phase
+from atoll.protocol.words import Address, Phase
 from atoll.service import watcher
 from atoll.service.duties.material import DoFetchSpec
 from atoll.service.facts import Facts

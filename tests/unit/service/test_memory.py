@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 
-from atoll.bits.layout import param_count
 from atoll.job.plan import filled
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
-from atoll.law.manifest import LoraSpec, Manifest
+from atoll.numerics.layout import param_count
+from atoll.protocol.manifest import LoraSpec, Manifest
 from atoll.service.memory import peaks, provider_bytes, submitter_bytes, verifier_bytes
 
 SIZES = Path(__file__).parents[3] / "docs" / "sizes.md"

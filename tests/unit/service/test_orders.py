@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import make_terms
-from tests.unit.law.models import MODEL, PROGRAM
-from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.models import MODEL, PROGRAM
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 from tests.unit.service.test_power import DISCHARGING, plugged
 from tests.unit.service.test_service import Running, start, training_job
 
 from atoll.errors import ConfigError
 from atoll.files import write_beside
-from atoll.law import events as ev
-from atoll.law.claims import Said
-from atoll.law.games.machine import Outcome
-from atoll.law.words import Address, JobId, Role, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.claims import Said
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.words import Address, JobId, Role, SeatIndex
 from atoll.service import occupied, power
 from atoll.service import service as service_module
 from atoll.service.config import ScheduleSection, ServiceConfig, read_config

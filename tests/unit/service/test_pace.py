@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import digest, make_terms
-from tests.unit.law.models import MODEL, PROGRAM
-from tests.unit.law.script import WATCHER, Script
+from tests.unit.protocol.factories import digest, make_terms
+from tests.unit.protocol.models import MODEL, PROGRAM
+from tests.unit.protocol.script import WATCHER, Script
 from tests.unit.service.held import state_of
 
-from atoll.law import events as ev
-from atoll.law.ballots import Duty
-from atoll.law.claims import Said
-from atoll.law.words import Digest, RoundIndex, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.ballots import Duty
+from atoll.protocol.claims import Said
+from atoll.protocol.words import Digest, RoundIndex, SeatIndex
 from atoll.service.duties.challenge import SendChallenge, one_at_a_time
 from atoll.service.duties.game import NoMove
 from atoll.service.duties.replay import SeatReplayed

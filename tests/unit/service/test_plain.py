@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from atoll.law.ballots import Duty
-from atoll.law.words import Digest, Role, SeatIndex
+from atoll.protocol.ballots import Duty
+from atoll.protocol.words import Digest, Role, SeatIndex
 from atoll.service.plain import JournalError, from_json, to_json
 
 

@@ -6,12 +6,12 @@ import tomllib
 from dataclasses import replace
 
 import pytest
-from tests.unit.law.factories import cid, make_manifest, make_terms
+from tests.unit.protocol.factories import cid, make_manifest, make_terms
 
 from atoll.cli.services import POLICY
-from atoll.law.clocks import absolute_end
-from atoll.law.terms import MOVES, WINDOWS
-from atoll.law.words import TOKEN, Role, Terms
+from atoll.protocol.clocks import absolute_end
+from atoll.protocol.terms import MOVES, WINDOWS
+from atoll.protocol.words import TOKEN, Role, Terms
 from atoll.service.config import PolicySection
 from atoll.service.pace import Pace, earned_per_hour, loads_of, promised_per_hour
 from atoll.service.policy import (

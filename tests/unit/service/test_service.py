@@ -16,9 +16,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.factories import DOMAIN, JOB, cid, digest, make_manifest, make_terms
-from tests.unit.law.network import Network, reveal_of
-from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.protocol.factories import DOMAIN, JOB, cid, digest, make_manifest, make_terms
+from tests.unit.protocol.network import Network, reveal_of
+from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
@@ -26,9 +26,9 @@ from atoll.chain.index import Advanced, Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
 from atoll.cli.services import status_text
 from atoll.errors import InsufficientFunds, NotFound, RpcUnavailable, StorageError
-from atoll.law import events as ev
-from atoll.law.views import JobView
-from atoll.law.words import ZERO_DIGEST, Digest, JobId, Phase, Role
+from atoll.protocol import events as ev
+from atoll.protocol.views import JobView
+from atoll.protocol.words import ZERO_DIGEST, Digest, JobId, Phase, Role
 from atoll.service import service as service_module
 from atoll.service.config import PolicySection, ScheduleSection, WatchdogSection
 from atoll.service.duties.game import BondCollected, SendCollect

@@ -7,14 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tests.unit.law.factories import JOB, address
-from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.protocol.factories import JOB, address
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, Script
 
-from atoll.content import Fetcher, LocalStore
-from atoll.content.limits import Outsider
-from atoll.law.words import HolderId, JobId
+from atoll.protocol.words import HolderId, JobId
 from atoll.service.session import Session, members_of
+from atoll.storage import Fetcher, LocalStore
+from atoll.storage.limits import Outsider
 
 
 async def test_a_job_s_blocks_are_asked_of_that_job_s_gateways_only(tmp_path: Path) -> None:

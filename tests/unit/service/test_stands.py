@@ -11,15 +11,15 @@ from typing import Any, cast
 
 import pytest
 from eth_account import Account
-from tests.unit.law.factories import JOB
-from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.protocol.factories import JOB
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of
 
 from atoll.chain.keys import sign_digest
 from atoll.errors import NotFound
 from atoll.job.stands import Standing, grouped, standings, standings_text
-from atoll.law.words import ZERO_DIGEST, Address, JobId, Role
+from atoll.protocol.words import ZERO_DIGEST, Address, JobId, Role
 from atoll.service.choice import Choice
 from atoll.service.duties.material import DoFetchSpec, JobRefused
 from atoll.service.facts import Facts

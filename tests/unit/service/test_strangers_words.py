@@ -11,14 +11,14 @@ from typing import Any, cast
 import pytest
 from eth_abi.abi import encode
 from tests.unit.chain.test_endpoints import ROUNDS, chain_that
-from tests.unit.law.factories import make_manifest
+from tests.unit.protocol.factories import make_manifest
 
 from atoll.chain.revert import ERROR_SELECTOR
 from atoll.errors import ManifestError, RpcUnavailable, TransactionFailed
-from atoll.law.canonical import decode
-from atoll.law.canonical import encode as encode_cbor
-from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
-from atoll.law.words import Role
+from atoll.protocol.canonical import decode
+from atoll.protocol.canonical import encode as encode_cbor
+from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
+from atoll.protocol.words import Role
 from atoll.service.condition import Known, blocking
 from atoll.service.config import WatchdogSection
 from atoll.service.effects import Effects

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.law.factories import address
-from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.protocol.factories import address
+from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.chain.indexed import Indexed
-from atoll.law import events as ev
-from atoll.law.views import JobView
-from atoll.law.words import Address, BlockRef, Digest, JobId, RoundIndex, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, BlockRef, Digest, JobId, RoundIndex, SeatIndex
 from atoll.service.twin import ACTS, OF_ROUNDS, Twin, live_rounds
 
 ME, OTHER = address("me"), address("other")

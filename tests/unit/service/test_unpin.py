@@ -9,22 +9,19 @@ from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
-from tests.unit.law.factories import JOB, make_terms
-from tests.unit.law.models import MODEL, PROGRAM
-from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, WATCHER, Script
+from tests.unit.protocol.factories import JOB, make_terms
+from tests.unit.protocol.models import MODEL, PROGRAM
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
-from atoll.content.storage import Storage
 from atoll.errors import DiskFull
-from atoll.law import events as ev
-from atoll.law.claims import Said
-from atoll.law.clocks import absolute_end
-from atoll.law.games.machine import Outcome
-from atoll.law.views import JobView
-from atoll.law.words import Phase, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.claims import Said
+from atoll.protocol.clocks import absolute_end
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Phase, SeatIndex
 from atoll.service.context import Context
 from atoll.service.duties.unpin import (
     DoUnpin,
@@ -39,6 +36,9 @@ from atoll.service.facts import NotYet
 from atoll.service.journal import Journal
 from atoll.service.machine import Head, State
 from atoll.service.watcher import Player
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
+from atoll.storage.storage import Storage
 
 
 @dataclass

@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import digest, make_terms
-from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import digest, make_terms
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
-from atoll.law import events as ev
-from atoll.law.upkeep import Call as Kind
-from atoll.law.upkeep import upkeep
-from atoll.law.views import JobView
-from atoll.law.words import Address, Phase, Role, RoundIndex, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.upkeep import Call as Kind
+from atoll.protocol.upkeep import upkeep
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.config import KeeperConfig
 from atoll.service.duties.upkeep import (
     EARNS,

@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import digest, make_terms, plain_manifest
-from tests.unit.law.models import MODEL, PROGRAM
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import digest, make_terms, plain_manifest
+from tests.unit.protocol.models import MODEL, PROGRAM
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
-from atoll.law import events as ev
-from atoll.law.ballots import FINE, Duty
-from atoll.law.claims import Said
-from atoll.law.games.claims import Claim
-from atoll.law.games.machine import Outcome
-from atoll.law.manifest import Manifest
-from atoll.law.upkeep import Call
-from atoll.law.words import NO_HOLDER, ZERO_DIGEST, Address, Digest, Role, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.ballots import FINE, Duty
+from atoll.protocol.claims import Said
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.upkeep import Call
+from atoll.protocol.words import NO_HOLDER, ZERO_DIGEST, Address, Digest, Role, SeatIndex
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
 from atoll.service.duties.game import (
     BondCollected,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.errors import ConfigError, NotFound
+from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 from atoll.service.worker import GIVES_WAY, Worker, WorkerDied, resolve
 
 HERE = "tests.unit.service.worker_tasks"

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import digest, make_terms
-from tests.unit.law.models import MODEL, PROGRAM
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import digest, make_terms
+from tests.unit.protocol.models import MODEL, PROGRAM
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
-from atoll.law import events as ev
-from atoll.law.claims import Said
-from atoll.law.words import Role, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.claims import Said
+from atoll.protocol.words import Role, SeatIndex
 from atoll.service.condition import Condition, Failing, Known, blocking
 from atoll.service.duties.disagreement import Disagreed, NoteDisagreement
 from atoll.service.duties.game import NoMove, SendMove

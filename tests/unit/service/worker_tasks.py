@@ -7,10 +7,10 @@ import signal
 import threading
 from pathlib import Path
 
-from atoll.bits.kernels.variables import DEVICE_VARIABLE
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
 from atoll.errors import NotFound
+from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 
 LOADED: list[str] = []
 """Filled by a process that forks its worker."""

@@ -8,16 +8,16 @@ from pathlib import Path
 import torch
 from tests.jobs import PLAIN
 
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.init import initial_global_state
-from atoll.bits.layout import SeatLayout, Shapes
-from atoll.bits.state import GlobalState, SeatState
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
 from atoll.job.methods import method_of
 from atoll.job.prepare import prepare_data
-from atoll.law.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec, epoch_of
-from atoll.law.words import Address, Digest, Domain, JobId, RoundIndex, SeatIndex, Slot
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.init import initial_global_state
+from atoll.numerics.layout import SeatLayout, Shapes
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.protocol.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec, epoch_of
+from atoll.protocol.words import Address, Digest, Domain, JobId, RoundIndex, SeatIndex, Slot
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import numerics_spec
 from atoll.train.replay import Claimed, SeatReplay, replay_seat

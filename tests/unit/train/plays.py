@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tests.games import events_of
 
-from atoll.bits.segment import Course
-from atoll.law import events as ev
-from atoll.law.games.claims import Claim
-from atoll.law.games.judge import Need
-from atoll.law.games.machine import Game, Phase
-from atoll.law.games.players import answered, attack, defend
-from atoll.law.played import is_holders_turn, rebuilt
+from atoll.numerics.segment import Course
+from atoll.protocol import events as ev
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.judge import Need
+from atoll.protocol.games.machine import Game, Phase
+from atoll.protocol.games.players import answered, attack, defend
+from atoll.protocol.played import is_holders_turn, rebuilt
 from atoll.train.course import open_course
 from atoll.train.judging import OwnRun
 

@@ -12,11 +12,11 @@ from tests.unit.train.corpus.test_templates import CONFIG as SETTINGS
 from tests.unit.train.corpus.test_templates import GENERATION, written
 from tests.unit.train.folders import SEQ, make_folder
 
-from atoll.bits.errors import DataUnusable, MalformedDataset
-from atoll.bits.state import Tensors
-from atoll.content.local import LocalStore
-from atoll.law.canonical import encode
-from atoll.law.manifest import LoraSpec, ModelSpec
+from atoll.numerics.errors import DataUnusable, MalformedDataset
+from atoll.numerics.state import Tensors
+from atoll.protocol.canonical import encode
+from atoll.protocol.manifest import LoraSpec, ModelSpec
+from atoll.storage.local import LocalStore
 from atoll.train.adapters import export_adapters
 from atoll.train.belongings import MAX_FILES, Belongings
 from atoll.train.corpus import collect

@@ -167,7 +167,7 @@ def test_c_is_covered(copied: Path) -> None:
 
 
 def test_what_an_error_says_is_prose_and_which_it_is_is_not(copied: Path) -> None:
-    file = copied / "law" / "draws.py"
+    file = copied / "protocol" / "draws.py"
     text = file.read_text()
 
     def digest(line: str) -> bytes:
@@ -182,13 +182,13 @@ def test_what_an_error_says_is_prose_and_which_it_is_is_not(copied: Path) -> Non
 def test_an_import_inside_a_function_is_followed_and_a_type_checkers_is_not(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "atoll", ignore=shutil.ignore_patterns("__pycache__"))
     root = tmp_path / "atoll"
-    (root / "law" / "late.py").write_text("X = 1\n")
-    (root / "law" / "typed.py").write_text("Y = 1\n")
-    with (root / "law" / "draws.py").open("a") as file:
-        file.write("\n\ndef f():\n    from atoll.law.late import X\n    return X\n")
-        file.write("\nif TYPE_CHECKING:\n    from atoll.law.typed import Y\n")
+    (root / "protocol" / "late.py").write_text("X = 1\n")
+    (root / "protocol" / "typed.py").write_text("Y = 1\n")
+    with (root / "protocol" / "draws.py").open("a") as file:
+        file.write("\n\ndef f():\n    from atoll.protocol.late import X\n    return X\n")
+        file.write("\nif TYPE_CHECKING:\n    from atoll.protocol.typed import Y\n")
     names = {str(file.relative_to(root)) for file in code.closure(root)}
-    assert names - set(FILES) == {"law/late.py"}
+    assert names - set(FILES) == {"protocol/late.py"}
 
 
 PROBE = "import atoll.train.probe as probe", "probe.probe_digest()"
@@ -228,16 +228,17 @@ def test_what_training_and_merging_execute_is_covered(
 ) -> None:
     """Everything of atoll that runs in the probe is in the closure, but for `train` itself."""
     found = ran[PROBE]
-    assert "bits/step.py" in found
+    assert "numerics/step.py" in found
     assert found - set(FILES) - {"files.py"} == {"train/probe_job.py"}  # with kernels not built yet
-    assert {"bits/link.py", "bits/outer.py", "merge/round.py", "law/merge_inputs.py"} <= found
+    assert {"numerics/link.py", "numerics/outer.py"} <= found
+    assert {"aggregation/round.py", "protocol/merge_inputs.py"} <= found
 
 
 CHECKED_ROUND = (
     """
 import pathlib, tempfile
 from tests.unit.train.factories import make_job
-from atoll.law.words import Digest
+from atoll.protocol.words import Digest
 from atoll.train.replay import Claimed, replay_seat
 from atoll.train.round import train_round
 job = make_job(pathlib.Path(tempfile.mkdtemp()))
@@ -253,9 +254,10 @@ assert replay_seat(job.task, claimed, job.store).differs_at is None
 def test_what_decides_a_seats_verdict_is_covered(ran: dict[tuple[str, str], set[str]]) -> None:
     """Outside is only the store, whose files are checked against roots where they are used."""
     found = ran[CHECKED_ROUND]
-    assert {"bits/opening.py", "bits/link.py", "bits/segment.py", "law/leaves.py"} <= found
+    numerics = {"numerics/opening.py", "numerics/link.py", "numerics/segment.py"}
+    assert numerics | {"protocol/leaves.py"} <= found
     assert {"train/round.py", "train/data.py", "train/course.py", "train/replay.py"} <= found
-    assert {name.split("/")[0] for name in found - set(FILES) - {"files.py"}} == {"content"}
+    assert {name.split("/")[0] for name in found - set(FILES) - {"files.py"}} == {"storage"}
 
 
 def test_the_seat_of_the_dither_is_covered() -> None:
@@ -267,5 +269,5 @@ def test_the_seat_of_the_dither_is_covered() -> None:
 
 def test_what_only_brings_and_shows_content_is_not_covered() -> None:
     rooms = {name.split("/")[0] for name in FILES}
-    assert rooms == {"errors.py", "law", "bits", "merge", "train"}
+    assert rooms == {"errors.py", "protocol", "numerics", "aggregation", "train"}
     assert not {"train/tokenizer.py", "train/export.py", "train/probe.py"} & set(FILES)

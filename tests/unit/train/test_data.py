@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from atoll.bits.errors import MalformedDataset
-from atoll.bits.pieces import PIECE_BYTES, SHARD_BYTES, piece_root
-from atoll.content.cid import Cid
-from atoll.content.leaves import Leaves
-from atoll.content.local import LocalStore
 from atoll.errors import CorruptBlock, NotFound
-from atoll.law.games.judge import Need
-from atoll.law.games.trees import piece_root as shown_root
-from atoll.law.manifest import DataSpec
+from atoll.numerics.errors import MalformedDataset
+from atoll.numerics.pieces import PIECE_BYTES, SHARD_BYTES, piece_root
+from atoll.protocol.games.judge import Need
+from atoll.protocol.games.trees import piece_root as shown_root
+from atoll.protocol.manifest import DataSpec
+from atoll.storage.cid import Cid
+from atoll.storage.leaves import Leaves
+from atoll.storage.local import LocalStore
 from atoll.train.belongings import Belongings
 from atoll.train.data import TokenFile, WordForm, nodes_bytes, read_nodes, write_tokens
 from atoll.train.judging import _pieces_of_tokens
@@ -171,7 +171,7 @@ def test_a_file_of_another_size_is_refused(size: int, store: LocalStore) -> None
 
 
 def test_a_file_of_other_leaves_is_refused(store: LocalStore) -> None:
-    from atoll.content.unixfs import LEGACY, Profile
+    from atoll.storage.unixfs import LEGACY, Profile
 
     data = bytes(3 * SHARD_BYTES)
     small = Profile("small", SHARD_BYTES // 2, 1024, raw_leaves=True, cid_version=1)

@@ -8,7 +8,7 @@ from decimal import Context, Decimal, localcontext
 import numpy as np
 import pytest
 
-from atoll.bits.decimals import PI, cos_sin, cosine_fractions, one_minus_powers, rotary_tables
+from atoll.numerics.decimals import PI, cos_sin, cosine_fractions, one_minus_powers, rotary_tables
 
 
 @pytest.mark.parametrize("angle", ["0", "0.001", "1", "1.5707963267948966", "3.1"])

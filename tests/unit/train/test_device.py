@@ -14,19 +14,19 @@ import torch
 from tests.unit.train.factories import seat_state
 from torch import Tensor
 
-from atoll.bits import base as bases
-from atoll.bits.base import freeze
-from atoll.bits.init import initial_params
-from atoll.bits.kernels.exact import ExactOps
-from atoll.bits.kernels.gemm import ROUTES, batched_product
-from atoll.bits.kernels.interface import Engine
-from atoll.bits.kernels.reference import TorchKernels
-from atoll.bits.layout import adapter_shapes, param_shapes
-from atoll.bits.model import forward
-from atoll.bits.state import GlobalState
-from atoll.bits.step import take_in
-from atoll.law.manifest import CodecSpec, LoraSpec
-from atoll.law.words import ZERO_DIGEST
+from atoll.numerics import base as bases
+from atoll.numerics.base import freeze
+from atoll.numerics.init import initial_params
+from atoll.numerics.kernels.exact import ExactOps
+from atoll.numerics.kernels.gemm import ROUTES, batched_product
+from atoll.numerics.kernels.interface import Engine
+from atoll.numerics.kernels.reference import TorchKernels
+from atoll.numerics.layout import adapter_shapes, param_shapes
+from atoll.numerics.model import forward
+from atoll.numerics.state import GlobalState
+from atoll.numerics.step import take_in
+from atoll.protocol.manifest import CodecSpec, LoraSpec
+from atoll.protocol.words import ZERO_DIGEST
 from atoll.train.probe_job import probe_manifest
 
 META = torch.device("meta")

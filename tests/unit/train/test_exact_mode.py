@@ -8,15 +8,15 @@ import pytest
 from tests.unit.train.factories import Job, small_model
 from tests.unit.train.test_step import batches, inner_spec
 
-from atoll.bits.init import initial_params
-from atoll.bits.kernels.exact import ExactOps
-from atoll.bits.layout import optimiser_layout, param_shapes
-from atoll.bits.ops import NativeOps, operations
-from atoll.bits.schedule import Recipe
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import inner_step
 from atoll.errors import NumericsMismatch
-from atoll.law.manifest import ModelSpec
+from atoll.numerics.init import initial_params
+from atoll.numerics.kernels.exact import ExactOps
+from atoll.numerics.layout import optimiser_layout, param_shapes
+from atoll.numerics.ops import NativeOps, operations
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import inner_step
+from atoll.protocol.manifest import ModelSpec
 from atoll.train import probe
 from atoll.train.round import train_round
 

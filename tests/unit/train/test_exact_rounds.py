@@ -11,9 +11,9 @@ from tests.jobs import PLAIN
 from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, small_model
 
-from atoll.bits import ops
-from atoll.law.words import Digest, RoundIndex, SeatIndex
-from atoll.merge.round import merge
+from atoll.aggregation.round import merge
+from atoll.numerics import ops
+from atoll.protocol.words import Digest, RoundIndex, SeatIndex
 from atoll.train import probe
 from atoll.train.round import train_round
 

@@ -9,10 +9,10 @@ import torch
 from tests.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, DITHER, Job
 
-from atoll.bits.link import close_round
-from atoll.bits.state import GlobalState, SeatState
-from atoll.law.manifest import CodecSpec, TensorExponents
-from atoll.merge.round import merge
+from atoll.aggregation.round import merge
+from atoll.numerics.link import close_round
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.protocol.manifest import CodecSpec, TensorExponents
 
 SPEC = CodecSpec(
     kind="two_bit",

@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.unit.train.folders import LLAMA3, SEQ, make_folder
 
-from atoll.bits.model import forward
-from atoll.bits.ops import NativeOps
-from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps
+from atoll.storage.local import LocalStore
 from atoll.train.families import FAMILIES, spec_of
 from atoll.train.pretrained import prepare_init, read_params, read_spec
 

@@ -10,15 +10,15 @@ import torch
 from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, with_method
 
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.link import close_round
-from atoll.bits.schedule import Recipe
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import inner_step
+from atoll.aggregation.round import merge
 from atoll.job.methods import METHODS
-from atoll.law.manifest import Manifest
-from atoll.law.words import Digest
-from atoll.merge.round import merge
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.link import close_round
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import inner_step
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import Digest
 
 SEED = Digest((287).to_bytes(32, "big"))
 
@@ -27,7 +27,9 @@ SEED = Digest((287).to_bytes(32, "big"))
 def gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, torch.Tensor]]:
     """What the inner steps take for the loss's gradients; to be filled by the test."""
     given: dict[str, torch.Tensor] = {}
-    monkeypatch.setattr("atoll.bits.step._losses_and_gradients", lambda *_: ((0.0,), dict(given)))
+    monkeypatch.setattr(
+        "atoll.numerics.step._losses_and_gradients", lambda *_: ((0.0,), dict(given))
+    )
     yield given
 
 

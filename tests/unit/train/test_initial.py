@@ -11,13 +11,13 @@ from tests.unit.train.factories import Job, make_job
 from tests.unit.train.folders import make_folder
 from torch import Tensor
 
-from atoll.bits.errors import MalformedState
-from atoll.bits.init import initial_global_state
-from atoll.bits.tensors import tree_root, write_blob
-from atoll.content.cid import RAW, Cid
 from atoll.errors import NotFound, TooLarge
-from atoll.law.manifest import InitSpec
+from atoll.numerics.errors import MalformedState
+from atoll.numerics.init import initial_global_state
+from atoll.numerics.tensors import tree_root, write_blob
+from atoll.protocol.manifest import InitSpec
 from atoll.service.tasks import check_data, make_initial_state
+from atoll.storage.cid import RAW, Cid
 from atoll.train.initial import open_initial_state
 from atoll.train.pretrained import prepare_init, read_params
 from atoll.train.round import train_round

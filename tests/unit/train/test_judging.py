@@ -8,16 +8,16 @@ import pytest
 from tests.unit.train.factories import Job
 from tests.unit.train.plays import play, poisoned, poisoned_course
 
-from atoll.bits.segment import Course, SegmentRun
-from atoll.bits.state import SeatState
-from atoll.bits.tape.opcodes import Op
-from atoll.law.claims import bond_set
-from atoll.law.games.claims import (
+from atoll.numerics.segment import Course, SegmentRun
+from atoll.numerics.state import SeatState
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.claims import bond_set
+from atoll.protocol.games.claims import (
     Claim,
 )
-from atoll.law.games.players import NothingDiffers, attack
-from atoll.law.program import Template
-from atoll.law.words import Address, Digest, HolderId, JobId, Role, SeatIndex
+from atoll.protocol.games.players import NothingDiffers, attack
+from atoll.protocol.program import Template
+from atoll.protocol.words import Address, Digest, HolderId, JobId, Role, SeatIndex
 from atoll.train import round as rounds
 from atoll.train.checkpoints import DISPUTED, release
 from atoll.train.judged import JudgeTask

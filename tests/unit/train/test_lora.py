@@ -14,10 +14,12 @@ from tests.unit.train.factories import Job, make_job
 from tests.unit.train.folders import belongings, make_folder
 from torch import Tensor
 
-from atoll.bits.base import Base, freeze
-from atoll.bits.errors import MalformedState
-from atoll.bits.init import initial_params
-from atoll.bits.layout import (
+from atoll.aggregation.round import merge
+from atoll.errors import ManifestError, NotFound
+from atoll.numerics.base import Base, freeze
+from atoll.numerics.errors import MalformedState
+from atoll.numerics.init import initial_params
+from atoll.numerics.layout import (
     adapter_shapes,
     max_state_bytes,
     param_count,
@@ -25,18 +27,16 @@ from atoll.bits.layout import (
     seat_layout,
     trained_count,
 )
-from atoll.bits.model import forward
-from atoll.bits.ops import NativeOps, operations
-from atoll.bits.schedule import Recipe
-from atoll.bits.sections import UpdateLayout
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.tensors import write_blob
-from atoll.content.cid import RAW, Cid
-from atoll.errors import ManifestError, NotFound
-from atoll.law.canonical import encode
-from atoll.law.manifest import LINEARS, LoraSpec, Manifest, TensorExponents
-from atoll.merge.round import merge
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps, operations
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.sections import UpdateLayout
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.tensors import write_blob
+from atoll.protocol.canonical import encode
+from atoll.protocol.manifest import LINEARS, LoraSpec, Manifest, TensorExponents
 from atoll.service.tasks import check_data, make_initial_state
+from atoll.storage.cid import RAW, Cid
 from atoll.train import pace
 from atoll.train.adapters import export_adapters, merged_weights
 from atoll.train.base import open_base, read_weights

@@ -10,16 +10,16 @@ from tests.jobs import PLAIN
 from tests.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, KEY, Job, make_job, small_model, with_method
 
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.layout import OUTER_SLOTS
-from atoll.bits.link import close_round
-from atoll.bits.opening import open_round
-from atoll.bits.sections import UpdateLayout
+from atoll.aggregation.round import merge
 from atoll.errors import MalformedUpdate, ManifestError
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, with_codec
-from atoll.law.manifest import Manifest
-from atoll.law.words import Digest, RoundIndex, SeatIndex
-from atoll.merge.round import merge
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.layout import OUTER_SLOTS
+from atoll.numerics.link import close_round
+from atoll.numerics.opening import open_round
+from atoll.numerics.sections import UpdateLayout
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import Digest, RoundIndex, SeatIndex
 from atoll.train.replay import Claimed, replay_seat
 from atoll.train.round import train_round
 

@@ -10,12 +10,12 @@ import torch
 from tests.unit.train.factories import small_model
 from tests.unit.train.folders import belongings
 
-from atoll.bits.init import initial_params
-from atoll.bits.layout import param_shapes
-from atoll.bits.model import forward
-from atoll.bits.ops import NativeOps
 from atoll.errors import StorageError
-from atoll.law.manifest import ModelSpec
+from atoll.numerics.init import initial_params
+from atoll.numerics.layout import param_shapes
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps
+from atoll.protocol.manifest import ModelSpec
 from atoll.train.export import FILES, export_model
 
 SPECS = {

@@ -8,14 +8,14 @@ from math import isqrt
 import pytest
 import torch
 
-from atoll.bits.errors import MalformedState
-from atoll.bits.fixed import EXPONENTS, UNIT_BITS, root, to_units
-from atoll.bits.init import opening_slots
-from atoll.bits.layout import OUTER_SLOTS
-from atoll.bits.outer import outer_step
-from atoll.bits.state import GlobalState
 from atoll.errors import ManifestError
-from atoll.law.manifest import OuterSpec
+from atoll.numerics.errors import MalformedState
+from atoll.numerics.fixed import EXPONENTS, UNIT_BITS, root, to_units
+from atoll.numerics.init import opening_slots
+from atoll.numerics.layout import OUTER_SLOTS
+from atoll.numerics.outer import outer_step
+from atoll.numerics.state import GlobalState
+from atoll.protocol.manifest import OuterSpec
 
 
 def spec(kind: str, **changes: object) -> OuterSpec:

@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.unit.train.folders import CONFIGS, SEQ, belongings, make_folder
 
-from atoll.bits.model import forward
-from atoll.bits.ops import NativeOps, operations
-from atoll.content.cid import Cid
-from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps, operations
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
 from atoll.train.export import export_model
 from atoll.train.pretrained import USUAL_SEQ, Weights, prepare_init, read_params, read_spec
 

@@ -16,11 +16,11 @@ from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job
 from tokenizers import Tokenizer, models, processors
 
-from atoll.bits.errors import MalformedDataset
-from atoll.bits.held_out import batch_losses, window_starts
+from atoll.aggregation.round import merge
 from atoll.errors import ConfigError, ManifestError, NumericsMismatch
-from atoll.law.held_out import mean_loss
-from atoll.merge.round import merge
+from atoll.numerics.errors import MalformedDataset
+from atoll.numerics.held_out import batch_losses, window_starts
+from atoll.protocol.held_out import mean_loss
 from atoll.train import probe
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
@@ -156,7 +156,7 @@ def test_data_and_sizes_need_no_torch() -> None:
     """A submitter prepares data and sizes a job on a machine without torch; a service's own process
     lets go of checkpoints."""
     program = (
-        "import sys, atoll.train.data, atoll.bits.layout, atoll.train.code\n"
+        "import sys, atoll.train.data, atoll.numerics.layout, atoll.train.code\n"
         "import atoll.train.checkpoints\n"
         "assert 'torch' not in sys.modules"
     )

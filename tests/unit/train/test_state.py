@@ -10,21 +10,21 @@ import torch
 from tests.moments import warm
 from tests.unit.train.factories import DATA_SEED, SMALL_LAYOUT, Job, seat_state
 
-from atoll.bits.errors import MalformedState
-from atoll.bits.layout import (
+from atoll.numerics.errors import MalformedState
+from atoll.numerics.layout import (
     MAX_HEADER_BYTES,
     max_state_bytes,
     param_count,
     param_shapes,
     seat_layout,
 )
-from atoll.bits.opening import open_round
-from atoll.bits.state import GlobalState, SeatState, rng_digest
-from atoll.bits.step import state_roots
-from atoll.bits.tensors import CHUNK_BYTES, MAGIC, tree_root
-from atoll.law.hashing import sha256
-from atoll.law.merkle import merkle_root
-from atoll.law.words import ZERO_DIGEST, SeatIndex
+from atoll.numerics.opening import open_round
+from atoll.numerics.state import GlobalState, SeatState, rng_digest
+from atoll.numerics.step import state_roots
+from atoll.numerics.tensors import CHUNK_BYTES, MAGIC, tree_root
+from atoll.protocol.hashing import sha256
+from atoll.protocol.merkle import merkle_root
+from atoll.protocol.words import ZERO_DIGEST, SeatIndex
 from atoll.train.course import open_course
 
 

@@ -10,16 +10,16 @@ import pytest
 import torch
 from tests.unit.train.factories import small_model
 
-from atoll.bits.batch import gather_batch
-from atoll.bits.init import initial_params
-from atoll.bits.layout import optimiser_layout, param_shapes
-from atoll.bits.model import forward
-from atoll.bits.ops import NativeOps, operations
-from atoll.bits.schedule import Recipe
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import inner_step, state_roots
-from atoll.bits.tables import schedule_of
-from atoll.law.manifest import InnerSpec
+from atoll.numerics.batch import gather_batch
+from atoll.numerics.init import initial_params
+from atoll.numerics.layout import optimiser_layout, param_shapes
+from atoll.numerics.model import forward
+from atoll.numerics.ops import NativeOps, operations
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import inner_step, state_roots
+from atoll.numerics.tables import schedule_of
+from atoll.protocol.manifest import InnerSpec
 
 
 def inner_spec(**changes: object) -> InnerSpec:

@@ -9,12 +9,12 @@ import torch
 from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import DATA_SEED, DITHER, Job, with_method
 
-from atoll.bits.layout import SeatLayout, seat_layout
-from atoll.bits.link import close_round
-from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import take_in
-from atoll.law.manifest import CodecSpec, TensorExponents
-from atoll.merge.round import merge
+from atoll.aggregation.round import merge
+from atoll.numerics.layout import SeatLayout, seat_layout
+from atoll.numerics.link import close_round
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import take_in
+from atoll.protocol.manifest import CodecSpec, TensorExponents
 
 A, B = "model.layers.0.w", "model.layers.1.w"
 SHAPES = {A: (1,), B: (1,)}

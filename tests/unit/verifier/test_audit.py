@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from eth_abi.abi import decode
-from tests.unit.law.factories import digest, make_manifest, make_terms
-from tests.unit.law.script import VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import digest, make_manifest, make_terms
+from tests.unit.protocol.script import VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
 from atoll.chain.abi import registry
 from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
-from atoll.law.ballots import Body, Duty
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
+from atoll.protocol.ballots import Body, Duty
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
 from atoll.service.duties.challenge import SendChallenge
 from atoll.service.duties.material import DoFetchSpec, JobRefused, SpecReady
 from atoll.service.duties.membership import SendJoin, SendLeave

@@ -11,18 +11,18 @@ from typing import Any, cast
 
 import pytest
 from eth_abi.abi import decode
-from tests.unit.law.factories import address, digest
-from tests.unit.law.network import Network
-from tests.unit.law.script import SECRETS, VERIFIERS, WATCHER, Script
+from tests.unit.protocol.factories import address, digest
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import SECRETS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.chain.abi import registry
 from atoll.chain.calls import Call, Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import ProtocolError, RpcUnavailable
-from atoll.law.certificates import alone, signer_of, signers_of
-from atoll.law.views import JobView, OpenRound
-from atoll.law.words import Address, Bitmap, Digest, HolderId, PlaceIndex, Verdict
+from atoll.protocol.certificates import alone, signer_of, signers_of
+from atoll.protocol.views import JobView, OpenRound
+from atoll.protocol.words import Address, Bitmap, Digest, HolderId, PlaceIndex, Verdict
 from atoll.service.duties.equivocation import note_name
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.opening import DoPrepareOpening

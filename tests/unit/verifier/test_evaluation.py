@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.law.factories import cid, digest
-from tests.unit.law.network import Network
-from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
+from tests.unit.protocol.factories import cid, digest
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import MANIFEST, state_of, with_merge, with_updates
 
-from atoll.law.words import ZERO_DIGEST, Address, Bitmap, RoundIndex, Verdict
+from atoll.protocol.words import ZERO_DIGEST, Address, Bitmap, RoundIndex, Verdict
 from atoll.service.duties.equivocation import DoCompareSigners
 from atoll.service.duties.evaluation import DoEvaluate, LossKnown
 from atoll.service.duties.material import DoFetchSpec, SpecReady

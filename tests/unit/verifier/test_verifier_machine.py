@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.factories import cid, digest
-from tests.unit.law.network import Network
-from tests.unit.law.script import VERIFIERS, Script
+from tests.unit.protocol.factories import cid, digest
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import VERIFIERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
-from atoll.law.ballots import Body, Duty
-from atoll.law.views import SettledRound
-from atoll.law.words import Address, Bitmap, Digest, PlaceIndex, Role, SeatIndex, Verdict
+from atoll.protocol.ballots import Body, Duty
+from atoll.protocol.views import SettledRound
+from atoll.protocol.words import Address, Bitmap, Digest, PlaceIndex, Role, SeatIndex, Verdict
 from atoll.service.duties.challenge import SendChallenge
 from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.merge import DoMerge

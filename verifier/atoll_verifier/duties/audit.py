@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from atoll.chain.calls import Call, Calls
-from atoll.law.ballots import Body, ballot_hash, salt_message
-from atoll.law.leaves import key_of
-from atoll.law.owes import Duty, Owed
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Digest, HolderId, RoundIndex
+from atoll.protocol.ballots import Body, ballot_hash, salt_message
+from atoll.protocol.leaves import key_of
+from atoll.protocol.owes import Duty, Owed
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import Digest, HolderId, RoundIndex
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.challenge import SendChallenge, may_challenge, one_at_a_time
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of

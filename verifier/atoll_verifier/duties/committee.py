@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 from atoll.chain.calls import Call, Calls
 from atoll.errors import ProtocolError, RpcUnavailable
-from atoll.law.certificates import alone, is_enough
-from atoll.law.hashing import certificate_hash
-from atoll.law.owes import Duty, Owed, committee_accounts
-from atoll.law.views import JobView, OpenRound, SettledRound
-from atoll.law.words import (
+from atoll.protocol.certificates import alone, is_enough
+from atoll.protocol.hashing import certificate_hash
+from atoll.protocol.owes import Duty, Owed, committee_accounts
+from atoll.protocol.views import JobView, OpenRound, SettledRound
+from atoll.protocol.words import (
     Address,
     Bitmap,
     Digest,

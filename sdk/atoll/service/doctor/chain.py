@@ -15,7 +15,7 @@ from atoll.chain.keys import address_of
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.urls import redact
 from atoll.errors import AtollError, ChainError, KeystoreError
-from atoll.law.words import TOKEN, Address, BlockRef, Role
+from atoll.protocol.words import TOKEN, Address, BlockRef, Role
 from atoll.service.doctor.findings import Finding, Level, failure, ok, warning
 from atoll.service.doctor.subject import Subject
 

@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from atoll.content.addresses import is_global
-from atoll.content.gateway import Gateway
-from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
 from atoll.proxies import proxy_of
 from atoll.service.config import GatewaySection
 from atoll.service.doctor.findings import Finding, failure, ok, warning
 from atoll.service.doctor.subject import Subject
 from atoll.service.lock import holder_of
+from atoll.storage.addresses import is_global
+from atoll.storage.gateway import Gateway
+from atoll.storage.local import LocalStore
 
 FETCH_SECONDS: Final = 10.0
 BLOCK_BYTES: Final = 32

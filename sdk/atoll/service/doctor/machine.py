@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from atoll.bits.kernels.variables import DEVICE_VARIABLE
 from atoll.errors import AtollError
+from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 from atoll.service.doctor.findings import Finding, failure, ok, warning
 from atoll.service.doctor.subject import Subject
 
@@ -47,7 +47,7 @@ def check_torch(subject: Subject) -> list[Finding]:
 
 def _check_kernels(device: str) -> list[Finding]:
     # torch takes a second to load: only who asks for this check pays it.
-    from atoll.bits.kernels.engine import make_engine  # noqa: PLC0415
+    from atoll.numerics.kernels.engine import make_engine  # noqa: PLC0415
 
     try:
         engine = make_engine(device=device)

@@ -10,13 +10,13 @@ import structlog
 
 from atoll.chain.deployment import Deployment
 from atoll.errors import ConfigError
-from atoll.law import bls
-from atoll.law.certificates import SIGNATURE_BYTES, Bls, Ecdsa, Kind, Scheme
-from atoll.law.hashing import keccak256
-from atoll.law.leaves import key_of
-from atoll.law.owes import committee_accounts
-from atoll.law.views import JobView, OpenRound
-from atoll.law.words import Address, Digest
+from atoll.protocol import bls
+from atoll.protocol.certificates import SIGNATURE_BYTES, Bls, Ecdsa, Kind, Scheme
+from atoll.protocol.hashing import keccak256
+from atoll.protocol.leaves import key_of
+from atoll.protocol.owes import committee_accounts
+from atoll.protocol.views import JobView, OpenRound
+from atoll.protocol.words import Address, Digest
 
 if TYPE_CHECKING:
     from atoll.service.context import Context

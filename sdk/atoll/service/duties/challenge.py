@@ -15,16 +15,16 @@ import structlog
 from atoll.chain.calls import Call
 from atoll.chain.txqueue import MOST_CALLDATA, unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
-from atoll.law import events as ev
-from atoll.law.ballots import Duty
-from atoll.law.claims import MAX_WAITING, Said
-from atoll.law.games.claims import Claim
-from atoll.law.games.machine import Outcome as GameOutcome
-from atoll.law.leaves import key_hash
-from atoll.law.owes import Duty as Owes
-from atoll.law.owes import owed_by
-from atoll.law.views import GameRecord, JobView, SettledRound, parties
-from atoll.law.words import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
+from atoll.protocol import events as ev
+from atoll.protocol.ballots import Duty
+from atoll.protocol.claims import MAX_WAITING, Said
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Outcome as GameOutcome
+from atoll.protocol.leaves import key_hash
+from atoll.protocol.owes import Duty as Owes
+from atoll.protocol.owes import owed_by
+from atoll.protocol.views import GameRecord, JobView, SettledRound, parties
+from atoll.protocol.words import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.service.commands import Transaction
 from atoll.service.duties.game import SendMove
 from atoll.service.duties.model import model_of_round

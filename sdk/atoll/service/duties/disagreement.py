@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import structlog
 
 from atoll.chain.calls import Call, Calls
-from atoll.law.views import JobView
-from atoll.law.words import Digest, Phase, Role, RoundIndex, SeatIndex
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Digest, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.merge import checked_of
 from atoll.service.duties.opening import decide_opening

@@ -15,11 +15,20 @@ import structlog
 
 from atoll.chain.calls import Call, Calls
 from atoll.errors import NotFound
-from atoll.law.certificates import alone
-from atoll.law.hashing import certificate_hash
-from atoll.law.owes import committee_accounts
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Address, Digest, HolderId, Miss, PlaceIndex, RoundIndex, Verdict, bits
+from atoll.protocol.certificates import alone
+from atoll.protocol.hashing import certificate_hash
+from atoll.protocol.owes import committee_accounts
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import (
+    Address,
+    Digest,
+    HolderId,
+    Miss,
+    PlaceIndex,
+    RoundIndex,
+    Verdict,
+    bits,
+)
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.certification import (
     accounts_in,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from atoll.law.views import JobView
-from atoll.law.words import Digest, Phase, RoundIndex, Verdict
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Digest, Phase, RoundIndex, Verdict
 from atoll.service.commands import TASKS, Work
 from atoll.service.duties.material import manifest_of, spec_of
 from atoll.service.duties.merge import RoundMerged

@@ -14,16 +14,16 @@ import structlog
 from atoll.chain.calls import Call, Calls
 from atoll.chain.deploy import FAMILIES
 from atoll.errors import ProtocolError
-from atoll.law.epochs import earlier_rounds
-from atoll.law.games.claims import Move
-from atoll.law.games.judge import Need
-from atoll.law.games.machine import Outcome
-from atoll.law.games.players import Question
-from atoll.law.games.words import explain
-from atoll.law.manifest import Manifest
-from atoll.law.upkeep import Call as Kind
-from atoll.law.views import GameRecord, JobView, parties
-from atoll.law.words import Digest, Role, RoundIndex, SeatIndex
+from atoll.protocol.epochs import earlier_rounds
+from atoll.protocol.games.claims import Move
+from atoll.protocol.games.judge import Need
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.games.players import Question
+from atoll.protocol.games.words import explain
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.upkeep import Call as Kind
+from atoll.protocol.views import GameRecord, JobView, parties
+from atoll.protocol.words import Digest, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.config import KeeperConfig
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
 from atoll.chain.calls import Call, Calls
-from atoll.law.late_words import grantable, lacks_word
-from atoll.law.views import Holder, JobView, SettledRound
-from atoll.law.words import Bitmap, HolderId, Role, RoundIndex, SeatIndex, to_bitmap
+from atoll.protocol.late_words import grantable, lacks_word
+from atoll.protocol.views import Holder, JobView, SettledRound
+from atoll.protocol.words import Bitmap, HolderId, Role, RoundIndex, SeatIndex, to_bitmap
 from atoll.service.commands import ContractCall
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.opening import opening_at

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import structlog
 
-from atoll.bits.layout import max_params_bytes
 from atoll.chain.answers import text
-from atoll.content.cid import DAG_CBOR, Cid
-from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
-from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
-from atoll.law.views import JobView
-from atoll.law.words import Digest, JobStatus, Phase, Role
+from atoll.numerics.layout import max_params_bytes
+from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Digest, JobStatus, Phase, Role
 from atoll.service.commands import TASKS, Work
 from atoll.service.config import PolicySection
 from atoll.service.doctor.machine import memory
@@ -38,6 +36,8 @@ from atoll.service.policy import (
     room_refusal,
     terms_refusal,
 )
+from atoll.storage.cid import DAG_CBOR, Cid
+from atoll.storage.errors import MalformedDag
 from atoll.train.belongings import MAX_TOKENIZER_BYTES
 from atoll.train.data import nodes_bytes
 

@@ -10,8 +10,8 @@ from eth_utils.address import to_checksum_address
 
 from atoll.chain.calls import Call, Calls
 from atoll.errors import InsufficientFunds
-from atoll.law.views import Holder, JobView
-from atoll.law.words import (
+from atoll.protocol.views import Holder, JobView
+from atoll.protocol.words import (
     NO_ROUND,
     Address,
     JobId,

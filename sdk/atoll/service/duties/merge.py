@@ -10,12 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from atoll.content.cid import Cid
-from atoll.law.hashing import sha256
-from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates, had
-from atoll.law.views import JobView, OpenRound, SettledRound
-from atoll.law.words import Digest, Phase, Slot, Verdict, to_bitmap
+from atoll.protocol.hashing import sha256
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.merge_inputs import MergeFacts, MergeTerms, candidates, had
+from atoll.protocol.views import JobView, OpenRound, SettledRound
+from atoll.protocol.words import Digest, Phase, Slot, Verdict, to_bitmap
 from atoll.service.commands import TASKS, Work
 from atoll.service.duties.material import has_material, manifest_of, spec_of
 from atoll.service.duties.opening import opening_at
@@ -23,6 +22,7 @@ from atoll.service.duties.updates import RevealedUpdate, RevealedUpdates, seen, 
 from atoll.service.facts import Done, Fact
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.machine import State, by_view_and_facts
+from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from atoll.bits.layout import max_state_bytes
-from atoll.content.cid import Cid
 from atoll.errors import ProtocolError
-from atoll.law.manifest import Manifest
-from atoll.law.owes import committee_gateways
-from atoll.law.views import JobView
-from atoll.law.words import RoundIndex
+from atoll.numerics.layout import max_state_bytes
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.owes import committee_gateways
+from atoll.protocol.views import JobView
+from atoll.protocol.words import RoundIndex
 from atoll.service.duties.opening import DoPrepareOpening, first_model
 from atoll.service.facts import key_of
+from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from atoll.bits.layout import max_state_bytes
-from atoll.content.cid import Cid
 from atoll.errors import MachineFault, ProtocolError
-from atoll.law.manifest import Manifest
-from atoll.law.owes import committee_gateways
-from atoll.law.views import JobView
-from atoll.law.words import Digest, Phase
+from atoll.numerics.layout import max_state_bytes
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.owes import committee_gateways
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Digest, Phase
 from atoll.service.commands import TASKS, Work
 from atoll.service.duties.material import DataReady, DoFetchData, has_material, spec_of
 from atoll.service.facts import Done, Fact
 from atoll.service.machine import Decision, State
+from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects

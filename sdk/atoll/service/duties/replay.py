@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import structlog
 
-from atoll.law.ballots import Duty
-from atoll.law.epochs import earlier_rounds
-from atoll.law.leaves import Leaves
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Digest, RoundIndex, SeatIndex, Slot
+from atoll.protocol.ballots import Duty
+from atoll.protocol.epochs import earlier_rounds
+from atoll.protocol.leaves import Leaves
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import Digest, RoundIndex, SeatIndex, Slot
 from atoll.service.commands import TASKS, Work
 from atoll.service.duties.model import model_of_round
 from atoll.service.facts import Done, Fact

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from atoll.law.views import JobView
+from atoll.protocol.views import JobView
 from atoll.service.commands import Work
 from atoll.service.facts import Done, Fact
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from atoll.errors import StorageError
-from atoll.law.clocks import absolute_end
-from atoll.law.views import JobView
+from atoll.protocol.clocks import absolute_end
+from atoll.protocol.views import JobView
 from atoll.service.commands import Work
 from atoll.service.duties.material import manifest_of
 from atoll.service.duties.upkeep import is_over

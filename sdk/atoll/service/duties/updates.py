@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
 
-from atoll.content.cid import Cid
-from atoll.law.manifest import Manifest
-from atoll.law.views import JobView, OpenRound, SeatReveal
-from atoll.law.words import Address, Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.views import JobView, OpenRound, SeatReveal
+from atoll.protocol.words import Address, Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
 from atoll.service.commands import TASKS, Work
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.model import model_of_round
@@ -20,6 +19,7 @@ from atoll.service.duties.opening import OpeningReady, opening_of
 from atoll.service.facts import Done, Fact
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.machine import Decision, State
+from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects

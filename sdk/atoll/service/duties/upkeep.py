@@ -15,11 +15,11 @@ import structlog
 
 from atoll.chain.calls import Call, Calls, Due
 from atoll.errors import ProtocolError
-from atoll.law.hashing import sha256
-from atoll.law.upkeep import Call as Kind
-from atoll.law.upkeep import Upkeep, money, upkeep
-from atoll.law.views import JobView, OpenRound, SettledRound, bond_set
-from atoll.law.words import Address, HolderId, Phase, Role, RoundIndex, SeatIndex
+from atoll.protocol.hashing import sha256
+from atoll.protocol.upkeep import Call as Kind
+from atoll.protocol.upkeep import Upkeep, money, upkeep
+from atoll.protocol.views import JobView, OpenRound, SettledRound, bond_set
+from atoll.protocol.words import Address, HolderId, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall
 from atoll.service.config import KeeperConfig
 from atoll.service.machine import AnyCommand, Decision, State

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
 import structlog
 
 from atoll.chain.calls import Call, Calls
-from atoll.law.hashing import hash_fields
-from atoll.law.upkeep import leaked_keys
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Address, Digest, RoundIndex, SeatIndex
+from atoll.protocol.hashing import hash_fields
+from atoll.protocol.upkeep import leaked_keys
+from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.challenge import (
     SendChallenge,

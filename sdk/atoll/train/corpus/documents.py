@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from atoll.bits.errors import DataUnusable
+from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.files import SourceFile
 from atoll.train.corpus.jsonrows import json_rows
 from atoll.train.corpus.options import DataOptions

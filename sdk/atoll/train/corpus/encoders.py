@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from atoll.bits.errors import DataUnusable
+from atoll.numerics.errors import DataUnusable
 from atoll.train.belongings import MAX_TOKENIZER_BYTES
 from atoll.train.corpus.bytepairs import BytePairs, plain_byte_pairs
 from atoll.train.corpus.chat import Render, Span, answers, find_template, plain_template

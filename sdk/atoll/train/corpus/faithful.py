@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from tokenizers import Tokenizer
 
-from atoll.bits.errors import DataUnusable
+from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.chat import answers, asks_date
 from atoll.train.corpus.documents import Document
 from atoll.train.corpus.encoders import HIDDEN, Encoder

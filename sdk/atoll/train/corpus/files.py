@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from atoll.bits.errors import DataUnusable
 from atoll.nested import loads
+from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.folders import (
     DESCRIBES,
     LeftOut,

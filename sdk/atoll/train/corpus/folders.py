@@ -18,7 +18,7 @@ from os.path import realpath
 from pathlib import Path
 from typing import Final, Literal, NoReturn
 
-from atoll.bits.errors import DataUnusable
+from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.streams import inner_suffix, reading
 

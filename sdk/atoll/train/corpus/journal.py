@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
-from atoll.content.blocks import disk_errors
-from atoll.content.cid import RAW, Cid
-from atoll.content.local import LocalStore
 from atoll.errors import CorruptBlock, NotFound
 from atoll.nested import loads
+from atoll.storage.blocks import disk_errors
+from atoll.storage.cid import RAW, Cid
+from atoll.storage.local import LocalStore
 
 _RECORD_BYTES: Final = 64
 _VERSION: Final = 2

@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from typing import Any, BinaryIO, Final
 
-from atoll.bits.errors import DataUnusable
-from atoll.content.blocks import disk_errors
 from atoll.nested import loads
+from atoll.numerics.errors import DataUnusable
+from atoll.storage.blocks import disk_errors
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.rows import LONG_BYTES, MAX_ROW_BYTES, BadRow, Place, Row
 from atoll.train.corpus.streams import open_stream, reading

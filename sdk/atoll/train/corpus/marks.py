@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer
 
-from atoll.bits.errors import DataUnusable
+from atoll.numerics.errors import DataUnusable
 from atoll.train.belongings import MORE_TEMPLATES
 from atoll.train.corpus.streams import reading
 from atoll.train.said_once import parse

@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Final, Literal
 
-from atoll.bits.errors import DataUnusable
+from atoll.numerics.errors import DataUnusable
 
 Format = Literal["auto", "text", "jsonl", "csv", "parquet", "datasets"]
 BadRows = Literal["refuse", "skip"]

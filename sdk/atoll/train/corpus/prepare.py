@@ -18,14 +18,14 @@ from typing import Final, TypeAlias
 import numpy as np
 import tokenizers
 
-from atoll.bits.errors import DataUnusable
-from atoll.bits.pieces import SHARD_BYTES, root_of_shards, shard_node
-from atoll.bits.tokens import DTYPES, dtype_for, mask_bit
-from atoll.content.cid import RAW, Cid
-from atoll.content.local import LocalStore
-from atoll.content.unixfs import Child
-from atoll.law.manifest import DataSpec, TokenType
-from atoll.law.words import Digest
+from atoll.numerics.errors import DataUnusable
+from atoll.numerics.pieces import SHARD_BYTES, root_of_shards, shard_node
+from atoll.numerics.tokens import DTYPES, dtype_for, mask_bit
+from atoll.protocol.manifest import DataSpec, TokenType
+from atoll.protocol.words import Digest
+from atoll.storage.cid import RAW, Cid
+from atoll.storage.local import LocalStore
+from atoll.storage.unixfs import Child
 from atoll.train.corpus.account import Account, skipped_told
 from atoll.train.corpus.chat import rendering
 from atoll.train.corpus.collect import belongings_of

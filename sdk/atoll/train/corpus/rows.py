@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-from atoll.bits.errors import DataUnusable
+from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.options import DataOptions
 
 LONG_BYTES: Final = 1 << 20

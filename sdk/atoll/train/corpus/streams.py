@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
-from atoll.bits.errors import DataUnusable
+from atoll.numerics.errors import DataUnusable
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

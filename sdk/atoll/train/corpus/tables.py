@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from atoll.bits.errors import DataUnusable
+from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.rows import (
     LONG_BYTES,

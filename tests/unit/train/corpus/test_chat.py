@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tests.unit.train.corpus.test_prepare import store, tokenizer_folder, tokens_of  # noqa: F401
 
-from atoll.bits.errors import DataUnusable
-from atoll.content.local import LocalStore
+from atoll.numerics.errors import DataUnusable
+from atoll.storage.local import LocalStore
 from atoll.train.corpus.chat import answers, find_template, plain_template
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.jobs import PLAIN
 
-from atoll.bits.errors import DataUnusable
-from atoll.content.local import LocalStore
 from atoll.job.prepare import prepare_data
-from atoll.law.words import Digest
+from atoll.numerics.errors import DataUnusable
+from atoll.protocol.words import Digest
+from atoll.storage.local import LocalStore
 from atoll.train.corpus.enough import Appetite, check_enough
 from atoll.train.corpus.options import PUBLIC_NOTICE
 from atoll.train.corpus.prepare import PreparedData

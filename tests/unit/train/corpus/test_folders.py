@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.train.corpus.test_formats import saved_dataset
 
-from atoll.bits.errors import DataUnusable
-from atoll.content.local import LocalStore
+from atoll.numerics.errors import DataUnusable
+from atoll.storage.local import LocalStore
 from atoll.train.corpus.files import Sources, find_files, told
 from atoll.train.corpus.folders import split_of
 from atoll.train.corpus.options import DataOptions

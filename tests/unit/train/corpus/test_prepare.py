@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from atoll.bits.errors import DataUnusable
-from atoll.bits.pieces import piece_root
-from atoll.content.local import LocalStore
+from atoll.numerics.errors import DataUnusable
+from atoll.numerics.pieces import piece_root
+from atoll.storage.local import LocalStore
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import PreparedData, Progress, prepare
 from atoll.train.data import TokenFile, WordForm

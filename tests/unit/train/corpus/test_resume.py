@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.content.local import LocalStore
+from atoll.storage.local import LocalStore
 from atoll.train.corpus import journal, jsonrows, prepare
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import PreparedData, Progress
@@ -123,7 +123,7 @@ def test_a_kill_between_any_two_writes_of_the_journal_costs_nothing_but_time(
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from atoll.content.local import LocalStore
+from atoll.storage.local import LocalStore
 from atoll.train.corpus import prepare
 from atoll.train.corpus.options import DataOptions
 prepare.BATCH_BYTES, prepare.SAVE_BYTES = 1 << 12, 1 << 14

@@ -23,9 +23,9 @@ from tests.unit.train.corpus.test_prepare import (  # noqa: F401
     tokens_of,
 )
 
-from atoll.bits.errors import DataUnusable
-from atoll.content.local import LocalStore
 from atoll.errors import DiskFull
+from atoll.numerics.errors import DataUnusable
+from atoll.storage.local import LocalStore
 from atoll.train.corpus import jsonrows
 from atoll.train.corpus.documents import Document, Skipped, read_documents
 from atoll.train.corpus.files import find_files
@@ -152,7 +152,7 @@ def test_reading_goes_on_within_a_long_row(tmp_path: Path) -> None:
 MEASURED = """
 import sys
 from pathlib import Path
-from atoll.content.local import LocalStore
+from atoll.storage.local import LocalStore
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
 store = LocalStore(Path(sys.argv[2]), sync=False)

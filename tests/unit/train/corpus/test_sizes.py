@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from atoll.bits.pieces import SHARD_BYTES, root_of_shards
-from atoll.content.cid import RAW, Cid
-from atoll.content.local import LocalStore
-from atoll.content.unixfs import Child
+from atoll.numerics.pieces import SHARD_BYTES, root_of_shards
+from atoll.storage.cid import RAW, Cid
+from atoll.storage.local import LocalStore
+from atoll.storage.unixfs import Child
 from atoll.train.data import NODE_BYTES, TokenFile, WordForm, nodes_bytes
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from atoll.bits.errors import DataUnusable
+from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.documents import Document, read_documents
 from atoll.train.corpus.files import find_files
 from atoll.train.corpus.options import DataOptions

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.train.corpus.test_chat import CHATML, talk
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 
-from atoll.bits.errors import DataUnusable
-from atoll.content.local import LocalStore
+from atoll.numerics.errors import DataUnusable
+from atoll.storage.local import LocalStore
 from atoll.train.corpus.chat import PLAIN, answers, find_template, plain_template
 from atoll.train.corpus.marks import special_tokens
 from atoll.train.corpus.options import DataOptions

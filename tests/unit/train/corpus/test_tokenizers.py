@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from atoll.bits.errors import DataUnusable
-from atoll.content.local import LocalStore
+from atoll.numerics.errors import DataUnusable
+from atoll.storage.local import LocalStore
 from atoll.train.corpus import prepare as preparing
 from atoll.train.corpus.documents import Document
 from atoll.train.corpus.encoders import Encoder, open_encoder

@@ -1,0 +1,154 @@
+"""Byzantine-robust rules over int8 updates on the shared grid, all in integers.
+
+A rule turns n updates into an integer vector over one denominator. The default is the median of
+each coordinate (`atoll.job.methods.DENSE_RULE`), which never leaves what honest updates say of it.
+Nearest-neighbour mixing (NNM) may go in front of any: each update is replaced by the sum of its
+n−f nearest (itself included, distance ties by row order). Its error is order-optimal for n > 2f
+(Allouah et al. 2023, arXiv:2302.01772), which says nothing of single coordinates: updates that
+differ from honest ones in few are mixed into every row, and a backdoor passes (docs/attacks.md).
+
+Rows are in ascending seat order; the caller sorts, so arrival order never matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from atoll.aggregation import weights as weight_rules
+from atoll.aggregation.chunks import Plan
+from atoll.aggregation.coordinatewise import BoolMatrix
+from atoll.aggregation.gram import Int64Matrix, squared_distances
+from atoll.aggregation.passes import gram, trimmed_sums, weighted_sums
+from atoll.aggregation.weights import WeightRule, Weights
+from atoll.errors import ConfigError
+from atoll.numerics.codec.base import Row
+
+MAX_DENOMINATOR = 1 << 16
+"""What the outer step takes; every rule stays within it for n ≤ 256."""
+
+
+class Rule(StrEnum):
+    """Names of the rules, as a configuration writes them."""
+
+    MEAN = "mean"
+    MEDIAN = "median"
+    TRIMMED_MEAN = "trimmed_mean"
+    GEOMETRIC_MEDIAN = "geometric_median"
+    KRUM = "krum"
+    MULTI_KRUM = "multi_krum"
+    CENTRED_CLIP = "centred_clip"
+    MINIMUM_DIAMETER = "minimum_diameter"
+    NORM_CLIP = "norm_clip"
+
+
+BY_WEIGHTS: dict[Rule, WeightRule] = {
+    Rule.MEAN: weight_rules.mean,
+    Rule.GEOMETRIC_MEDIAN: weight_rules.geometric_median,
+    Rule.KRUM: weight_rules.krum,
+    Rule.MULTI_KRUM: weight_rules.multi_krum,
+    Rule.CENTRED_CLIP: weight_rules.centred_clip,
+    Rule.MINIMUM_DIAMETER: weight_rules.minimum_diameter,
+    Rule.NORM_CLIP: weight_rules.norm_clip,
+}
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A merged update on the grid.
+
+    Attributes:
+        numerators: (d,) integers; the merged update is numerators / denominator grid steps.
+        denominator: 1 to 65536.
+        weights: each row's share; of a coordinate-wise rule, its share before trimming. They sum
+            to 1, or to less where a rule clips towards zero.
+    """
+
+    numerators: npt.NDArray[np.signedinteger[Any]]
+    denominator: int
+    weights: tuple[Fraction, ...]
+
+
+def aggregate(
+    rule: Rule,
+    rows: Sequence[Row],
+    f: int,
+    *,
+    nnm: bool = False,
+    plan: Plan | None = None,
+    gram_nn: Int64Matrix | None = None,
+) -> Aggregate:
+    """Merges n int8 updates of length d, in at most two passes over them.
+
+    Args:
+        rule: what to apply.
+        rows: updates in ascending seat order; decoded as they are read, or arrays.
+        f: faulty updates to bear.
+        nnm: whether nearest-neighbour mixing goes first.
+        gram_nn: the rows' Gram matrix, where the caller has it already; it saves a pass.
+
+    Raises:
+        ConfigError: n and f do not meet the rule's condition; the message states it.
+    """
+    n = len(rows)
+    check_counts(n, f)
+    trimming = rule in (Rule.MEDIAN, Rule.TRIMMED_MEAN)
+    if gram_nn is None:
+        # The plain mean's weights read only how many rows there are.
+        needed = nnm or not (trimming or rule is Rule.MEAN)
+        gram_nn = gram(rows, plan) if needed else np.zeros((n, n), dtype=np.int64)
+    mask_nn = neighbours(squared_distances(gram_nn), f) if nnm else None
+    if trimming:
+        trim = f if rule is Rule.TRIMMED_MEAN else (n - 1) // 2
+        return _by_trimming(rows, trim, mask_nn, plan)
+    mask = np.eye(n, dtype=np.int64) if mask_nn is None else mask_nn.astype(np.int64)
+    # Without mixing this is the Gram matrix itself; else that of the mixes.
+    found = BY_WEIGHTS[rule](mask @ gram_nn @ mask.T, f, MAX_DENOMINATOR)
+    return _by_weights(rows, _of_updates(found, mask), plan)
+
+
+def check_counts(n: int, f: int) -> None:
+    """Raises ConfigError unless n > 2f ≥ 0."""
+    if f < 0 or n <= 2 * f:
+        raise ConfigError(f"a rule that bears f = {f} faults needs more than {2 * f} updates: {n}")
+
+
+def neighbours(distances_nn: Int64Matrix, f: int) -> BoolMatrix:
+    """(n, n) mask: row i marks the n−f updates nearest to i, ties by row order."""
+    n = len(distances_nn)
+    nearest = np.argsort(distances_nn, axis=1, kind="stable")[:, : n - f]
+    mask_nn = np.zeros((n, n), dtype=np.bool_)
+    np.put_along_axis(mask_nn, nearest, True, axis=1)
+    return mask_nn
+
+
+def _by_trimming(
+    rows: Sequence[Row], trim: int, mask_nn: BoolMatrix | None, plan: Plan | None
+) -> Aggregate:
+    n = len(rows)
+    mixed, shares = 1, (Fraction(1, n),) * n
+    if mask_nn is not None:
+        mixed = int(mask_nn[0].sum())
+        shares = tuple(Fraction(int(count), n * mixed) for count in mask_nn.sum(axis=0))
+    return Aggregate(trimmed_sums(rows, trim, mask_nn, plan), mixed * (n - 2 * trim), shares)
+
+
+def _by_weights(rows: Sequence[Row], weights: Weights, plan: Plan | None) -> Aggregate:
+    shares = tuple(Fraction(value, weights.denominator) for value in weights.numerators)
+    return Aggregate(weighted_sums(rows, weights.numerators, plan), weights.denominator, shares)
+
+
+def _of_updates(found: Weights, mask: Int64Matrix) -> Weights:
+    """Weights of the updates from those of their mixes, over at most MAX_DENOMINATOR, floored."""
+    numerators = (np.array(found.numerators, dtype=np.int64) @ mask).tolist()
+    denominator = found.denominator * int(mask[0].sum())
+    if denominator <= MAX_DENOMINATOR:
+        return Weights(tuple(numerators), denominator)
+    floored = tuple(value * MAX_DENOMINATOR // denominator for value in numerators)
+    return Weights(floored, MAX_DENOMINATOR)

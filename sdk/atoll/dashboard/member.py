@@ -1,0 +1,96 @@
+"""What a page shows of one account, as one JSON document: its stake, its parts in jobs, and what
+became of every amount.
+
+Rule of this file: pure; counted from the deployment's events, with the statements that
+`atoll earnings --explain` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from atoll.chain.indexed import Indexed
+from atoll.dashboard.cells import place
+from atoll.dashboard.document import LOG_LINES, name_of
+from atoll.dashboard.network import Stakes, bonds_of
+from atoll.job.account import statements
+from atoll.job.earnings import State, Statement
+from atoll.job.narrate import Names, describe, words
+from atoll.protocol.views import JobView
+from atoll.protocol.words import NO_ROUND, Address, JobId, Role
+
+LINES: Final = 400
+"""Lines of a job's statement that a page has at most, the newest."""
+
+
+def member_document(
+    account: Address,
+    views: Mapping[JobId, JobView],
+    items: Sequence[Indexed],
+    now: int,
+    names: Mapping[Address, str] | None = None,
+) -> dict[str, Any]:
+    """The document of an account; an empty one where nobody ever heard of it.
+
+    Args:
+        views: every job that exists; items: every event, oldest first.
+        now: the chain's clock, unix seconds.
+    """
+    stakes, events = Stakes.of(items), [item.event for item in items]
+    told = statements(views, events, account, now)
+    bonds = bonds_of(views).get(account, {})
+    return {
+        "kind": "member",
+        "account": account,
+        "name": name_of(names or {})(account),
+        "now": now,
+        "block": stakes.block,
+        "roles": sorted(words(role) for role in stakes.roles.get(account, ())),
+        "gateway": stakes.gateways.get(account, ""),
+        **stakes.owned(account),
+        "stake_wei": str(stakes.held.get(account, 0)),
+        "bonds_wei": str(sum(bonds.values())),
+        "slashed_wei": str(stakes.slashed.get(account, 0)),
+        "won_wei": str(stakes.won.get(account, 0)),
+        "sums": _sums(told),
+        "jobs": [_job(each, views[each.job], account) for each in told],
+        "log": _log(account, items, name_of(names or {})),
+    }
+
+
+def _sums(told: Sequence[Statement]) -> dict[str, str]:
+    states = {f"{s.name.lower()}_wei": str(sum(each.total(s) for each in told)) for s in State}
+    return states | {"cut_wei": str(sum(each.cut for each in told))}
+
+
+def _job(told: Statement, view: JobView, account: Address) -> dict[str, Any]:
+    everyone = (holder for role in Role for holder in view.holders(role).values())
+    plain = told.to_plain()
+    return {
+        **plain,
+        "lines": plain["lines"][-LINES:],
+        "left_out": max(0, len(told.lines) - LINES),
+        "status": words(view.status),
+        "places": [
+            {
+                "role": words(holder.role),
+                "index": holder.index,
+                "start": holder.start,
+                "to": None if holder.to == NO_ROUND else holder.to,
+                "bond_wei": str(holder.bond),
+                "released": holder.is_released,
+                "fallen": holder.has_fallen,
+            }
+            for holder in everyone
+            if holder.account == account
+        ],
+    }
+
+
+def _log(account: Address, items: Sequence[Indexed], name: Names) -> dict[str, Any]:
+    """What was said by it or about it."""
+    own = (item for item in items if getattr(item.event, "account", None) == account)
+    told = [(item, describe(item.event, name)) for item in own]
+    lines = [place(text, i) | {"time": i.block.timestamp} for i, text in told if text is not None]
+    return {"count": len(lines), "lines": lines[-LOG_LINES:]}

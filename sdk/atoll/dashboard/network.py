@@ -1,0 +1,141 @@
+"""What a page shows of a whole network, as one JSON document: its jobs, members and stakes.
+
+Rule of this file: pure; folded from the deployment's events.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from atoll.chain.indexed import Indexed
+from atoll.dashboard.document import name_of
+from atoll.job.narrate import JobSnapshot, words
+from atoll.protocol import events as ev
+from atoll.protocol.owners import Ownership, enter
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, JobId, Role
+
+
+def network_document(
+    views: Mapping[JobId, JobView],
+    items: Iterable[Indexed],
+    now: int,
+    names: Mapping[Address, str] | None = None,
+) -> dict[str, Any]:
+    """The document of a network.
+
+    Args:
+        views: every job that exists.
+        items: every event, oldest first.
+        now: the chain's clock, unix seconds.
+    """
+    stakes, bonds, name = Stakes.of(items), bonds_of(views), name_of(names or {})
+    return {
+        "kind": "network",
+        "now": now,
+        "block": stakes.block,
+        "jobs": [_job(view, now) for _, view in sorted(views.items())],
+        "members": [
+            {
+                "account": account,
+                "name": name(account),
+                "roles": sorted(words(role) for role in stakes.roles.get(account, ())),
+                "stake_wei": str(stakes.held.get(account, 0)),
+                "bonds_wei": str(sum(bonds.get(account, {}).values())),
+                "slashed_wei": str(stakes.slashed.get(account, 0)),
+                "won_wei": str(stakes.won.get(account, 0)),
+                "jobs": sorted(bonds.get(account, {})),
+                "gateway": stakes.gateways.get(account, ""),
+                **stakes.owned(account),
+            }
+            for account in sorted({*stakes.roles, *stakes.won, *bonds})
+        ],
+    }
+
+
+@dataclass
+class Stakes:
+    """What the stakes contract holds for whom.
+
+    Attributes:
+        held: wei by account, in both roles, what thaws included.
+        slashed, won: what it lost to slashes, and got of those of others.
+        gateways: as last announced.
+        owners: of accounts that are not all their own.
+        block: the newest that said anything.
+    """
+
+    roles: dict[Address, set[Role]] = field(default_factory=lambda: defaultdict(set))
+    held: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
+    slashed: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
+    won: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
+    gateways: dict[Address, str] = field(default_factory=dict)
+    owners: dict[Address, Ownership] = field(default_factory=dict)
+    block: int = 0
+
+    @classmethod
+    def of(cls, items: Iterable[Indexed]) -> Stakes:
+        """Folded from every event, oldest first."""
+        found = cls()
+        for item in items:
+            found.block = item.block.number
+            found._fold(item.event)
+        return found
+
+    def owned(self, account: Address) -> dict[str, str]:
+        """Who alone moves its stake, and who has its pay."""
+        owned = self.owners.get(account, Ownership(account, account))
+        return {"owner": owned.owner, "payee": owned.payee}
+
+    def _fold(self, event: ev.ContractEvent) -> None:
+        enter(self.owners, event)
+        match event:
+            case ev.Deposited():
+                self.roles[event.account].add(event.role)
+                self.held[event.account] += event.amount
+            case ev.Withdrawn():
+                self.held[event.account] -= event.amount
+            case ev.Slashed():
+                self.held[event.account] -= event.amount
+                self.slashed[event.account] += event.amount
+                if event.beneficiary_amount:
+                    self.held[event.beneficiary] += event.beneficiary_amount
+                    self.won[event.beneficiary] += event.beneficiary_amount
+            case ev.GatewayAnnounced():
+                self.gateways[event.account] = event.url
+            case _:
+                pass
+
+
+def bonds_of(views: Mapping[JobId, JobView]) -> dict[Address, dict[int, int]]:
+    """Bonds that are not released, by member and job."""
+    found: dict[Address, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for job, view in views.items():
+        for holder in (*view.providers.values(), *view.verifiers.values()):
+            if not holder.is_released:
+                found[holder.account][int(job)] += holder.bond
+    return found
+
+
+def _job(view: JobView, now: int) -> dict[str, Any]:
+    snapshot = JobSnapshot.of(view, now)
+    return {
+        "job": int(view.job_id),
+        "status": words(view.status),
+        "phase": words(view.phase),
+        "round": snapshot.round,
+        "rounds": snapshot.rounds,
+        "settled": snapshot.settled_rounds,
+        "final": snapshot.final_rounds,
+        "providers": snapshot.providers,
+        "verifiers": snapshot.verifiers,
+        "until": snapshot.deadline,
+        "funded_wei": str(snapshot.funded_wei),
+        "paid_wei": str(snapshot.paid_wei),
+        "burnt_wei": str(snapshot.burnt_wei),
+        "refunded_wei": str(snapshot.refunded_wei),
+        "open_games": sum(game.is_open for game in view.games.values()),
+    }

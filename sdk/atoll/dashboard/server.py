@@ -1,0 +1,219 @@
+"""The dashboard: the pages of a network and of its jobs on loopback, with the document that each
+page draws, as it changes.
+
+Rule of this file: it answers this machine's browsers only, and changes nothing. The documents are
+those of `document` and `network`; the chain is read by the client's own follower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiohttp import web
+from eth_utils.address import to_checksum_address
+
+from atoll.chain.indexed import Indexed
+from atoll.dashboard.document import Seen, job_document
+from atoll.dashboard.member import member_document
+from atoll.dashboard.network import network_document
+from atoll.dashboard.page import as_json, page, policy
+from atoll.errors import AtollError, ChainError, ConfigError, RpcUnavailable
+from atoll.job.client import Client
+from atoll.protocol.events import JobCreated
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, JobId
+
+HOST: Final = "127.0.0.1"
+HEADERS: Final = {
+    "Content-Security-Policy": f"{policy(live=True)}; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+MAX_KEPT: Final = 16
+"""Documents that are kept between two looks."""
+Make = Callable[[], Awaitable[dict[str, Any]]]
+
+
+@dataclass
+class Window:
+    """What the dashboard shows of a client's network.
+
+    Attributes:
+        start: the path that `/` leads to, where it is not the network.
+    """
+
+    client: Client
+    start: str = ""
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _made: dict[str, tuple[object, dict[str, Any]]] = field(default_factory=dict)
+
+    async def job(self, job: JobId) -> dict[str, Any]:
+        """The document of a job, as of the newest block. Raises ChainError."""
+        return await self._newest(f"job {job}", lambda: job_now(self.client, job))
+
+    async def network(self) -> dict[str, Any]:
+        """The document of the network, as of the newest block. Raises ChainError."""
+        return await self._newest("network", lambda: network_now(self.client))
+
+    async def member(self, account: Address) -> dict[str, Any]:
+        """The document of an account, as of the newest block. Raises ChainError."""
+        return await self._newest(account, lambda: member_now(self.client, account))
+
+    async def _newest(self, name: str, make: Make) -> dict[str, Any]:
+        """Made once a block, however many look."""
+        async with self._looking:
+            follower = self.client.follower
+            await follower.catch_up()
+            block = (follower.confirmed, follower.now)
+            if name not in self._made or self._made[name][0] != block:
+                if len(self._made) >= MAX_KEPT:
+                    self._made.clear()
+                self._made[name] = (block, await make())
+            return self._made[name][1]
+
+    def app(self) -> web.Application:
+        """The pages and their documents."""
+
+        async def network_page(request: web.Request) -> web.StreamResponse:
+            return _answer(request, page(await self.network(), "/document.json"), "text/html")
+
+        async def start(request: web.Request) -> web.StreamResponse:
+            if self.start:
+                raise web.HTTPFound(self.start)
+            return await network_page(request)
+
+        async def job_page(request: web.Request) -> web.StreamResponse:
+            job = _number(request)
+            text = page(await self.job(job), f"/job/{job}/document.json")
+            return _answer(request, text, "text/html")
+
+        async def member_page(request: web.Request) -> web.StreamResponse:
+            account = _account(request)
+            text = page(await self.member(account), f"/member/{account}/document.json")
+            return _answer(request, text, "text/html")
+
+        async def member_data(request: web.Request) -> web.StreamResponse:
+            text = as_json(await self.member(_account(request)))
+            return _answer(request, text, "application/json")
+
+        async def network_data(request: web.Request) -> web.StreamResponse:
+            return _answer(request, as_json(await self.network()), "application/json")
+
+        async def job_data(request: web.Request) -> web.StreamResponse:
+            text = as_json(await self.job(_number(request)))
+            return _answer(request, text, "application/json")
+
+        app = web.Application(middlewares=[_only_here, _contained])
+        app.add_routes([web.get("/", start), web.get("/network", network_page)])
+        app.add_routes([web.get("/document.json", network_data)])
+        app.add_routes([web.get(r"/job/{job:[1-9]\d{0,9}}", job_page)])
+        app.add_routes([web.get(r"/job/{job:[1-9]\d{0,9}}/document.json", job_data)])
+        app.add_routes([web.get("/member/{account:0x[0-9a-fA-F]{40}}", member_page)])
+        where = "/member/{account:0x[0-9a-fA-F]{40}}/document.json"
+        app.add_routes([web.get(where, member_data)])
+        return app
+
+
+async def job_now(client: Client, job: JobId) -> dict[str, Any]:
+    """The document of a job as of the last confirmed block. Raises ChainError."""
+    handle = client.attach(job)
+    view, figures = await handle.view(), await handle.figures()
+    items = client.session.follower.history()
+    return job_document(Seen(view, items, client.follower.now, figures))
+
+
+async def network_now(client: Client) -> dict[str, Any]:
+    """The document of a network as of the last confirmed block. Raises ChainError."""
+    views, items = await _everything(client)
+    return network_document(views, items, client.follower.now)
+
+
+async def member_now(client: Client, account: Address) -> dict[str, Any]:
+    """The document of an account as of the last confirmed block. Raises ChainError."""
+    views, items = await _everything(client)
+    return member_document(account, views, items, client.follower.now)
+
+
+async def _everything(client: Client) -> tuple[dict[JobId, JobView], Sequence[Indexed]]:
+    """Every job that exists, and every event. Raises ChainError."""
+    await client.follower.catch_up()
+    items = client.session.follower.history()
+    created = [item.event.job_id for item in items if isinstance(item.event, JobCreated)]
+    return {job: await client.follower.view(job) for job in created}, items
+
+
+@asynccontextmanager
+async def serving(window: Window, port: int) -> AsyncIterator[str]:
+    """Serves while it is open; gives the address. Raises ConfigError where the port is taken."""
+    runner = web.AppRunner(window.app(), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, HOST, port).start()
+        except OSError as error:
+            raise ConfigError(
+                f"port {port} cannot be listened on: {error}",
+                next_step="name another one with --port, or leave it out for any free one",
+            ) from error
+        yield f"http://{HOST}:{runner.addresses[0][1]}/"
+    finally:
+        await runner.cleanup()
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def _only_here(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A page of a stranger that calls its own name loopback must not read this."""
+    name = request.url.host or ""
+    if name != "localhost" and not _is_loopback(name):
+        raise web.HTTPForbidden(text="this is served to the browsers of this machine only\n")
+    return await handler(request)
+
+
+@web.middleware
+async def _contained(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What the chain refuses is an answer, not an end."""
+    try:
+        return await handler(request)
+    except RpcUnavailable as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
+    except ChainError as error:
+        raise web.HTTPNotFound(text=f"{error}\n") from error
+    except AtollError as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _number(request: web.Request) -> JobId:
+    return JobId(int(request.match_info["job"]))
+
+
+def _account(request: web.Request) -> Address:
+    return Address(to_checksum_address(request.match_info["account"]))
+
+
+def _answer(request: web.Request, text: str, kind: str) -> web.Response:
+    """The text, or that it is the one that the browser has."""
+    tag = hashlib.sha256(text.encode()).hexdigest()
+    headers = HEADERS | {"ETag": f'"{tag}"'}
+    if any(known.value == tag for known in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    return web.Response(text=text, content_type=kind, charset="utf-8", headers=headers)

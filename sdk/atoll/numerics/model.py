@@ -1,0 +1,157 @@
+"""The model: a Llama-family decoder as one function of parameters and tokens.
+
+Parameters are a dict with Hugging Face's names (see `layout`), so an export is a copy.
+Shapes: B batch, T positions, D width, V vocabulary, F feed-forward width, H query heads,
+K key heads, d head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from atoll.numerics.base import Base
+from atoll.numerics.decimals import rotary_tables
+from atoll.numerics.layout import DOWN, UP
+from atoll.numerics.ops import Ops
+from atoll.protocol.manifest import LINEARS, ModelSpec
+
+Dropper: TypeAlias = Callable[[Tensor, int], Tensor]
+"""Dropout at a site: 0 is the embedding, 2l + 1 and 2l + 2 what layer l's attention and MLP add."""
+
+
+def keep_all(x: Tensor, site: int) -> Tensor:
+    """No dropout: what is not training."""
+    return x
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A model all of whose weights are trained.
+
+    Attributes:
+        params: by Hugging Face's names.
+    """
+
+    params: Mapping[str, Tensor]
+    spec: ModelSpec
+    ops: Ops
+
+    def linears(self, x_BTI: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
+        """What linears of one input give."""
+        return self.ops.linears(x_BTI, [self.params[f"{name}.weight"] for name in names])
+
+    def head(self, x_BTD: Tensor) -> Tensor:
+        """Logits [B, T, V]."""
+        name = "model.embed_tokens.weight" if self.spec.tied else "lm_head.weight"
+        return self.ops.head(x_BTD, self.params[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """A frozen model with trained adapters.
+
+    Attributes:
+        params: the base's embedding, gains and biases.
+        adapters: as `layout.adapter_shapes` names them.
+    """
+
+    base: Base
+    adapters: Mapping[str, Tensor]
+    spec: ModelSpec
+    ops: Ops
+
+    @property
+    def params(self) -> Mapping[str, Tensor]:
+        return self.base.others
+
+    def linears(self, x_BTI: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
+        """The base's, plus scale · B(A(x)) where a linear has an adapter (Hu et al. 2022)."""
+        found = list(self.ops.frozen_linears(x_BTI, self.base.products[names[0]]))
+        targets = [at for at, name in enumerate(names) if name + DOWN in self.adapters]
+        if targets:
+            downs = [self.adapters[names[at] + DOWN] for at in targets]
+            for at, low_BTR in zip(targets, self.ops.linears(x_BTI, downs), strict=True):
+                added_BTO = self.ops.linear(low_BTR, self.adapters[names[at] + UP])
+                found[at] = found[at] + added_BTO * self.base.scale
+        return tuple(found)
+
+    def head(self, x_BTD: Tensor) -> Tensor:
+        """Logits [B, T, V]."""
+        return self.ops.frozen_head(x_BTD, self.base.head)
+
+
+Weights: TypeAlias = Trained | Adapted
+
+
+def forward(
+    params: Mapping[str, Tensor],
+    ids_BT: Tensor,
+    spec: ModelSpec,
+    ops: Ops,
+    drop: Dropper = keep_all,
+    *,
+    base: Base | None = None,
+) -> Tensor:
+    """Logits [B, T, V] of the next token at every position; T ≤ spec.seq.
+
+    With a base, `params` are adapters.
+    """
+    weights: Weights = (
+        Trained(params, spec, ops) if base is None else Adapted(base, params, spec, ops)
+    )
+    x_BTD = drop(ops.embedding(ids_BT, weights.params["model.embed_tokens.weight"]), 0)
+    for layer in range(spec.layers):
+        at = f"model.layers.{layer}."
+        normed_BTD = _norm(x_BTD, at + "input_layernorm", weights)
+        x_BTD = x_BTD + drop(_attention(normed_BTD, at, weights), 2 * layer + 1)
+        normed_BTD = _norm(x_BTD, at + "post_attention_layernorm", weights)
+        x_BTD = x_BTD + drop(_mlp(normed_BTD, at, weights), 2 * layer + 2)
+    return weights.head(_norm(x_BTD, "model.norm", weights))
+
+
+def _norm(x: Tensor, name: str, weights: Weights) -> Tensor:
+    return weights.ops.rms_norm(x, weights.params[f"{name}.weight"], float(weights.spec.norm_eps))
+
+
+def _attention(x_BTD: Tensor, at: str, weights: Weights) -> Tensor:
+    B, T, _ = x_BTD.shape
+    spec, ops = weights.spec, weights.ops
+    cos_Td, sin_Td = (table[:T] for table in rotary_of(spec, x_BTD.device))
+
+    names = [at + LINEARS[name] for name in ("q", "k", "v")]
+    projected = weights.linears(x_BTD, names)
+    if spec.qkv_bias:
+        biases = [weights.params[f"{name}.bias"] for name in names]
+        projected = tuple(ops.add_bias(t, b) for t, b in zip(projected, biases, strict=True))
+    q, k, v_BTKd = (t.view(B, T, -1, spec.head_dim) for t in projected)
+    if spec.qk_norm:
+        q = _norm(q, at + "self_attn.q_norm", weights)
+        k = _norm(k, at + "self_attn.k_norm", weights)
+    q_BHTd, k_BKTd = (ops.rotary(t.transpose(1, 2), cos_Td, sin_Td) for t in (q, k))
+    mixed_BHTd = ops.attention(q_BHTd, k_BKTd, v_BTKd.transpose(1, 2))
+    mixed_BTA = mixed_BHTd.transpose(1, 2).reshape(B, T, spec.heads * spec.head_dim)
+    return weights.linears(mixed_BTA, [at + LINEARS["o"]])[0]
+
+
+@lru_cache(maxsize=8)
+def rotary_of(spec: ModelSpec, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Cosines and sines by position, [T, d/2] each."""
+    tables = rotary_tables(spec.seq, spec.head_dim, spec.rope_base, spec.rope_scaling)
+    cos_Td, sin_Td = (torch.tensor(table, device=device) for table in tables)
+    return cos_Td, sin_Td
+
+
+def _mlp(x_BTD: Tensor, at: str, weights: Weights) -> Tensor:
+    gate, up, down = (at + LINEARS[name] for name in ("gate", "up", "down"))
+    if weights.spec.mlp == "relu2":
+        hidden_BTF = weights.ops.squared_relu(weights.linears(x_BTD, [up])[0])
+    else:
+        gate_BTF, up_BTF = weights.linears(x_BTD, [gate, up])
+        hidden_BTF = weights.ops.swiglu(gate_BTF, up_BTF)
+    return weights.linears(hidden_BTF, [down])[0]

@@ -1,0 +1,139 @@
+"""The sections of an update: what moves the model, and what tells the next round its moments.
+
+Rule of this file: whoever reads a job's updates knows every length, so nothing that a sender wrote
+is parsed into a size. Sections begin at whole pieces; the bytes between them are zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+
+from atoll.errors import MalformedUpdate
+from atoll.numerics.codec.base import StoredRow
+from atoll.numerics.codec.dither import MOMENT_SECTION, DitherKey
+from atoll.numerics.codec.header import check_length
+from atoll.numerics.codec.layout import Layout
+from atoll.numerics.codec.registry import codec_of, seat_codec
+from atoll.numerics.codec.sums import StoredSums, SumsLayout
+from atoll.numerics.layout import Shapes, moment_layout
+from atoll.numerics.pieces import PIECE_BYTES, ByteSlices
+from atoll.numerics.state import GlobalState
+from atoll.protocol.manifest import CodecSpec, Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class StoredUpdate:
+    """An update's sections, decoded where they are read; None where a job's updates have none.
+
+    Attributes:
+        delta: what moves the model.
+        first: the first moment.
+        sums: of the second moment.
+    """
+
+    delta: StoredRow
+    first: StoredRow | None = None
+    sums: StoredSums | None = None
+
+
+@dataclass(frozen=True)
+class UpdateLayout:
+    """What the updates of a round speak of.
+
+    Attributes:
+        delta: parameters that are sent.
+        first: those whose first moment is told, None where there are none.
+        sums: those whose second moment is.
+    """
+
+    codec: CodecSpec
+    delta: Layout
+    first: Layout | None
+    sums: SumsLayout | None
+
+    @classmethod
+    def of(cls, manifest: Manifest, shapes: Shapes, round: int) -> UpdateLayout:
+        """Of this job's round; `shapes` are those of what is trained."""
+        codec, shared = manifest.codec, moment_layout(manifest, shapes)
+        sent = {name: shape for name, shape in shapes.items() if codec.is_sent(name, round)}
+        return cls(
+            codec,
+            Layout.of(sent),
+            Layout.of(shared.m) if shared.m else None,
+            SumsLayout(Layout.of(shared.v)) if shared.v else None,
+        )
+
+    @cached_property
+    def lengths(self) -> tuple[int, ...]:
+        """Bytes of each section."""
+        codec = codec_of(self.codec)
+        lengths = [codec.encoded_length(self.delta)]
+        if self.first is not None:
+            lengths.append(codec.encoded_length(self.first))
+        if self.sums is not None:
+            lengths.append(self.sums.encoded_length)
+        return tuple(lengths)
+
+    @property
+    def encoded_length(self) -> int:
+        """Bytes of any update of this layout."""
+        return _joined_length(self.lengths)
+
+    def open(self, data: ByteSlices, model: GlobalState, dither: DitherKey) -> StoredUpdate:
+        """An update of the round that begins with `model`; reads all of it once.
+
+        Raises:
+            MalformedUpdate: it is not canonical.
+        """
+        lengths = self.lengths
+        check_length(len(data), _joined_length(lengths))
+        begins = list(accumulate(map(filled, lengths[:-1]), initial=0))
+        for begin, length, end in zip(begins, lengths, begins[1:], strict=False):
+            if any(data[begin + length : end]):
+                raise MalformedUpdate("the bytes between two sections are not zero")
+        parts = [_Part(data, *place) for place in zip(begins, lengths, strict=True)]
+        exponents = {name: model.exponents[name] for name in self.delta.names}
+        found = StoredUpdate(
+            seat_codec(self.codec, dither).open(parts.pop(0), self.delta, exponents)
+        )
+        if self.first is not None:
+            codec = seat_codec(self.codec, replace(dither, section=MOMENT_SECTION))
+            first = codec.open(parts.pop(0), self.first, model.moment_exponents)
+            found = replace(found, first=first)
+        if self.sums is not None:
+            found = replace(found, sums=StoredSums(parts.pop(0), self.sums))
+        return found
+
+
+def filled(length: int) -> int:
+    """A section's bytes and the zeros behind it, where another one follows."""
+    return -(-length // PIECE_BYTES) * PIECE_BYTES
+
+
+def _joined_length(lengths: Sequence[int]) -> int:
+    *others, last = lengths
+    return sum(map(filled, others)) + last
+
+
+def joined(sections: Sequence[bytes]) -> bytes:
+    """An update of these sections."""
+    *others, last = sections
+    parts = (part for each in others for part in (each, bytes(filled(len(each)) - len(each))))
+    return b"".join((*parts, last))
+
+
+class _Part:
+    """Some bytes of a byte string, read where they lie."""
+
+    def __init__(self, data: ByteSlices, begin: int, length: int) -> None:
+        self._data, self._begin, self._length = data, begin, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, span: slice, /) -> bytes:
+        start, stop, _ = span.indices(self._length)
+        return self._data[self._begin + start : self._begin + stop]

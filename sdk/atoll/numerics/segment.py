@@ -1,0 +1,152 @@
+"""One segment of a round: k inner steps, and the digest of the state after the last.
+
+Rule of this file: providers and verifiers run this one function; what differs between training and
+replay is only what they do with its result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from atoll.numerics.batch import gather_batch
+from atoll.numerics.codec.dither import DitherKey
+from atoll.numerics.kernels.interface import CPU
+from atoll.numerics.link import with_left
+from atoll.numerics.schedule import Recipe
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.step import StepResult, inner_step, state_roots, take_in
+from atoll.numerics.tokens import TokenSource
+from atoll.protocol.draws import dropout_key
+from atoll.protocol.leaves import StateRoots, StepWork, work_word
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.words import ZERO_DIGEST, Digest, SeatIndex
+
+StepRunner = Callable[[SeatState, Tensor, int, Recipe, tuple[int, int]], StepResult]
+"""With the arguments of `inner_step`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a seat's training in one round follows from.
+
+    Attributes:
+        model: what the round started from; None where it is not here, and then only steps can be
+            run that come before it is taken in.
+    """
+
+    manifest: Manifest
+    recipe: Recipe
+    tokens: TokenSource
+    data_seed: Digest
+    seat: SeatIndex
+    round: int
+    model: GlobalState | None = None
+
+    @property
+    def global_step0(self) -> int:
+        """The round's first step in the job's count, for the schedule: round · H."""
+        return self.round * self.manifest.inner.steps
+
+    def offsets(self, step: int) -> list[int]:
+        """Where the sequences of a step of this round begin."""
+        return self.manifest.batch_offsets(self.data_seed, self.seat, step)
+
+    def batch(self, offsets: list[int]) -> Tensor:
+        """The sequences that begin there: `gather_batch`."""
+        spec = self.manifest
+        return gather_batch(self.tokens, offsets, spec.model.seq, masked=spec.data.masked)
+
+    def takes_in(self, step: int) -> bool:
+        """Whether this step of the round begins with what the round before merged."""
+        codec = self.manifest.codec
+        return codec.carries_params and self.round > 0 and step == codec.overlap
+
+    def begin(self, state: SeatState, step: int) -> SeatState:
+        """What the step starts from. Raises ValueError where it needs a model that is not here."""
+        if step == 0:
+            state = replace(state, batches=0)
+        if not self.takes_in(step):
+            return state
+        if self.model is None:
+            raise ValueError(f"step {step} takes the merged model in, which is not here")
+        return take_in(state, self.model, self.manifest.codec)
+
+    def end(self, state: SeatState) -> SeatState:
+        """What is hashed of a state after a step. Raises ValueError as `begin`."""
+        if not self.manifest.codec.carries_feedback:
+            return state
+        if self.model is None:
+            raise ValueError("what an update would leave out follows from the model")
+        return with_left(self.manifest, self.model, state, DitherKey(self.data_seed, self.seat))
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRun:
+    """A segment's result.
+
+    Attributes:
+        state: after the last step, on the CPU; of a segment that is not finite, before the step
+            that was not.
+        is_finite: whether every step was. One that was not ends its seat's round before the
+            segment.
+        works: what the work word takes in of each step.
+        losses: each step's batch loss, nats a token.
+        seconds: wall time of the steps, without the digest.
+    """
+
+    state: SeatState
+    roots: StateRoots
+    is_finite: bool
+    works: tuple[StepWork, ...]
+    losses: tuple[float, ...]
+    seconds: float
+
+    @property
+    def digest(self) -> Digest:
+        """Of the closing state; zero, which is nobody's, where a step was not finite."""
+        return self.roots.digest() if self.is_finite else ZERO_DIGEST
+
+    @property
+    def work_word(self) -> Digest:
+        """What shows that the steps were run."""
+        return work_word(self.works)
+
+
+def run_segment(
+    state: SeatState, segment: int, course: Course, step_by: StepRunner = inner_step
+) -> SegmentRun:
+    """Trains one segment from its opening state; `step_by` runs each of its steps."""
+    started = time.perf_counter()
+    inner = course.manifest.inner
+    first = segment * inner.segment
+    key = dropout_key(course.data_seed, course.seat)
+    is_finite = True
+    works: list[StepWork] = []
+    losses: list[float] = []
+    for step in range(first, first + inner.segment):
+        batch = course.batch(course.offsets(step))
+        begun = course.begin(state, step)
+        done = step_by(begun, batch, course.global_step0 + step, course.recipe, key)
+        losses.append(done.loss)
+        works.append(done.work)
+        if done.diverged:
+            is_finite = False
+            break
+        state = done.state
+        del begun, done  # what the state before it was takes as much again
+    state = state.on(CPU)
+    if is_finite:
+        state = course.end(state)
+    seconds = time.perf_counter() - started
+    return SegmentRun(
+        state=state,
+        roots=state_roots(state),
+        is_finite=is_finite,
+        works=tuple(works),
+        losses=tuple(losses),
+        seconds=seconds,
+    )

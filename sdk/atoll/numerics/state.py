@@ -1,0 +1,344 @@
+"""The two states of a job: the global model, and what one seat's training carries along.
+
+Rule of this file: a state's digest covers every bit that the next step depends on. Digests are
+those of SPEC.md, section 9: SHA-256 over params root, optimiser root, buffers root, RNG digest.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import islice
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from atoll.numerics.errors import MalformedState
+from atoll.numerics.layout import OUTER_SLOTS, MomentLayout, SeatLayout, Shapes
+from atoll.numerics.moments import COLD, GROUPS, Moments
+from atoll.numerics.tensors import Fields, Source, check_layout, read_blob, tree_root, write_blob
+from atoll.protocol.manifest import CodecSpec
+from atoll.protocol.words import ZERO_DIGEST, Digest
+
+_GLOBAL = "atoll.global-state.v2"
+_SEAT = "atoll.seat-state.v1"
+_SLOT_NAMES = tuple(sorted({name for slots in OUTER_SLOTS.values() for name in slots}))
+_GLOBAL_FIELDS = {"count", "exponents", "m_exponents", "moment_exponents", "round"}
+_SEAT_GROUPS = ("params", "m", "v", "feedback", "left")
+COUNTER_LIMIT = 1 << 48
+"""So that no replay of a forged state counts beyond 64 bits."""
+Tensors: TypeAlias = dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalState:
+    """The model between rounds, as every party holds it.
+
+    Attributes:
+        round: outer steps taken; 0 is the initial model.
+        params: fp32, named as `layout.param_shapes` says.
+        outer: the outer optimiser's int64 tensors, by slot (`layout.OUTER_SLOTS`) and parameter.
+        exponents: each tensor's grid exponent e for this round: updates count steps of 2**e.
+        moment_exponents: the same of each first moment; none where seats keep theirs.
+        moments: merged in the round before; nothing writes into them.
+        is_whole: whether nothing was left out when it was read; else it has no digest.
+    """
+
+    round: int
+    params: Tensors
+    outer: dict[str, Tensors]
+    exponents: dict[str, int]
+    moment_exponents: dict[str, int] = field(default_factory=dict)
+    moments: Moments = COLD
+    is_whole: bool = True
+
+    def sent_part(self, codec: CodecSpec) -> GlobalState:
+        """What updates of this round speak of: the whole state, or that of a fragment."""
+        names = [name for name in self.params if codec.is_sent(name, self.round)]
+        return replace(
+            self,
+            params={name: self.params[name] for name in names},
+            outer={slot: {name: kept[name] for name in names} for slot, kept in self.outer.items()},
+            exponents={name: self.exponents[name] for name in names},
+        )
+
+    def with_part(self, part: GlobalState) -> GlobalState:
+        """This state with the part of it that is given, whose round it takes."""
+        return replace(
+            self,
+            round=part.round,
+            params=self.params | part.params,
+            outer={slot: kept | part.outer[slot] for slot, kept in self.outer.items()},
+            exponents=self.exponents | part.exponents,
+        )
+
+    def copied(self) -> GlobalState:
+        """The same with parameters and slots in memory of its own."""
+        return replace(
+            self,
+            params={name: p.clone() for name, p in self.params.items()},
+            outer={
+                slot: {name: t.clone() for name, t in kept.items()}
+                for slot, kept in self.outer.items()
+            },
+        )
+
+    @property
+    def shapes(self) -> Shapes:
+        """Of the parameters."""
+        return _shapes_of(self.params)
+
+    def params_root(self) -> Digest:
+        """The root every seat's opening state must have."""
+        return tree_root(self.params)
+
+    def digest(self) -> Digest:
+        """The verdict's mergedDigest: SHA-256 over the round and all of `roots`."""
+        return _hash(_GLOBAL, self.round.to_bytes(8, "big"), *self.roots())
+
+    def roots(self) -> tuple[Digest, Digest, Digest, Digest, Digest]:
+        """What the digest is made of, beside the round, in the order of `claims.ModelRoots`.
+
+        Raises:
+            ValueError: the state was read without a part of it.
+        """
+        if not self.is_whole:
+            raise ValueError("a state that was read in part has no digest")
+        return (
+            self.params_root(),
+            tree_root(_grouped(**self.outer)),
+            Digest(sha256(self.exponent_bytes()).digest()),
+            self.moments.root(),
+            self.moments.opening_root,
+        )
+
+    def exponent_bytes(self) -> bytes:
+        """Every exponent as a big-endian int16, each group in ascending order of name.
+
+        Names are left out, since the roots of the tensors have them: a contract that is shown the
+        exponents of a large model is shown 2 bytes a tensor.
+        """
+        groups = (self.exponents, self.moment_exponents, self.moments.m_exponents)
+        return b"".join(
+            struct.pack(">h", group[name]) for group in groups for name in sorted(group)
+        )
+
+    def check_moments(self, shared: MomentLayout) -> None:
+        """Raises MalformedState unless these can be moments of a job that shares such ones."""
+        own, seconds = self.moments, {*self.moments.rows, *self.moments.whole}
+        fits = set(self.moment_exponents) == set(shared.m)
+        if own.m:
+            fits = fits and (set(own.m), seconds) == (set(shared.m), set(shared.v))
+        if not fits:
+            raise MalformedState(f"{_GLOBAL}: moments are not those that the job shares")
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The canonical bytes, a tensor at a time."""
+        fields: Fields = {
+            "count": self.moments.count,
+            "exponents": dict(self.exponents),
+            "m_exponents": dict(self.moments.m_exponents),
+            "moment_exponents": dict(self.moment_exponents),
+            "round": self.round,
+        }
+        tensors = _grouped(params=self.params, **self.outer) | self.moments.tensors()
+        return write_blob(_GLOBAL, fields, tensors)
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes: 4 a parameter, 8 more for each slot, moments, plus a header."""
+        return b"".join(self.pieces())
+
+    @classmethod
+    def from_bytes(
+        cls,
+        data: bytes | memoryview | Source,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        *,
+        outer: bool = True,
+        moments: bool = True,
+    ) -> GlobalState:
+        """Parses canonical bytes; `shapes` are the model's, where they are known.
+
+        Args:
+            outer: false leaves the slots out: only who takes an outer step needs them.
+            moments: false leaves those out: only who opens a round with them needs them.
+
+        Raises:
+            MalformedState: if the bytes are not canonical, or not of these shapes.
+        """
+        left_out = ((*_SLOT_NAMES,) if not outer else ()) + (GROUPS if not moments else ())
+        blob = read_blob(_GLOBAL, data, lambda name: name.partition("/")[0] not in left_out)
+        groups = _ungrouped(_GLOBAL, blob.tensors, ("params", *_SLOT_NAMES, *GROUPS))
+        params, shared = groups.pop("params"), {group: groups.pop(group) for group in GROUPS}
+        slots = {slot: tensors for slot, tensors in groups.items() if tensors}
+        if set(blob.fields) != _GLOBAL_FIELDS:
+            raise MalformedState(f"{_GLOBAL}: fields are not {sorted(_GLOBAL_FIELDS)}")
+        round_index, count = (_counter(_GLOBAL, blob.fields[name]) for name in ("round", "count"))
+        if round_index >= 1 << 32:
+            raise MalformedState(f"{_GLOBAL}: round {round_index} out of range")
+        _check_group(_GLOBAL, params, torch.float32, shapes or _shapes_of(params))
+        for tensors in slots.values():
+            _check_group(_GLOBAL, tensors, torch.int64, _shapes_of(params))
+        exponents, m_exponents, moment_exponents = (
+            _exponents(blob.fields[name], set(params))
+            for name in ("exponents", "m_exponents", "moment_exponents")
+        )
+        if set(exponents) != set(params):
+            raise MalformedState(f"{_GLOBAL}: exponents are not one a parameter")
+        found = Moments(count, m_exponents=m_exponents, **shared)
+        if moments:
+            found.check(params)
+        if set(m_exponents) != (set(moment_exponents) if found.is_warm else set()):
+            raise MalformedState(f"{_GLOBAL}: first moments of other parameters than updates tell")
+        own = (params, slots, exponents, moment_exponents, found)
+        return cls(round_index, *own, is_whole=blob.is_whole)
+
+
+@dataclass(frozen=True, slots=True)
+class SeatState:
+    """What a seat's next inner step depends on.
+
+    Attributes:
+        params, m, v, feedback, left: fp32, of the names and shapes that `layout.SeatLayout` says.
+        count: steps in the moments (bias correction); persists across rounds with them.
+        batches: batches drawn so far in the round, the counter of the round's draw stream; until a
+            round's first step that of the round before, where the state is carried over.
+        left: what the update would leave out if the round ended here: the next round's feedback.
+    """
+
+    params: Tensors
+    m: Tensors
+    v: Tensors
+    feedback: Tensors
+    count: int
+    batches: int
+    left: Tensors = field(default_factory=dict)
+
+    def on(self, device: torch.device) -> SeatState:
+        """The same with every tensor on a device of that type; all of a state lie on one."""
+        if all(p.device.type == device.type for p in islice(self.params.values(), 1)):
+            return self
+        groups = (getattr(self, group) for group in _SEAT_GROUPS)
+        params, m, v, feedback, left = (
+            {name: tensor.to(device) for name, tensor in group.items()} for group in groups
+        )
+        return replace(self, params=params, m=m, v=v, feedback=feedback, left=left)
+
+    def params_root(self) -> Digest:
+        """Root over the parameters."""
+        return tree_root(self.params)
+
+    def optimiser_root(self) -> Digest:
+        """Root over moments, both feedbacks and step count; 32 zero bytes for a fresh optimiser."""
+        brought = self.under_optimiser_root()
+        return tree_root(brought) if brought else ZERO_DIGEST
+
+    def under_optimiser_root(self) -> Tensors:
+        """The tensors that the optimiser root is over; none for a fresh optimiser."""
+        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback, left=self.left)
+        if self.count == 0 and not any(_has_set_bit(t) for t in slots.values()):
+            return {}
+        return {**slots, "count": torch.tensor(self.count, dtype=torch.int64)}
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The canonical bytes, a tensor at a time."""
+        fields: Fields = {"batches": self.batches, "count": self.count}
+        groups = {group: getattr(self, group) for group in _SEAT_GROUPS}
+        return write_blob(_SEAT, fields, _grouped(**groups))
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes: 4 a number, plus a header."""
+        return b"".join(self.pieces())
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview | Source, layout: SeatLayout) -> SeatState:
+        """Parses canonical bytes.
+
+        Raises:
+            MalformedState: if the bytes are not canonical, or their tensors not the layout's.
+        """
+        blob = read_blob(_SEAT, data)
+        groups = _ungrouped(_SEAT, blob.tensors, _SEAT_GROUPS)
+        for name, group in groups.items():
+            _check_group(_SEAT, group, torch.float32, getattr(layout, name))
+        if set(blob.fields) != {"batches", "count"}:
+            raise MalformedState(f"{_SEAT}: fields are not batches and count")
+        count, batches = (_counter(_SEAT, blob.fields[name]) for name in ("count", "batches"))
+        return cls(**groups, count=count, batches=batches)
+
+    @classmethod
+    def opening(cls, model: GlobalState, layout: SeatLayout) -> SeatState:
+        """What a round starts from that opens publicly: the global model, and its moments.
+
+        Those are zero where it has none, and so is the feedback.
+        """
+        like, shared = model.params, model.moments
+        if shared.is_warm:
+            m = {name: shared.first(name) for name in layout.m}
+            v = {name: shared.second(name) for name in layout.v}
+        else:
+            m, v = _zeros(layout.m, like), _zeros(layout.v, like)
+        feedback, left = _zeros(layout.feedback, like), _zeros(layout.left, like)
+        return cls(model.params, m, v, feedback, shared.count, batches=0, left=left)
+
+
+def rng_digest(batches: int) -> Digest:
+    """SHA-256("atoll.rng.v1" ‖ batches drawn in the round as big-endian uint64)."""
+    return _hash("atoll.rng.v1", batches.to_bytes(8, "big"))
+
+
+def _hash(tag: str, *parts: bytes) -> Digest:
+    return Digest(sha256(b"".join((tag.encode(), *parts))).digest())
+
+
+def _grouped(**groups: Tensors) -> Tensors:
+    return {
+        f"{group}/{name}": t for group, tensors in groups.items() for name, t in tensors.items()
+    }
+
+
+def _ungrouped(kind: str, tensors: Tensors, groups: tuple[str, ...]) -> dict[str, Tensors]:
+    result: dict[str, Tensors] = {group: {} for group in groups}
+    for full_name, tensor in tensors.items():
+        group, _, name = full_name.partition("/")
+        if group not in result or not name:
+            raise MalformedState(f"{kind}: tensor {full_name!r} belongs to no group")
+        result[group][name] = tensor
+    return result
+
+
+def _counter(kind: str, value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < COUNTER_LIMIT:
+        raise MalformedState(f"{kind}: a counter is not a natural number below 2^48")
+    return value
+
+
+def _exponents(value: object, names: set[str]) -> dict[str, int]:
+    if not isinstance(value, dict) or not set(value) <= names:
+        raise MalformedState(f"{_GLOBAL}: exponents are not of its parameters")
+    if any(abs(exponent) > 64 for exponent in value.values()):
+        raise MalformedState(f"{_GLOBAL}: an exponent is no small integer")
+    return dict(value)
+
+
+def _zeros(shapes: Shapes, like: Tensors) -> Tensors:
+    return {name: like[name].new_zeros(shape) for name, shape in shapes.items()}
+
+
+def _shapes_of(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _check_group(
+    kind: str, tensors: Tensors, dtype: torch.dtype, shapes: Mapping[str, Sequence[int]]
+) -> None:
+    check_layout(kind, tensors, shapes)
+    if any(tensor.dtype != dtype for tensor in tensors.values()):
+        raise MalformedState(f"{kind}: a tensor is not {dtype}")
+
+
+def _has_set_bit(tensor: Tensor) -> bool:
+    return bool(tensor.contiguous().view(-1).view(torch.uint8).any())

@@ -1,0 +1,235 @@
+"""What is sent of the parameters, in the codec's codes, and what that leaves out.
+
+Rule of this file: a link and the step before it make the same nodes of the same parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from atoll.numerics.codec.block_steps import (
+    BLOCK,
+    SIGN_LEVELS,
+    STEP_BITS,
+    TWO_BIT_LEVELS,
+    Levels,
+)
+from atoll.numerics.codec.dct import coefficients_of
+from atoll.numerics.codec.dither import DELTA_SECTION
+from atoll.numerics.codec.header import CodecId
+from atoll.numerics.codec.packing import packed_length
+from atoll.numerics.codec.sparse import (
+    GROUP_BITS,
+    KEPT,
+    KEPT_LEVELS,
+    QUARTERS,
+    counts_length,
+    kept_of,
+)
+from atoll.numerics.layout import moment_layout
+from atoll.numerics.trace.build.graph import Value
+from atoll.numerics.trace.build.grids import f32, joined
+from atoll.numerics.trace.build.making import CONTEXT, Making
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.program import Source
+
+CODECS = {
+    "fp32": CodecId.FP32,
+    "grid8": CodecId.GRID8,
+    "grid4": CodecId.GRID4,
+    "two_bit": CodecId.TWO_BIT,
+    "sign": CodecId.SIGN,
+    "sparse": CodecId.SPARSE,
+    "dct": CodecId.DCT_SPARSE,
+}
+_LEVELS = {
+    CodecId.TWO_BIT: TWO_BIT_LEVELS,
+    CodecId.SIGN: SIGN_LEVELS,
+    CodecId.SPARSE: KEPT_LEVELS,
+    CodecId.DCT_SPARSE: KEPT_LEVELS,
+}
+_LARGEST = {CodecId.SPARSE, CodecId.DCT_SPARSE}
+"""Codecs that send the largest of their values."""
+EXPONENT_BYTES = 2
+GRID4_BITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Nodes of a section's values in codes.
+
+    Attributes:
+        count: of the values; of dct of the coefficients.
+        codes: of those that are sent.
+        indices: of the steps of their blocks, where there are blocks; packed: as the update has
+            them.
+        kept: flags of the values that are sent, eight a byte; None where all are. where: as the
+            update says it.
+    """
+
+    count: int
+    codes: Value
+    indices: tuple[Value, ...] = ()
+    packed: tuple[Value, ...] = ()
+    kept: Value | None = None
+    where: tuple[Value, ...] = ()
+
+    @property
+    def body(self) -> list[Value]:
+        """The section behind its header."""
+        return [*self.packed, *self.where, self.codes]
+
+
+class Coder:
+    """Nodes of a section's values in the codes of the job's codec."""
+
+    def __init__(self, m: Making) -> None:
+        self.m = m
+        self.codec = CODECS[m.manifest.codec.kind]
+        self._exponents = len(m.weights.shapes) + len(moment_layout(m.manifest).m)
+
+    def wanted(self, name: str, after: Value | None = None) -> Value:
+        """What a parameter changed by, and what is fed back of it.
+
+        Args:
+            after: the parameter; None for that of the state that the tape opens with.
+        """
+        g, m, feedback = self.m.graph, self.m, self.m.manifest.codec.feedback
+        model = m.model(name)
+        last = m.state(0, name) if after is None else after
+        change = g.add(Op.DIFFERENCE, [model, last], model.elements)
+        if not m.manifest.codec.carries_feedback:
+            return change
+        before = m.state(1, f"feedback/{name}")
+        decayed = g.add(Op.SCALE, [before], before.elements, [f32(float(feedback))])
+        return g.add(Op.ADD, [change, decayed], change.elements)
+
+    def exponents(self, places: Sequence[int]) -> Value:
+        """Those at these places among the exponents of the round's global state."""
+        g = self.m.graph
+        hashed = Value(Source.EXPONENTS, 0, EXPONENT_BYTES, self._exponents)
+        runs = [
+            g.add(Op.EXPONENTS, [hashed], len(run), [run[0], len(run)]) for run in _runs(places)
+        ]
+        return joined(g, runs)
+
+    def in_steps(self, value: Value, exponents: Value, at: int) -> Value:
+        """The values of tensor `at` of a section, in steps of its grid; of fp32 as they are."""
+        if self.codec is CodecId.FP32:
+            return value
+        return self.m.graph.add(Op.SCALED, [value, exponents], value.elements, [at])
+
+    def coded(self, x: Value, section: int) -> Coded:
+        """A section's values, in steps of their grids; of fp32 as they are."""
+        x = self._transformed(x)
+        g, count = self.m.graph, x.elements
+        if self.codec is CodecId.FP32:
+            return Coded(count, g.add(Op.FP32, [x], count))
+        if self.codec is CodecId.GRID8:
+            return Coded(count, g.add(Op.GRID8, [x], count, width=1))
+        if self.codec is CodecId.GRID4:
+            size = packed_length(count, GRID4_BITS)
+            return Coded(count, g.add(Op.GRID4, [x], size, [count], width=1))
+        if self.codec not in _LARGEST:
+            return self._in_blocks(x, section)
+        before = g.add(Op.COUNT_BEFORE, [x], QUARTERS * count, [count], width=2)
+        kept = g.add(Op.KEPT, [before], packed_length(count, 1), [count], width=1)
+        chosen = g.add(Op.CHOSEN, [kept, x], kept_of(count), [count])
+        lower = packed_length(chosen.elements, GROUP_BITS)
+        where = (
+            g.add(Op.LOWER_BITS, [kept], lower, [count], width=1),
+            g.add(Op.COUNTS, [kept], counts_length(count), [count], width=1),
+        )
+        coded = self._in_blocks(chosen, section)
+        return replace(coded, count=count, kept=kept, where=where)
+
+    def said(self, coded: Coded) -> Value:
+        """What the codes of the parameters' section say, in grid steps, a byte each; of dct of the
+        coefficients.
+        """
+        g, codes, kept = self.m.graph, coded.codes, coded.kept
+        if self.codec is CodecId.GRID8:
+            return codes
+        if self.codec is CodecId.GRID4:
+            words = [coded.count, 0, 0, DELTA_SECTION, 0]
+            return g.add(Op.SAID, [codes], coded.count, words, width=1)
+        sent = coded.count if kept is None else kept_of(coded.count)
+        inputs, words = [codes, *coded.indices, *self._dither], self._words(sent, DELTA_SECTION)
+        said = g.add(Op.SAID, inputs, sent, words, width=1)
+        if kept is None:
+            return said
+        return g.add(Op.SPREAD, [kept, said], coded.count, [coded.count], width=1)
+
+    def left(self, w: Value, said: Value, exponents: Value, words: list[int]) -> Value:
+        """What `coordinates` lack of a parameter's values; the words are of LEFT."""
+        op = Op.LEFT_FINE if self.codec is CodecId.DCT_SPARSE else Op.LEFT
+        return self.m.graph.add(op, [w, said, exponents], w.elements, words)
+
+    def coordinates(self, said: Value, count: int) -> Value:
+        """So many values from what was said; of dct in 256ths of a grid step."""
+        if self.codec is not CodecId.DCT_SPARSE:
+            return said
+        return self.m.graph.add(Op.INVERSE_DCT, [said], count, [count])
+
+    def _transformed(self, x: Value) -> Value:
+        """What is put in codes: of dct the coefficients."""
+        if self.codec is not CodecId.DCT_SPARSE:
+            return x
+        return self.m.graph.add(Op.DCT, [x], coefficients_of(x.elements), [x.elements])
+
+    def _in_blocks(self, x: Value, section: int) -> Coded:
+        """In codes of one or two bits, with a step for each block."""
+        g, count, levels, block = self.m.graph, x.elements, self._levels, self._block
+        words = [count, levels.reach, levels.share, block]
+        blocks = -(-count // block)
+        indices = g.add(Op.BLOCK_STEPS, [x], blocks, words, width=1)
+        size = packed_length(blocks, STEP_BITS)
+        packed = g.add(Op.PACK_STEPS, [indices], size, [blocks], width=1)
+        inputs, words = [x, indices, *self._dither], self._words(count, section)
+        size = packed_length(count, levels.width)
+        codes = g.add(Op.CODES, inputs, size, words, width=1)
+        return Coded(count, codes, (indices,), (packed,))
+
+    def _words(self, count: int, section: int) -> list[int]:
+        """Of CODES and SAID."""
+        return [count, self._levels.levels, len(self._dither), section, self._block]
+
+    @property
+    def _block(self) -> int:
+        return KEPT if self.codec in _LARGEST else BLOCK
+
+    @property
+    def _levels(self) -> Levels:
+        return _LEVELS[self.codec]
+
+    @property
+    def _dither(self) -> list[Value]:
+        return [CONTEXT] if self.codec is CodecId.TWO_BIT else []
+
+
+def left_of(m: Making, params: dict[str, Value]) -> dict[str, Value]:
+    """Both feedbacks after a step to these parameters, by their names under the optimiser root."""
+    if not m.manifest.codec.carries_feedback:
+        return {}
+    coder, found, first = Coder(m), dict[str, Value](), 0
+    exponents = coder.exponents(range(len(params)))
+    wanted = {name: coder.wanted(name, after) for name, after in params.items()}
+    steps = [coder.in_steps(w, exponents, at) for at, w in enumerate(wanted.values())]
+    x = joined(m.graph, steps)
+    said = coder.coordinates(coder.said(coder.coded(x, DELTA_SECTION)), x.elements)
+    for at, (name, w) in enumerate(wanted.items()):
+        found[f"feedback/{name}"] = m.state(1, f"feedback/{name}")
+        found[f"left/{name}"] = coder.left(w, said, exponents, [at, first])
+        first += w.elements
+    return found
+
+
+def _runs(places: Sequence[int]) -> list[list[int]]:
+    """Ascending numbers, cut where one is left out."""
+    found: list[list[int]] = []
+    for place in places:
+        if not found or place != found[-1][-1] + 1:
+            found.append([])
+        found[-1].append(place)
+    return found

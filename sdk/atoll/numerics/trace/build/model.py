@@ -1,0 +1,221 @@
+"""A micro-batch: the model's forward, its loss, and its gradients (SPEC-STEP.md, 4, 10 to 13)."""
+
+from __future__ import annotations
+
+from atoll.numerics.kernels.philox import Mask
+from atoll.numerics.trace.build.attention import attention, from_heads, normed, rotated, to_heads
+from atoll.numerics.trace.build.graph import Graph, Region, Value
+from atoll.numerics.trace.build.grids import (
+    f32,
+    f64,
+    grid,
+    grid_sum,
+    joined,
+    largest,
+    rounded_sum,
+    total,
+    transposed,
+    view,
+)
+from atoll.numerics.trace.build.linear import biased, head, linears
+from atoll.numerics.trace.build.making import CONTEXT, Back, Making, chained
+from atoll.numerics.trace.integers import MAX_BLOCK, PREFIX_BLOCK
+from atoll.numerics.trace.opcodes import Op
+from atoll.protocol.manifest import LINEARS, LinearName
+from atoll.protocol.program import Source
+
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+def micro_batch(m: Making) -> Value:
+    """The loss of a micro-batch f32 [1]; its gradients are met in `m` (S1)."""
+    tokens, targets, count, counts = _tokens(m)
+    with m.graph.within(Region.BODY):
+        ids = m.graph.add(Op.IDS, [tokens], m.tokens, [m.spec.seq])
+        x, embedding_back = _embedded(m, ids)
+        x, drop_back = dropped(m, x, 0)
+        backs = [embedding_back, drop_back]
+        for layer in range(m.spec.layers):
+            x, back = _layer(m, x, layer)
+            backs.append(back)
+        x, back = normed(m, x, "model.norm")
+        backs.append(back)
+        logits, back = head(m, x, EMBEDDING if m.spec.tied else HEAD)
+        backs.append(back)
+        loss, g = _loss(m, logits, targets, (count, counts))
+        chained(backs)(g)
+    return loss
+
+
+def _tokens(m: Making) -> tuple[Value, Value, Value, Value]:
+    """Token ids, targets, how many targets the micro-batch has, and how many the batch has."""
+    g, data, size = m.graph, m.manifest.data, m.inner.micro_batch
+    source = Value(Source.TOKENS, 0, data.token_bytes, data.train_tokens)
+    limit = data.train_tokens - m.spec.seq
+    with g.within(Region.COUNTS):
+        words = [size, m.spec.seq, data.token_bytes, int(data.masked), limit]
+        tokens = g.add(Op.TOKENS, [source, CONTEXT], size * (m.spec.seq + 1), words)
+        targets = g.add(Op.TARGETS, [tokens], m.tokens, [m.spec.seq])
+        blocks = -(-m.tokens // MAX_BLOCK)
+        counted = g.add(Op.COUNT_TARGETS, [targets], blocks, [m.tokens, MAX_BLOCK], width=8)
+        count = total(g, counted, blocks)
+    with g.within(Region.SHARES):
+        each = [count.of(at) for at in range(g.micro_batches)]
+        counts = total(g, joined(g, each), g.micro_batches)
+    return tokens, targets, count, counts
+
+
+def _layer(m: Making, x: Value, layer: int) -> tuple[Value, Back]:
+    """M2 to M7."""
+    at = f"model.layers.{layer}."
+    x, attention_back = _added(m, x, at, "input_layernorm", 2 * layer + 1)
+    x, mlp_back = _added(m, x, at, "post_attention_layernorm", 2 * layer + 2)
+    return x, lambda g: attention_back(mlp_back(g))
+
+
+def _added(m: Making, x: Value, at: str, norm: str, site: int) -> tuple[Value, Back]:
+    """x + dropout of what attention or MLP make of RMSNorm(x)."""
+    g = m.graph
+    h, norm_back = normed(m, x, at + norm)
+    y, back = _attention(m, h, at) if norm == "input_layernorm" else _mlp(m, h, at)
+    y, drop_back = dropped(m, y, site)
+
+    def added_back(gy: Value) -> Value:
+        dx = norm_back(back(drop_back(gy)))
+        return g.add(Op.ADD, [gy, dx], gy.elements)
+
+    return g.add(Op.ADD, [x, y], x.elements), added_back
+
+
+def _attention(m: Making, h: Value, at: str) -> tuple[Value, Back]:
+    """M2 and M3."""
+    names = [at + LINEARS[name] for name in ("q", "k", "v")]
+    outputs, qkv_back = linears(m, h, names)
+    keys = m.spec.kv_heads
+    q, q_back = _heads_of(m, outputs[0], (names[0], m.spec.heads), at + "self_attn.q_norm")
+    k, k_back = _heads_of(m, outputs[1], (names[1], keys), at + "self_attn.k_norm")
+    v, v_back = _heads_of(m, outputs[2], (names[2], keys), "")
+    mixed, attention_back = attention(m, q, k, v)
+    (y,), out_back = linears(m, from_heads(m, mixed, m.spec.heads), [at + LINEARS["o"]])
+
+    def back(gy: Value) -> Value:
+        dq, dk, dv = attention_back(to_heads(m, out_back([gy]), m.spec.heads))
+        return qkv_back([q_back(dq), k_back(dk), v_back(dv)])
+
+    return y, back
+
+
+def _heads_of(m: Making, y: Value, linear: tuple[str, int], norm: str) -> tuple[Value, Back]:
+    """Queries, keys or values by head, with bias; those with a norm's name are turned."""
+    (name, heads), backs = linear, list[Back]()
+    if m.spec.qkv_bias:
+        y, back = biased(m, y, f"{name}.bias")
+        backs.append(back)
+    y = to_heads(m, y, heads)
+    backs.append(lambda g: from_heads(m, g, heads))
+    if norm and m.spec.qk_norm:  # the rows of a norm may stand in any order
+        y, back = normed(m, y, norm)
+        backs.append(back)
+    if norm:
+        y, back = rotated(m, y)
+        backs.append(back)
+    return y, chained(backs)
+
+
+def _mlp(m: Making, h: Value, at: str) -> tuple[Value, Back]:
+    """M6, and M7's linear."""
+    g = m.graph
+    gated: tuple[LinearName, ...] = ("gate", "up") if m.spec.mlp == "swiglu" else ("up",)
+    inputs, in_back = linears(m, h, [at + LINEARS[name] for name in gated])
+    hidden = g.add(Op.SWIGLU if len(inputs) == 2 else Op.RELU2, inputs, inputs[0].elements)
+    (y,), down_back = linears(m, hidden, [at + LINEARS["down"]])
+
+    def back(gy: Value) -> Value:
+        gu, count = down_back([gy]), hidden.elements
+        if len(inputs) == 1:
+            return in_back([g.add(Op.RELU2_GRADIENT, [gu, *inputs], count)])
+        gate = g.add(Op.SWIGLU_DGATE, [gu, *inputs], count)
+        return in_back([gate, g.add(Op.SWIGLU_DUP, [gu, inputs[0]], count)])
+
+    return y, back
+
+
+def dropped(m: Making, x: Value, site: int) -> tuple[Value, Back]:
+    """Dropout of a site of the whole batch (D1, D2); x itself where nothing is dropped."""
+    if m.inner.dropout == "0":
+        return x, lambda g: g
+    mask = Mask(m.inner.dropout, (0, 0), step=0, site=site, first=0)
+    words = [mask.threshold, f32(mask.scale), site, 0, x.elements]
+    g = m.graph
+    key = m.once("dropout key", lambda: g.add(Op.DROPOUT_KEY, [CONTEXT], 2))
+    step = m.once("global step", lambda: g.add(Op.GLOBAL_STEP, [CONTEXT], 1, width=8))
+
+    def drop(y: Value) -> Value:
+        return g.add(Op.DROPOUT, [y, key, step], y.elements, words)
+
+    return drop(x), drop
+
+
+def _embedded(m: Making, ids: Value) -> tuple[Value, Back]:
+    """Rows of the table (E1 to E3)."""
+    g, table = m.graph, m.weight(EMBEDDING)
+    width, vocab = m.spec.width, m.spec.vocab
+
+    def back(gy: Value) -> Value:
+        keys = _sorted_keys(g, ids)
+        turned = transposed(g, gy, width)
+        up, step = grid(g, turned, m.tokens, 2**22)
+        integers = g.add(Op.GATHER_GRID, [turned, up, keys[0]], gy.elements, [m.tokens], width=8)
+        starts = g.add(Op.LOWER_BOUND, keys, vocab + 1, [vocab, keys[0].elements])
+        inputs = [starts, _prefix(g, integers, m.tokens), step]
+        m.meet(EMBEDDING, g.add(Op.SUM_BY_ID, inputs, vocab * width, [width, m.tokens]))
+        return gy
+
+    return g.add(Op.EMBED, [ids, table], m.tokens * width, [width]), back
+
+
+def _sorted_keys(g: Graph, ids: Value) -> list[Value]:
+    """The tokens by id and then place, by a bitonic network; every 128th of them, and so on."""
+    size = 1 << (ids.elements - 1).bit_length()
+    keys = g.add(Op.SORT_KEYS, [ids], size, [ids.elements, size], width=8)
+    k = 2
+    while k <= size:
+        j = k // 2
+        while j:
+            keys = g.add(Op.SORT_STAGE, [keys], size, [k, j], width=8)
+            j //= 2
+        k *= 2
+    levels = [keys]
+    while levels[-1].elements > PREFIX_BLOCK:
+        count = levels[-1].elements // PREFIX_BLOCK
+        levels.append(view(g, levels[-1], (count,), (PREFIX_BLOCK,)))
+    return levels
+
+
+def _prefix(g: Graph, x: Value, columns: int) -> Value:
+    """Inclusive prefix sums of the rows of i64 [R, columns]."""
+    words, rows = [columns, PREFIX_BLOCK], x.elements // columns
+    within = g.add(Op.PREFIX, [x], x.elements, words, width=8)
+    blocks = -(-columns // PREFIX_BLOCK)
+    if blocks == 1:
+        return within
+    totals = g.add(Op.SUM_I64, [x], rows * blocks, words, width=8)
+    before = _prefix(g, totals, blocks)
+    return g.add(Op.ADD_BEFORE, [within, before], x.elements, words, width=8)
+
+
+def _loss(
+    m: Making, logits: Value, targets: Value, counts: tuple[Value, Value]
+) -> tuple[Value, Value]:
+    """Cross entropy f32 [1] and the gradient of the logits (C1 to C6)."""
+    g, vocab, tokens = m.graph, m.spec.vocab, m.tokens
+    peak = largest(g, logits, vocab, Op.MAX)
+    weights = g.add(Op.SOFT_WEIGHT, [logits, peak], logits.elements, [vocab])
+    sums = rounded_sum(g, weights, vocab, 2.0**30)
+    totals = g.add(Op.TOTAL, [sums], tokens, [f64(2.0**-30)], width=8)
+    losses = g.add(Op.TOKEN_LOSS, [logits, peak, totals, targets], tokens, [vocab])
+    summed, step = grid_sum(g, losses, tokens, 2**22)
+    loss = g.add(Op.LOSS, [summed, step, counts[0]], 1)
+    scale = g.add(Op.LOSS_SCALE, list(counts), 1)
+    inputs = [weights, totals, targets, scale]
+    return loss, g.add(Op.DLOGITS, inputs, logits.elements, [vocab])

@@ -1,0 +1,86 @@
+"""A job's program from its manifest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from atoll.errors import ManifestError
+from atoll.numerics.tables import table_sizes
+from atoll.numerics.trace.build.graph import MOST_TEMPLATES, too_many
+from atoll.numerics.trace.build.link import make_link
+from atoll.numerics.trace.build.step import make_step
+from atoll.numerics.trace.program import Program
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.program import Fragment, Header, Part, Template
+from atoll.protocol.terms import MAX_SHOWN, shown_bytes
+from atoll.protocol.words import ZERO_DIGEST, Digest
+
+MAX_BATCH: Final = 512
+"""Sequences: the last one's draw takes 0.17M gas, since those before it must be drawn, too."""
+
+
+def can_be_judged(manifest: Manifest) -> bool:
+    """Whether the EVM can execute any one of the job's operations.
+
+    It can where a transaction has gas for all draws of a batch, and for what a segment's steps
+    resulted in.
+    """
+    inner = manifest.inner
+    shown = shown_bytes(inner.segment, inner.batch // inner.micro_batch)
+    return inner.batch <= MAX_BATCH and shown <= MAX_SHOWN
+
+
+def program_of(manifest: Manifest, initial: Digest) -> Program:
+    """The program of a job; `initial` is the digest of round 0's global state.
+
+    Raises:
+        ManifestError: its operations cannot be judged, its tapes would have more nodes than
+            numbers, or it has too many templates.
+    """
+    if not can_be_judged(manifest):
+        raise ManifestError(
+            "manifest: the operations of this job cannot be judged, and every job has a judge",
+            next_step=f"choose at most {MAX_BATCH} sequences a step, or shorter segments",
+        )
+    m, result = make_step(manifest)
+    nodes, templates = m.graph.templates(Part.STEP, result)
+    takes = manifest.codec.fragments if manifest.codec.carries_params else 0
+    if len(templates) * (1 + takes) > MOST_TEMPLATES:
+        raise too_many()
+    links = [make_link(manifest, fragment) for fragment in range(manifest.codec.fragments)]
+    taking = [_taking(manifest, fragment) for fragment in range(takes)]
+    data, inner, total = manifest.data, manifest.inner, m.total_steps
+    header = Header(
+        step_nodes=nodes,
+        link_nodes=0 if taking else links[0][0],
+        steps=inner.steps,
+        segment=inner.segment,
+        micro_batches=m.graph.micro_batches,
+        data_root=data.root,
+        train_tokens=data.train_tokens,
+        token_bytes=data.token_bytes,
+        masked=data.masked,
+        batch=inner.batch,
+        seq=manifest.model.seq,
+        tables_root=manifest.tables,
+        tables_bytes=sum(table_sizes(manifest.model, inner, total)),
+        base_root=_base_root(manifest),
+        initial=initial,
+        epoch=manifest.epoch,
+        overlap=manifest.codec.overlap,
+        fragments=tuple(Fragment(links[f][0], step[0]) for f, step in enumerate(taking)),
+    )
+    parts = (part for _, made in (*links, *taking) for part in made)
+    return Program(header, (*templates, *parts))
+
+
+def _taking(manifest: Manifest, fragment: int) -> tuple[int, tuple[Template, ...]]:
+    """The step that takes the fragment in, of a job whose seats keep parameters of their own."""
+    m, result = make_step(manifest, fragment)
+    return m.graph.templates(1 + manifest.codec.fragments + fragment, result)
+
+
+def _base_root(manifest: Manifest) -> Digest:
+    if manifest.lora is None or manifest.init.root is None:
+        return ZERO_DIGEST
+    return manifest.init.root

@@ -1,0 +1,156 @@
+"""How the audit of a settled round changes a job's view; several rounds' run at once.
+
+Rule of this file: one pure function an event, of the one round that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from atoll.protocol import events as ev
+from atoll.protocol.ballots import Body
+from atoll.protocol.membership import Handler, drop, put
+from atoll.protocol.views import Contest, JobView, OpenRound, SettledRound
+from atoll.protocol.words import (
+    NO_HOLDER,
+    Address,
+    Bitmap,
+    BlockRef,
+    HolderId,
+    RoundIndex,
+    SeatIndex,
+)
+
+
+def with_settled(view: JobView, round: RoundIndex, **changes: Any) -> JobView:
+    """The view with these fields of a settled round replaced; as it is where there is none."""
+    past = view.settled_round(round)
+    if past is None:
+        return view
+    settled = list(view.settled)
+    settled[round] = replace(past, **changes)
+    return replace(view, settled=tuple(settled))
+
+
+def _past(view: JobView, round: RoundIndex) -> SettledRound:
+    """The contracts speak of audits of settled rounds only."""
+    return view.settled[round]
+
+
+def _signed(view: JobView, event: ev.Signed, block: BlockRef) -> JobView:
+    return with_settled(view, event.round, signers=event.signers)
+
+
+def _pay_changed(view: JobView, event: ev.PayChanged, block: BlockRef) -> JobView:
+    return with_settled(view, event.round, pay=event.pay)
+
+
+def _balloted(view: JobView, event: ev.Balloted, block: BlockRef) -> JobView:
+    """The last one counts, and only of AUDIT: another takes it away. Anybody may say one.
+
+    AUDIT begins with the second of the settlement: what was sealed before it, in its block, counts.
+    """
+    running = view.open
+    is_running = running is not None and running.round == event.round
+    told = running if is_running else view.settled_round(event.round)
+    holder = None if told is None else view.auditor_of(told, event.account)
+    if told is None or holder is None:
+        return view
+    if isinstance(told, OpenRound):
+        early = put(told.early_ballots, holder, (event.ballot, block.timestamp))
+        return replace(view, open=replace(told, early_ballots=early))
+    ballots = drop(told.ballots, holder)
+    if told.clock.is_auditing(block.timestamp):
+        ballots = put(ballots, holder, event.ballot)
+    return with_settled(view, event.round, ballots=ballots)
+
+
+def _opened(view: JobView, event: ev.Opened, block: BlockRef) -> JobView:
+    bodies = put(_past(view, event.round).bodies, event.id, Body.from_bytes(event.body))
+    return with_settled(view, event.round, bodies=bodies)
+
+
+def _key_shown(view: JobView, event: ev.KeyShown, block: BlockRef) -> JobView:
+    """Of who holds a seat in the round; anybody may say one. Too early it is only known."""
+    past, running = view.settled_round(event.round), view.open
+    if past is not None:
+        seat = _seat_of(view, past.seats, event.account)
+        if seat is None:
+            return view
+        if block.timestamp > past.clock.settled_at:
+            return with_settled(view, event.round, keys=put(past.keys, seat, event.key))
+        # In the settlement's second it takes away what a leak has told, as the contract keeps one.
+        early, keys = put(past.early_keys, seat, event.key), drop(past.keys, seat)
+        return with_settled(view, event.round, early_keys=early, keys=keys)
+    if running is None or running.round != event.round:
+        return view
+    seat = _seat_of(view, running.seats, event.account)
+    if seat is None:
+        return view
+    early = put(running.early_keys, seat, event.key)
+    return replace(view, open=replace(running, early_keys=early))
+
+
+def _seat_of(
+    view: JobView, seats: Mapping[SeatIndex, HolderId], account: Address
+) -> SeatIndex | None:
+    own = (seat for seat, holder in seats.items() if view.providers[holder].account == account)
+    return next(own, None)
+
+
+def _leaked(view: JobView, event: ev.Leaked, block: BlockRef) -> JobView:
+    past = _past(view, event.round)
+    leaks, keys = put(past.leaks, event.seat, event.by), put(past.keys, event.seat, event.key)
+    contests = put(past.contests, (NO_HOLDER, event.seat), Contest(event.by))
+    return with_settled(view, event.round, leaks=leaks, keys=keys, contests=contests)
+
+
+def _struck(view: JobView, event: ev.Struck, block: BlockRef) -> JobView:
+    struck = _past(view, event.round).struck | 1 << event.seat
+    return with_settled(view, event.round, struck=Bitmap(struck))
+
+
+def _contested(view: JobView, event: ev.Contested, block: BlockRef) -> JobView:
+    contests = put(_past(view, event.round).contests, (event.id, event.seat), Contest(event.by))
+    return with_settled(view, event.round, contests=contests)
+
+
+def _contest_settled(view: JobView, event: ev.ContestSettled, block: BlockRef) -> JobView:
+    contests, key = _past(view, event.round).contests, (event.id, event.seat)
+    decided = replace(contests[key], is_wrong=event.wrong)
+    return with_settled(view, event.round, contests=put(contests, key, decided))
+
+
+def _late_word(view: JobView, event: ev.LateWord, block: BlockRef) -> JobView:
+    late = _past(view, event.round).late
+    has = Bitmap(late.get(event.id, 0) | event.has)
+    return with_settled(view, event.round, late=put(late, event.id, has))
+
+
+def _dropped(view: JobView, event: ev.Dropped, block: BlockRef) -> JobView:
+    dropped = _past(view, event.round).dropped | {(event.id, event.seat)}
+    return with_settled(view, event.round, dropped=dropped)
+
+
+def _proven(view: JobView, event: ev.Proven, block: BlockRef) -> JobView:
+    """What it earns is credited, not claimed."""
+    proven = _past(view, event.round).proven | {(event.id, event.seat)}
+    return with_settled(view, event.round, proven=proven)
+
+
+AUDIT_HANDLERS: Final[Mapping[type, Handler]] = {
+    ev.Signed: _signed,
+    ev.PayChanged: _pay_changed,
+    ev.Balloted: _balloted,
+    ev.Opened: _opened,
+    ev.KeyShown: _key_shown,
+    ev.Leaked: _leaked,
+    ev.Struck: _struck,
+    ev.Contested: _contested,
+    ev.ContestSettled: _contest_settled,
+    ev.LateWord: _late_word,
+    ev.Dropped: _dropped,
+    ev.Proven: _proven,
+}

@@ -1,0 +1,164 @@
+"""The signatures by which two thirds of a committee name the next model.
+
+Rule of this file: what `EcdsaPolicy.sol` and `BlsPolicy.sol` take is taken here, and nothing else:
+a map of the signers, then each one's ECDSA signature in their order, with the lower of the two
+values of s; or the sum of their BLS12-381 signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from coincurve import PublicKey
+from eth_utils.address import to_checksum_address
+
+from atoll.protocol import bls
+from atoll.protocol.hashing import keccak256
+from atoll.protocol.words import Address, Bitmap, Digest, bits, to_bitmap
+
+MAP_BYTES: Final = 4
+SIGNATURE_BYTES: Final = 65
+_HALF_ORDER: Final = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
+"""Of secp256k1 (SEC 2, 2.4.1), rounded down."""
+_V: Final = 27
+
+
+def signer_of(digest: Digest, signature: bytes) -> Address | None:
+    """The account that signed the 32 bytes as they are; None where nobody did.
+
+    r ‖ s ‖ v, v being 27 or 28. A signature with the larger s is nobody's: one message has one.
+    """
+    if len(signature) != SIGNATURE_BYTES or signature[-1] - _V not in {0, 1}:
+        return None
+    if int.from_bytes(signature[32:64], "big") > _HALF_ORDER:
+        return None
+    recoverable = signature[:64] + bytes([signature[-1] - _V])
+    try:
+        key = PublicKey.from_signature_and_message(recoverable, digest, hasher=None)
+    except ValueError:
+        return None
+    point = key.format(compressed=False)[1:]
+    return Address(to_checksum_address(keccak256(point)[-20:]))
+
+
+def certificate_bytes(committee: Sequence[Address], signatures: Mapping[Address, bytes]) -> bytes:
+    """What the policy takes, of those members that have signed.
+
+    Args:
+        committee: accounts, by ascending place.
+        signatures: of members; 65 bytes each.
+    """
+    signed = [i for i, member in enumerate(committee) if member in signatures]
+    whole = to_bitmap(signed).to_bytes(MAP_BYTES, "big")
+    return whole + b"".join(signatures[committee[i]] for i in signed)
+
+
+def parts_of(certificate: bytes) -> dict[int, bytes]:
+    """Its signatures by their member's number, unchecked. Raises ValueError on another length."""
+    numbers = bits(Bitmap(int.from_bytes(certificate[:MAP_BYTES], "big")))
+    rest = certificate[MAP_BYTES:]
+    if len(certificate) < MAP_BYTES or len(rest) != SIGNATURE_BYTES * len(numbers):
+        raise ValueError(f"{len(certificate)} bytes are no certificate")
+    starts = (SIGNATURE_BYTES * position for position in range(len(numbers)))
+    parts = (rest[at : at + SIGNATURE_BYTES] for at in starts)
+    return dict(zip(numbers, parts, strict=True))
+
+
+def signers_of(digest: Digest, certificate: bytes, committee: Sequence[Address]) -> Bitmap:
+    """Who of the committee signed: bit i is its i-th member.
+
+    Raises ValueError on anything that the policy would refuse.
+    """
+    signed = Bitmap(int.from_bytes(certificate[:MAP_BYTES], "big"))
+    parts = parts_of(certificate)
+    if signed >> len(committee):
+        raise ValueError("a signer is no member")
+    for number, part in parts.items():
+        if signer_of(digest, part) != committee[number]:
+            raise ValueError(f"signature {number} is not {committee[number]}'s")
+    return signed
+
+
+def is_enough(signed: int, committee: int) -> bool:
+    """Two thirds."""
+    return 3 * signed >= 2 * committee > 0
+
+
+class Kind(StrEnum):
+    """Which certificates a job wants, by the name that a submitter writes."""
+
+    ECDSA = "ecdsa"
+    BLS = "bls"
+
+    @property
+    def policy(self) -> str:
+        """The contract that checks them."""
+        return {"ecdsa": "EcdsaPolicy", "bls": "BlsPolicy"}[self.value]
+
+
+class Scheme(Protocol):
+    """What one kind of certificate is made of."""
+
+    def is_of(self, member: Address, digest: Digest, signature: bytes) -> bool:
+        """Whether a signature as gateways serve it is the member's."""
+
+    def certificate(self, committee: Sequence[Address], signed: Mapping[Address, bytes]) -> bytes:
+        """What the policy takes, of those members (accounts by ascending place) that signed."""
+
+    def signers(self, digest: Digest, certificate: bytes, committee: Sequence[Address]) -> Bitmap:
+        """Who of the committee signed. Raises ValueError on what the policy would refuse."""
+
+
+class Ecdsa:
+    """Signatures by the accounts' own keys."""
+
+    def is_of(self, member: Address, digest: Digest, signature: bytes) -> bool:
+        return signer_of(digest, signature) == member
+
+    def certificate(self, committee: Sequence[Address], signed: Mapping[Address, bytes]) -> bytes:
+        return certificate_bytes(committee, signed)
+
+    def signers(self, digest: Digest, certificate: bytes, committee: Sequence[Address]) -> Bitmap:
+        return signers_of(digest, certificate, committee)
+
+
+@dataclass(frozen=True, slots=True)
+class Bls:
+    """Signatures by registered keys.
+
+    Attributes:
+        keys: of accounts, as the registry has them now; who has none cannot sign.
+    """
+
+    keys: Mapping[Address, bytes]
+
+    def is_of(self, member: Address, digest: Digest, signature: bytes) -> bool:
+        return bls.is_signed(self.keys.get(member, b""), digest, signature)
+
+    def certificate(self, committee: Sequence[Address], signed: Mapping[Address, bytes]) -> bytes:
+        numbers = [i for i, member in enumerate(committee) if member in signed]
+        whole = to_bitmap(numbers).to_bytes(MAP_BYTES, "big")
+        return whole + bls.added(signed[committee[i]] for i in numbers)
+
+    def signers(self, digest: Digest, certificate: bytes, committee: Sequence[Address]) -> Bitmap:
+        if len(certificate) != MAP_BYTES + bls.POINT_BYTES:
+            raise ValueError(f"{len(certificate)} bytes are no certificate")
+        signed = Bitmap(int.from_bytes(certificate[:MAP_BYTES], "big"))
+        if signed >> len(committee):
+            raise ValueError("a signer is no member")
+        keys = [self.keys.get(committee[number], b"") for number in bits(signed)]
+        if not bls.is_signed_by_all(keys, digest, certificate[MAP_BYTES:]):
+            raise ValueError("the sum is not of all these members' signatures")
+        return signed
+
+
+def alone(signature: bytes) -> bytes:
+    """The certificate of a committee of one, of a signature as gateways serve it.
+
+    Raises ValueError where that is neither kind's.
+    """
+    whole = signature if len(signature) == SIGNATURE_BYTES else bls.added([signature])
+    return (1).to_bytes(MAP_BYTES, "big") + whole

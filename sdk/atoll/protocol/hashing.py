@@ -1,0 +1,185 @@
+"""Every hash that the contract and Python must compute alike.
+
+Rule of this file: a hash is keccak-256 of the standard ABI encoding of a tag and its fields, so
+that no two kinds of message can share a preimage. `tests/vectors/rounds.json` fixes the bytes for
+both languages. Source: EIP-712's separation by domain and type, without its typed-data framing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple
+from typing import Final
+
+from eth_abi.abi import encode
+from eth_hash.auto import keccak
+
+from atoll.protocol.words import (
+    Address,
+    Bitmap,
+    Digest,
+    Facts,
+    HolderId,
+    JobId,
+    Miss,
+    PlaceIndex,
+    Reveal,
+    Role,
+    SeatIndex,
+    Slot,
+    Terms,
+    Verdict,
+)
+
+_SLOT_TYPES = ("uint256", "address", "uint256", "uint32")
+_TERMS_TYPE = (
+    "(uint32,uint16,uint16,uint16,uint16,uint8,uint16,uint32,uint32,uint32,uint32,uint32,uint32,"
+    "uint32,uint32,uint32,uint32,uint32,uint64,uint32,uint32,uint64,"
+    "uint128,uint128,uint128,uint128,uint128,bytes32)"
+)
+NO_SEAT: Final = SeatIndex(0)
+_ACCUMULATOR_BYTES = 28
+"""Of the words' accumulator, which shares its storage word with another."""
+
+
+def keccak256(data: bytes) -> Digest:
+    """keccak-256 as Ethereum uses it (original padding, not SHA-3's)."""
+    return Digest(keccak(data))
+
+
+def sha256(data: bytes) -> Digest:
+    """SHA-256 (FIPS 180-4): the hash of content."""
+    return Digest(hashlib.sha256(data).digest())
+
+
+def tag(name: str) -> Digest:
+    """The first field of every hashed message: keccak-256 of its name and version."""
+    return keccak256(name.encode())
+
+
+def hash_fields(types: Sequence[str], values: Sequence[object]) -> Digest:
+    """keccak-256 of `abi.encode(values)`. Raises EncodingError on a value out of range."""
+    return keccak256(encode(list(types), list(values)))
+
+
+def slot_values(slot: Slot) -> tuple[object, ...]:
+    """A slot as fields of a hash."""
+    return (slot.domain.chain_id, slot.domain.rounds, slot.job, slot.round)
+
+
+def hash_in_slot(name: str, slot: Slot, types: Sequence[str], values: Sequence[object]) -> Digest:
+    """keccak-256 of the tag, the slot and the fields that follow them."""
+    return hash_fields(("bytes32", *_SLOT_TYPES, *types), (tag(name), *slot_values(slot), *values))
+
+
+def slot_hash(slot: Slot) -> Digest:
+    """The slot as the attestation policy knows it."""
+    return hash_fields(_SLOT_TYPES, slot_values(slot))
+
+
+def data_seed(slot: Slot, source: Digest, block_hash: Digest) -> Digest:
+    """The data seed of the round in `slot`.
+
+    Args:
+        source: reveal accumulator of the round before; zero for a round opened from WAITING.
+        block_hash: of the block before the one in which that REVEAL ended, or the round opened.
+    """
+    return hash_in_slot("atoll.data.v2", slot, ("bytes32", "bytes32"), (source, block_hash))
+
+
+def audit_seed(slot: Slot, reveals: Digest, block_hash: Digest) -> Digest:
+    """The audit seed of a round, from the block in which its MERGE opened."""
+    types = ("bytes32", "bytes32")
+    return hash_in_slot("atoll.audit.v3", slot, types, (reveals, block_hash))
+
+
+def commitment(
+    slot: Slot, seed: Digest, seat: SeatIndex, account: Address, said: tuple[Reveal, Digest]
+) -> Digest:
+    """What a provider commits; the account is part of it, so that nobody can open a copy.
+
+    Args:
+        seed: the data seed.
+        said: what will be revealed, and the digest of the model that the round opens from.
+    """
+    reveal, model = said
+    types = ("bytes32", "uint16", "address", "bytes32", "bytes32", "bytes32", "bytes32", "bytes32")
+    leaves, root, key = keccak256(reveal.leaves), reveal.update_root, reveal.key_hash
+    values = (seed, seat, account, leaves, root, model, key, reveal.salt)
+    return hash_in_slot("atoll.commit.v2", slot, types, values)
+
+
+def accumulate_reveal(accumulator: Digest, seat: SeatIndex, commitment: Digest) -> Digest:
+    """The running hash of a round's reveals after one more; it starts as the data seed."""
+    return hash_fields(("bytes32", "uint256", "bytes32"), (accumulator, seat, commitment))
+
+
+def cut_off(digest: Digest) -> Digest:
+    """A digest as the words' accumulator has it: 28 bytes and 4 zero bytes."""
+    return Digest(digest[:_ACCUMULATOR_BYTES] + bytes(32 - _ACCUMULATOR_BYTES))
+
+
+def accumulate_word(accumulator: Digest, place: PlaceIndex, has: Bitmap) -> Digest:
+    """The running hash of a lot's words after one more."""
+    return cut_off(hash_fields(("bytes32", "uint256", "uint256"), (accumulator, place, has)))
+
+
+def accumulate_words(lot: Digest, words: Iterable[tuple[PlaceIndex, Bitmap]]) -> Digest:
+    """Of a lot with this seed: all its words, in the chain's order."""
+    accumulator = cut_off(lot)
+    for place, has in words:
+        accumulator = accumulate_word(accumulator, place, has)
+    return accumulator
+
+
+def certificate_hash(slot: Slot, seed: Digest, words: Digest, verdict: Verdict) -> Digest:
+    """What a committee signs, as it is: `seed` is the data seed, `words` the accumulator."""
+    types = ("bytes32", "bytes32", "uint256", "uint16", "bytes32", "bytes32", "bytes8")
+    cid = keccak256(verdict.cid)
+    values = (seed, words, verdict.left_out, verdict.merged, verdict.state, cid, verdict.loss)
+    return hash_in_slot("atoll.certificate.v1", slot, types, values)
+
+
+def facts_hash(facts: Facts) -> Digest:
+    """The one word that the contract keeps of a settled round."""
+    types = ("bytes32",) * 6 + ("uint256",) * 5
+    return hash_fields(types, (tag("atoll.facts.v1"), *astuple(facts)))
+
+
+def bond_lock(job: JobId, role: Role, holder: HolderId) -> Digest:
+    """Names the lock of a holder's bond in `Stakes`."""
+    types = ("string", "uint256", "uint8", "uint32")
+    return hash_fields(types, ("atoll.bond.v2", job, int(role), holder))
+
+
+def fault_id(
+    members: Slot, role: Role, holder: HolderId, kind: Miss, seat: SeatIndex = NO_SEAT
+) -> Digest:
+    """Names one miss of a holder in a round; `members.domain` has the address of Members.
+
+    Args:
+        seat: that a dropped accusation is about; 0 of other kinds.
+    """
+    chain_id, contract, job, round = slot_values(members)
+    what = seat << 8 | int(kind)
+    return hash_fields(
+        ("bytes32", "uint256", "address", "uint256", "uint8", "uint32", "uint32", "uint256"),
+        (tag("atoll.fault.v2"), chain_id, contract, job, int(role), holder, round, what),
+    )
+
+
+def update_root(size: int, piece_root: Digest) -> Digest:
+    """What is committed of an update of so many bytes; `bits.pieces` has the root over them."""
+    return hash_fields(("bytes32", "uint64", "bytes32"), (tag("atoll.update.v1"), size, piece_root))
+
+
+def dither_key(data_seed: Digest, seat: int, section: int, piece: int) -> Digest:
+    """The key of one piece's dither in a seat's update; section 0 is the pseudo-gradient."""
+    place = seat.to_bytes(2, "big") + section.to_bytes(1, "big") + piece.to_bytes(4, "big")
+    return keccak256(data_seed + place)
+
+
+def terms_hash(terms: Terms) -> Digest:
+    """keccak256(abi.encode(Terms)), which the chain stores and the manifest must match."""
+    return hash_fields((_TERMS_TYPE,), (astuple(terms),))

@@ -1,0 +1,72 @@
+"""A game as the chain tells it: the chain is a player's only memory.
+
+Rule of this file: pure; nothing but the chain's events is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from atoll.protocol import events as ev
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Game, Phase, Row
+from atoll.protocol.games.trees import height, pieces_of, row_levels
+from atoll.protocol.words import Digest
+
+
+def is_holders_turn(moves: Sequence[object]) -> bool:
+    """Whose turn it is in a game that has begun and is not over: the holder's or the other's."""
+    return not moves or isinstance(moves[-1], ev.StepPicked | ev.Picked | ev.NodePicked)
+
+
+def rebuilt(claim: Claim, began_at: int, moves: Sequence[object]) -> Game:
+    """The game after these moves, as far as a player needs it.
+
+    What only a proof is checked against (`Game.disputed`) is not in it: a player has its own run's.
+    Its clocks are those of the beginning: `Game.deadlineOf` tells how much time is left.
+
+    Raises:
+        ValueError: the moves are not of one game in the chain's order.
+    """
+    game = Game.begin(claim, began_at)
+    for move in moves:
+        game = _after(game, move)
+    return game
+
+
+def _after(game: Game, move: object) -> Game:
+    match move:
+        case ev.StepsOpened(_, states, works):
+            first = game.claim.segment * len(states)
+            return replace(game, phase=Phase.PICK_STEP, states=states, works=works, step=first)
+        case ev.TapePosted(_, root, nodes, row):
+            game = replace(game, tape=root, tree=root, nodes=nodes, level=height(nodes), index=0)
+            return replace(_with_row(game, row), phase=Phase.PICK)
+        case ev.RowRevealed(_, row):
+            return replace(_with_row(game, row), phase=Phase.PICK)
+        case ev.LeafPosted(_, leaf):
+            return replace(game, phase=Phase.PROVE, leaf=leaf)
+    return _picked(game, move)
+
+
+def _picked(game: Game, move: object) -> Game:
+    match move:
+        case ev.StepPicked(_, step):
+            return replace(game, phase=Phase.POST_TAPE, step=step)
+        case ev.Picked(_, level, index):
+            phase = Phase.REVEAL if level else Phase.POST_LEAF
+            return replace(game, level=level, index=index, phase=phase)
+        case ev.NodePicked(_, node, _, size):
+            level = height(pieces_of(size))
+            phase = Phase.REVEAL if level else Phase.POST_LEAF
+            return replace(game, node=node, size=size, level=level, index=0, phase=phase)
+    raise ValueError(f"{move} is no move of a game")
+
+
+def _with_row(game: Game, nodes: tuple[Digest, ...]) -> Game:
+    levels = row_levels(game.level)
+    row = Row(game.level - levels, game.index << levels, nodes)
+    if game.node is None:
+        return replace(game, rows=(*game.rows, row))
+    return replace(game, tensor_rows=(*game.tensor_rows, row))

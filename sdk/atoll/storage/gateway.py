@@ -1,0 +1,459 @@
+"""Serves this machine's blocks to anyone.
+
+Specification: https://specs.ipfs.tech/http-gateways/trustless-gateway/. A trustless gateway gives
+bytes that the receiver checks against the CID it asked for, so it needs no authority and vouches
+for nothing. It looks at its own store alone and never fetches.
+
+Whoever connects can cost it what its budget says and no more; members, who sign what they ask
+with, have room of their own (`door.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import hashlib
+import logging
+import re
+import sys
+import termios
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeVar
+
+from aiohttp import web
+from aiohttp.http import HttpProcessingError
+
+from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError, TooLarge
+from atoll.storage.car import encode_car, encode_named_header
+from atoll.storage.cid import RAW, Cid
+from atoll.storage.directory import resolve_path
+from atoll.storage.door import Budget, Door, Guest
+from atoll.storage.local import LocalStore
+from atoll.storage.negotiation import (
+    Format,
+    Refusal,
+    answer_headers,
+    is_unchanged,
+    negotiate,
+    requested_part,
+    requested_scope,
+)
+from atoll.storage.scope import blocks_in_scope
+from atoll.storage.uplink import ANSWER, PIECE, TICK_S, Line, StrangersShare
+
+# The empty block, named by the identity hash: answers "are you a gateway?".
+_PROBE: Final = "bafkqaaa"
+_PROBE_CID: Final = bytes([1, RAW, 0, 0])
+_UNKEPT: Final = {"Cache-Control": "no-store", "Access-Control-Allow-Origin": "*"}
+_NOTE: Final = re.compile(r"[a-z0-9/-]{1,128}")
+_MAX_REPEATED_BLOCKS: Final = 1 << 20  # small blocks can name one another 2^n times
+_STRANGERS_THREADS: Final = 2  # what they plant and ask for takes Python's lock for long
+T = TypeVar("T")
+_log: Final = logging.getLogger("atoll.storage.gateway")
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether what aiohttp logs is a defect, and no request that is none.
+
+    Of each such one it would write the bytes and a traceback, and who sends them fill the disk.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+_log.addFilter(_is_ours)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """Limits of a gateway.
+
+    Attributes:
+        max_requests: answered at once; further ones are told to come back. Strangers have that
+            less what the budget reserves, but at least a half; and never more than half of their
+            connections, so that one that is not being answered can be sent away.
+        budget: of connections.
+    """
+
+    max_requests: int = 256
+    budget: Budget = field(default_factory=Budget)
+
+    @property
+    def strangers_requests(self) -> int:
+        most = max(self.max_requests - self.budget.reserved, -(-self.max_requests // 2))
+        return min(most, -(-(self.budget.connections - self.budget.reserved) // 2))
+
+
+class _GuardedServer(web.Server):
+    """Tells the door who comes and goes."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        door: Door,
+        idle_s: float,
+    ) -> None:
+        super().__init__(
+            handler,
+            access_log=None,
+            logger=_log,
+            keepalive_timeout=idle_s,
+            handler_cancellation=True,  # else those who go leave their places in the queue
+            lingering_time=1.0,
+        )
+        self._door = door
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        peer = transport.get_extra_info("peername")
+        host = str(peer[0]) if peer else ""
+        # Not at once: aiohttp's handler has to have begun before its connection is lost.
+        leave = partial(asyncio.get_running_loop().call_soon, transport.abort)
+        self._door.arrived(
+            handler,
+            host,
+            leave,
+            waiting=transport.get_write_buffer_size,
+            queued=partial(_queued_in_kernel, transport),
+        )
+
+    def connection_lost(
+        self, handler: web.RequestHandler, exc: BaseException | None = None
+    ) -> None:
+        self._door.left(handler)
+        super().connection_lost(handler, exc)
+
+
+class Gateway:
+    """An HTTP server over a store.
+
+    Args:
+        store: where the blocks are.
+        address: the interface to listen on, and the port, or 0 for any free one.
+        allow: which blocks to serve; None serves all.
+        config: the limits.
+        notes: short texts that have a name instead of a hash, by name; what they say has to be
+            signed, for nothing else vouches for it.
+        recognise: which member an `Authorization` header is of, or None; without it there are no
+            members, and strangers have the whole line.
+    """
+
+    def __init__(
+        self,
+        store: LocalStore,
+        address: tuple[str, int] = ("127.0.0.1", 0),
+        *,
+        allow: Callable[[Cid], bool] | None = None,
+        config: GatewayConfig | None = None,
+        notes: Callable[[str], bytes | None] = lambda _: None,
+        recognise: Callable[[str], str | None] | None = None,
+    ) -> None:
+        self._store = store
+        self._notes = notes
+        self._host, self._port = address
+        self._allow = allow
+        self._config = config or GatewayConfig()
+        budget = self._config.budget
+        self._line = Line(budget.line_bytes_per_s, time.monotonic)
+        self._share = StrangersShare(budget.strangers_share, self._line, time.monotonic)
+        self._recognise = recognise
+        self._requests = 0
+        self._strangers_requests = 0
+        self.door = Door(self._config.budget, time.monotonic)
+        self._runner: web.ServerRunner | None = None
+        self._watchers: list[asyncio.Task[None]] = []
+        self._strangers_pool = ThreadPoolExecutor(_STRANGERS_THREADS, "atoll-strangers")
+        self.bytes_up = 0
+
+    @property
+    def url(self) -> str:
+        """Where the started gateway answers, without a trailing slash."""
+        return url_of(self._host, self._port)
+
+    async def start(self) -> None:
+        """Starts listening; returns when requests are answered.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        server = _GuardedServer(self._handle, self.door, self._config.budget.idle_s)
+        runner = web.ServerRunner(server, shutdown_timeout=1.0)
+        await runner.setup()
+        site = web.TCPSite(runner, self._host, self._port)
+        try:
+            await site.start()
+        except OSError as error:
+            await runner.cleanup()
+            reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
+            raise ConfigError(
+                f"the gateway's address {self._host}:{self._port} {reason}",
+                next_step="choose another gateway port, or 0 for any free one",
+            ) from error
+        self._runner = runner
+        self._port = runner.addresses[0][1]
+        self._watchers = [asyncio.create_task(self._sweep()), asyncio.create_task(self._measure())]
+
+    async def stop(self) -> None:
+        """Stops listening and ends open requests."""
+        while self._watchers:
+            self._watchers.pop().cancel()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        self._strangers_pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _sweep(self) -> None:
+        budget = self._config.budget
+        while True:
+            await asyncio.sleep(min(1.0, budget.header_s / 4, budget.patience_s / 4))
+            self.door.sweep()
+
+    async def _measure(self) -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = time.monotonic()
+            members, strangers = self.door.sent()
+            self._line.tick(now - last, members, strangers, was_short=self._share.was_short)
+            self._share.was_short = False
+            last = now
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        guest = self.door.guest(request.protocol)
+        if guest is None:  # sent away while its request was read
+            return _refuse(503, "busy", {"Retry-After": "1"})
+        self.door.asked(guest)
+        self._look_who_asks(guest, request)
+        await self._await_turn(request, ANSWER)  # refusals of all kinds are a flood, too
+        if self.door.guest(request.protocol) is None:  # sent away meanwhile
+            return _refuse(503, "busy", {"Retry-After": "1"})
+        self.door.begins(guest)
+        try:
+            return await self._admitted(request, guest)
+        finally:
+            self.door.ends(guest)
+
+    async def _admitted(self, request: web.BaseRequest, guest: Guest) -> web.StreamResponse:
+        """Answers if there is room for one more request, and a share of the line."""
+        is_stranger = guest.member is None
+        if self._requests >= self._config.max_requests or (
+            is_stranger and self._strangers_requests >= self._config.strangers_requests
+        ):
+            return _refuse(503, "busy", {"Retry-After": "1"})
+        seconds = self._share.retry_after_s(guest.address) if is_stranger else None
+        if seconds is not None and self._recognise is not None:
+            return _refuse(
+                503, "the share of the line for strangers is used", {"Retry-After": str(seconds)}
+            )
+        self._requests += 1
+        self._strangers_requests += is_stranger
+        try:
+            with self._share.request(guest.address) if is_stranger else nullcontext():
+                return await self._route(request)
+        except Refusal as refusal:
+            return _refuse(refusal.status, str(refusal))
+        except ConnectionError:  # whoever asked is gone; aiohttp would log each with its traceback
+            return web.Response()
+        finally:
+            self._requests -= 1
+            self._strangers_requests -= is_stranger
+
+    def _look_who_asks(self, guest: Guest, request: web.BaseRequest) -> None:
+        """Once a connection: a signature costs more to look at than to forge."""
+        signed = request.headers.get("Authorization")
+        if guest.requests == 1 and signed is not None and self._recognise is not None:
+            member = self._recognise(signed)
+            if member is not None:
+                self.door.recognised(guest, member)
+
+    async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
+        kind, _, name = request.path.removeprefix("/").partition("/")
+        if kind not in {"ipfs", "notes"}:
+            raise Refusal(404, "there is nothing here")
+        if request.method not in {"GET", "HEAD"}:
+            return _refuse(405, "only GET and HEAD", {"Allow": "GET, HEAD"})
+        if kind == "ipfs":
+            return await self._answer(request, name)
+        return await self._send_note(request, name)
+
+    async def _in_thread(
+        self, request: web.BaseRequest, work: Callable[..., T], *args: object
+    ) -> T:
+        """Does what a request asks for: strangers wait for one another, members for no stranger."""
+        guest = self.door.guest(request.protocol)
+        is_stranger = guest is None or guest.member is None
+        pool = self._strangers_pool if is_stranger else None
+        return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
+
+    async def _give(
+        self, request: web.BaseRequest, response: web.StreamResponse, piece: bytes
+    ) -> None:
+        """Writes part of a body, a stranger's in turn; returns once all but a piece is taken."""
+        for start in range(0, len(piece), PIECE):
+            part = piece[start : start + PIECE]
+            await self._await_turn(request, len(part))
+            self._count(request, len(part))
+            await response.write(part)
+
+    async def _await_turn(self, request: web.BaseRequest, size: int) -> None:
+        """Returns when so many bytes may be written: at once to a member."""
+        guest = self.door.guest(request.protocol)
+        if self._recognise is not None and guest is not None and guest.member is None:
+            await self._share.turn(guest.address, size)
+
+    def _count(self, request: web.BaseRequest, size: int) -> None:
+        """Notes body bytes that are given to a connection."""
+        self.bytes_up += size
+        guest = self.door.guest(request.protocol)
+        if guest is not None:
+            guest.written += size
+
+    async def _send_note(self, request: web.BaseRequest, name: str) -> web.Response:
+        note = self._notes(name) if _NOTE.fullmatch(name) else None
+        if note is None:
+            return _refuse(404, "there is no such note")
+        await self._await_turn(request, len(note))
+        self._count(request, len(note))
+        return web.Response(body=note, headers=_UNKEPT)
+
+    async def _answer(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
+        text, _, path = name.partition("/")
+        if request.headers.get("Service-Worker") == "script":
+            raise Refusal(400, "nothing here is a service worker")
+        wanted = negotiate(request)
+        if text == _PROBE and not path:
+            return _answer_probe(request, wanted)
+        try:
+            cid = Cid.parse(text)
+        except ValueError as error:
+            raise Refusal(400, str(error)) from error
+        if not self._here(cid):
+            cached_only = "only-if-cached" in request.headers.get("Cache-Control", "")
+            raise Refusal(412 if cached_only else 404, f"{cid} is not here")
+        if wanted.kind == "car":
+            return await self._send_car(request, wanted, cid, path)
+        if path.strip("/"):
+            raise Refusal(400, "a block has no path: ask for a CAR, or for the block by its CID")
+        return await self._send_block(request, wanted, cid)
+
+    async def _send_block(
+        self, request: web.BaseRequest, wanted: Format, cid: Cid
+    ) -> web.StreamResponse:
+        etag = f'"{cid}.raw"'
+        headers = answer_headers(request, wanted, etag, f"{cid}.bin")
+        if is_unchanged(request, etag):
+            return web.Response(status=304, headers=headers)
+        try:
+            block = await self._in_thread(request, self._store.get_block, cid)
+        except (NotFound, CorruptBlock) as error:
+            raise Refusal(404, f"{cid} is not here") from error
+        status = 200
+        if (part := requested_part(request, len(block), etag)) is not None:
+            status = 206
+            headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{len(block)}"
+            block = block[part]
+        if request.method == "HEAD":
+            return web.Response(status=status, body=block, headers=headers)
+        return await self._write(request, block, web.StreamResponse(status=status, headers=headers))
+
+    async def _write(
+        self, request: web.BaseRequest, body: bytes, response: web.StreamResponse
+    ) -> web.StreamResponse:
+        """Answers with bytes, and returns once they are taken but for a piece.
+
+        What aiohttp writes after a handler has returned is a request's that nobody counts.
+        """
+        response.content_length = len(body)
+        await response.prepare(request)
+        await self._give(request, response, body)
+        await response.write_eof()
+        return response
+
+    async def _send_car(
+        self, request: web.BaseRequest, wanted: Format, cid: Cid, path: str
+    ) -> web.StreamResponse:
+        scope, span = requested_scope(request)
+        asked = f"{path}|{scope}|{span}|{wanted.repeats}"
+        digest = hashlib.sha256(asked.encode(errors="surrogateescape")).hexdigest()[:16]
+        etag = f'"{cid}.car.{scope}.{digest}"'
+        headers = answer_headers(request, wanted, etag, f"{cid}.car")
+        try:
+            end, through = await self._in_thread(
+                request, resolve_path, self._get_allowed, cid, path
+            )
+        except StorageError as error:
+            raise Refusal(404, str(error)) from error
+        if is_unchanged(request, etag):
+            return web.Response(status=304, headers=headers)
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        if request.method == "HEAD":
+            return response
+
+        def blocks() -> Iterator[tuple[Cid, bytes]]:
+            yield from through.items()
+            below = blocks_in_scope(self._get_allowed, end, scope, span, repeats=wanted.repeats)
+            for count, (found, block) in enumerate(below):
+                if wanted.repeats and count >= _MAX_REPEATED_BLOCKS:
+                    raise TooLarge(f"{end} repeats its blocks too often")
+                if wanted.repeats or found not in through:
+                    yield found, block
+
+        pieces = encode_car([cid], blocks())
+        try:
+            while (piece := await self._in_thread(request, next, pieces, None)) is not None:
+                await self._give(request, response, piece)
+        except StorageError:
+            # The status is long sent: breaking the connection is how a receiver learns of it.
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    def _here(self, cid: Cid) -> bool:
+        return self._may_have(cid) and self._store.has(cid)
+
+    def _may_have(self, cid: Cid) -> bool:
+        # Whoever names a block by its bytes has it.
+        return self._allow is None or cid.inline is not None or self._allow(cid)
+
+    def _get_allowed(self, cid: Cid) -> bytes:
+        if not self._may_have(cid):
+            raise NotFound(f"{cid} is not here")
+        return self._store.get_block(cid)
+
+
+def _queued_in_kernel(transport: asyncio.BaseTransport) -> int:
+    """Bytes written that the other side has not acknowledged, where the kernel tells (tcp(7))."""
+    connection = transport.get_extra_info("socket")
+    if sys.platform != "linux" or connection is None or connection.fileno() < 0:
+        return 0
+    try:
+        answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+    except OSError:  # it has just ended
+        return 0
+    return int.from_bytes(answer, sys.byteorder)
+
+
+def url_of(host: str, port: int) -> str:
+    """The address of a gateway that listens there, as this machine reaches it."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _answer_probe(request: web.BaseRequest, wanted: Format) -> web.Response:
+    headers = answer_headers(
+        request, wanted, f'"{_PROBE}.{wanted.kind}"', f"{_PROBE}.{wanted.kind}"
+    )
+    body = b"" if wanted.kind == "raw" else encode_named_header([_PROBE_CID])
+    return web.Response(body=body, headers=headers)
+
+
+def _refuse(status: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
+    headers = _UNKEPT | (headers or {})
+    return web.Response(status=status, text=reason + "\n", headers=headers)

@@ -1,0 +1,164 @@
+"""What the contracts would take of anybody now, asked of a node; and what the law says of it.
+
+Rule of this file: nothing is sent. Every call that `atoll.protocol.upkeep` knows is tried about
+everyone and everything that it could be about, so that neither side takes what the other does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.integration.protocol.live import Contract, Live
+from tests.unit.protocol.script import WATCHER
+
+from atoll.protocol.claims import shown
+from atoll.protocol.pay import claimable_to
+from atoll.protocol.upkeep import Call, Upkeep, burnable_to, upkeep
+from atoll.protocol.views import JobView, SettledRound, parties
+from atoll.protocol.words import NO_HOLDER, HolderId, Role, SeatIndex
+
+Key = tuple[object, ...]
+"""A call, and what it is about: as far as the two could differ."""
+Asked = tuple[Key, Contract, str, tuple[object, ...]]
+DUTY_BYTES = 35
+UNASKED = frozenset({Call.CLAIM, Call.BURN})
+"""Those that the law names only where they are worth their gas: `_money` has all of them."""
+
+
+def differences(net: Live) -> set[Key]:
+    """What one side takes in the next second, and the other does not."""
+    now = _next_block(net)
+    law = {_key(call) for call in upkeep(net.folded, now) if call.call not in UNASKED}
+    asked = [*_everything(net, now), *_of_money(net, now)]
+    return law ^ _money(net.folded, now) ^ {key for key, *what in asked if _takes(net, *what)}
+
+
+def _next_block(net: Live) -> int:
+    """An empty one; unix seconds. What is asked of the newest block has its time."""
+    now = net.chain.now
+    net.chain.anvil.ask("evm_setNextBlockTimestamp", now)
+    net.chain.anvil.ask("evm_mine")
+    net.wait(1)
+    return now
+
+
+def _takes(net: Live, contract: Contract, name: str, arguments: tuple[object, ...]) -> bool:
+    data = "0x" + contract.calldata(name, *arguments).hex()
+    call = {"from": WATCHER, "to": contract.address, "data": data, "gas": hex(16_000_000)}
+    try:
+        net.chain.anvil.ask("eth_call", call, "latest")
+    except RuntimeError as error:
+        assert "revert" in str(error), error
+        return False
+    return True
+
+
+def _key(one: Upkeep) -> Key:
+    match one.call:
+        case Call.POKE | Call.SEED_AUDIT | Call.SETTLE_LATE:
+            return (one.call,)
+        case Call.CUT_SEAT:
+            return (one.call, one.seat)
+        case Call.CUT_MEMBER | Call.ABSENT:
+            return (one.call, one.round, one.holder)
+        case Call.STRIKE | Call.NO_KEY | Call.LEAK:
+            return (one.call, one.round, one.seat)
+        case Call.RELEASE | Call.END_FALLEN:
+            return (one.call, one.role, one.holder)
+    return (one.call, one.round, one.holder, one.seat)
+
+
+def _everything(net: Live, now: int) -> Iterator[Asked]:
+    chain, job, view = net.chain, net.job, net.folded
+    words = getattr(net, "words", {})  # there are none before the first round
+    yield (Call.POKE,), chain.rounds, "poke", (job,)
+    # The contract takes it a block after MERGE opened; the law waits for words that bring it along.
+    if view.open is None or now >= view.open.seed_due:
+        yield (Call.SEED_AUDIT,), chain.rounds, "seedAudit", (job,)
+    late = (job, bytes(words), list(words.values()))
+    yield (Call.SETTLE_LATE,), chain.rounds, "settleLate", late
+    for seat in range(net.terms.seats):
+        yield (Call.CUT_SEAT, seat), chain.members, "cutSeat", (job, seat)
+    # Of a round that is void at the last moment the contract still takes cuts of who was silent in
+    # a replaced lot. The law lets go of it with the round: whoever wanted one had all that time.
+    for round in range(len(view.settled) + (view.open is not None)):
+        for id in view.verifiers:
+            yield (Call.CUT_MEMBER, round, id), chain.members, "cutMember", (job, round, id)
+    for role, holders in ((Role.PROVIDER, view.providers), (Role.VERIFIER, view.verifiers)):
+        for id in holders:
+            yield (Call.RELEASE, role, id), chain.members, "release", (job, role, id)
+    sets = {game.claim.set: parties(game.claim) for game in view.games.values() if game.is_open}
+    for each, about in sets.items():
+        assert about is not None
+        yield (Call.END_FALLEN, *about[1:]), chain.game, "endFallen", (each,)
+    for past in view.settled:
+        yield from _of_seats(net, past)
+        for id in view.verifiers:
+            yield from _of_auditor(net, past, id)
+
+
+def _money(view: JobView, now: int) -> set[Key]:
+    """Up to which round each holder's pay can be claimed, and what is lost be burnt."""
+    burn = (
+        {(Call.BURN, burnable_to(view, now))} if burnable_to(view, now) > view.burnt_to else set()
+    )
+    return burn | {
+        (Call.CLAIM, holder.role, holder.id, to)
+        for holder in (*view.providers.values(), *view.verifiers.values())
+        if (to := claimable_to(view, holder, now)) > holder.claimed_to
+    }
+
+
+def _of_money(net: Live, now: int) -> Iterator[Asked]:
+    """As far as the law says, and a round further."""
+    jobs, view = net.chain.jobs, net.folded
+    for holder in (*view.providers.values(), *view.verifiers.values()):
+        last = claimable_to(view, holder, now)
+        for to in (last, last + 1) if last > holder.claimed_to else (last + 1,):
+            what: Any = (holder.role, holder.id, to)
+            yield (Call.CLAIM, *what), jobs, "claim", (net.job, *what)
+    last = burnable_to(view, now)
+    for to in (last, last + 1) if last > view.burnt_to else (last + 1,):
+        yield (Call.BURN, to), jobs, "burn", (net.job, to)
+
+
+def _of_seats(net: Live, past: SettledRound) -> Iterator[Asked]:
+    audits, round = net.chain.audits, past.round
+    for seat in past.reveals:
+        evidence = shown(past, seat)
+        # Of who fell the pay is lost already, and a strike is worth nothing.
+        if not net.folded.providers[past.seats[seat]].has_fallen:
+            yield (Call.STRIKE, round, seat), audits, "strike", (evidence,)
+        yield (Call.NO_KEY, round, seat), audits, "noKey", (evidence,)
+        if seat in past.leaks:
+            about = (net.job, round, NO_HOLDER, past.seats[seat])
+            yield (Call.SETTLE_CONTEST, round, NO_HOLDER, seat), audits, "settleContest", about
+        # Of who did no segment the contract takes a key, too, which is worth nothing.
+        for key in _keys(past, seat) if past.reveals[seat].segments else []:
+            yield (Call.LEAK, round, seat), audits, "leak", (evidence, key)
+
+
+def _of_auditor(net: Live, past: SettledRound, id: HolderId) -> Iterator[Asked]:
+    audits, job, round = net.chain.audits, net.job, past.round
+    body = net.settled[round].bodies.get(id, b"")
+    named = {SeatIndex(body[at]) for at in range(0, len(body), DUTY_BYTES)}
+    left = min(net.duties(round, id) - named, default=0)
+    absent = (job, round, id, left, past.facts, body)
+    yield (Call.ABSENT, round, id), audits, "absent", absent
+    for seat in named & past.seats.keys():
+        about: Any = (round, id, seat)
+        holder = past.seats[seat]
+        yield (Call.DROPPED, *about), audits, "dropped", (job, *about, holder, body)
+        yield (Call.PROVEN, *about), audits, "proven", (job, round, id, holder, body)
+        settled = (job, round, id, holder)
+        yield (Call.SETTLE_CONTEST, *about), audits, "settleContest", settled
+        for key in _keys(past, seat):
+            contested = (shown(past, seat), id, body, key)
+            yield (Call.CONTEST, *about), audits, "contest", contested
+
+
+def _keys(past: SettledRound, seat: SeatIndex) -> list[object]:
+    """What is known of a seat that revealed; the right one may be among them."""
+    known = [past.keys.get(seat), past.early_keys.get(seat)]
+    return [key for key in known if key is not None] if seat in past.reveals else []

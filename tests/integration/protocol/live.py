@@ -1,0 +1,497 @@
+"""The contracts on a node and the network of the unit tests, side by side.
+
+Rule of this file: every action is a transaction first, and then the same action of the network
+that was written from the text. Both take it or both refuse it, and where they take it they say the
+same events, field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+import rlp
+from eth_abi.abi import decode, encode
+from eth_utils.abi import collapse_if_tuple, event_abi_to_log_topic
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
+from tests.integration.chain.local_anvil import Anvil
+from tests.unit.protocol.factories import address, cid, digest, make_terms
+from tests.unit.protocol.network import Network, Refused, numbers
+from tests.unit.protocol.script import PROVIDERS, SECRETS, VERIFIERS, WATCHER
+
+from atoll.chain.abi import load_artifact
+from atoll.chain.decode import from_abi, to_abi
+from atoll.protocol.certificates import certificate_bytes
+from atoll.protocol.claims import shown
+from atoll.protocol.events import EVENT_TYPES, ContractEvent, JobCreated
+from atoll.protocol.rounds import apply
+from atoll.protocol.views import JobView
+from atoll.protocol.words import (
+    NO_ROUND,
+    TOKEN,
+    Address,
+    BlockRef,
+    Digest,
+    Domain,
+    JobId,
+    Params,
+    Reveal,
+    Role,
+    SeatIndex,
+    Terms,
+)
+
+LONGEST_GAME = 20_000
+SUBMITTER = address("submitter")
+PARAMS = Params(100, 3_000, 1, TOKEN, TOKEN)
+START = 1_000_000
+
+
+class Reverted(Exception):
+    """A contract refused a transaction."""
+
+
+def live_terms(**changes: Any) -> Terms:
+    return make_terms(**{"expiry": START + 200_000, "game_seconds": 150, **changes})
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """One deployed contract and its interface."""
+
+    address: Address
+    abi: list[dict[str, Any]]
+
+    def calldata(self, name: str, *arguments: Any) -> bytes:
+        item = next(i for i in self.abi if i["type"] == "function" and i["name"] == name)
+        types = [collapse_if_tuple(i) for i in item["inputs"]]
+        selector = keccak(f"{name}({','.join(types)})".encode())[:4]
+        return selector + encode(types, [to_abi(value) for value in arguments])
+
+
+class Chain:
+    """All contracts of the fourth design on a node whose accounts need no keys."""
+
+    def __init__(self, anvil: Anvil, policy: str = "EcdsaPolicy") -> None:
+        newest = anvil.ask("eth_getBlockByNumber", "latest", False)
+        self.anvil, self.now = anvil, int(newest["timestamp"], 16) + 1
+        self.events: dict[bytes, dict[str, Any]] = {}
+        self.receipt: dict[str, Any] = {}
+        owner = SUBMITTER
+        self.rich(owner)
+        token = self.deploy("AtollToken", owner, 10**9 * TOKEN)
+        self.token, self.policy = token, self.deploy(policy)
+        delays, policies = (7 * 86_400, 2 * 86_400, LONGEST_GAME), [self.policy.address]
+        config = self.deploy("Config", token.address, owner, PARAMS, *delays, policies)
+        self.stakes = self.deploy("Stakes", config.address)
+        game = self.deploy("Game", token.address, LONGEST_GAME, address("judge"))
+        self.game = game
+        asked = [self.next_address(count) for count in (3, 4, 5)]
+        self.jobs = self.deploy("Jobs", config.address, *asked, game.address)
+        jobs = self.jobs.address
+        parts = [self.deploy(f"Rounds{part}", jobs) for part in ("Settlement", "Membership")]
+        behind = [part.address for part in parts]
+        made = self.deploy("Rounds", jobs, LONGEST_GAME, *behind)
+        self.rounds = Contract(made.address, [item for c in (made, *parts) for item in c.abi])
+        self.members = self.deploy("Members", self.stakes.address, jobs)
+        rounds, members = self.rounds.address, self.members.address
+        self.audits = self.deploy("Audits", rounds, members, jobs)
+        audits = self.audits.address
+        self.words = self.deploy("Words", rounds, members, audits)
+        words = self.words.address
+        claims = self.claims = self.deploy("Claims", rounds, members, jobs, audits)
+        for contract, others in (
+            (self.stakes, (members, jobs)),
+            (self.rounds, (members, audits, words)),
+            (self.members, (rounds, audits, words, claims.address, game.address)),
+            (self.audits, (game.address,)),
+            (claims, (game.address,)),
+            (game, (claims.address,)),
+        ):
+            self.send(owner, contract, "wire", *others)
+
+    def next_address(self, count: int) -> Address:
+        """Where the contract goes that is created so many contracts after the next one."""
+        nonce = int(self.anvil.ask("eth_getTransactionCount", SUBMITTER, "latest"), 16) + count
+        sender = bytes.fromhex(SUBMITTER.removeprefix("0x"))
+        return Address(to_checksum_address(keccak(rlp.encode([sender, nonce]))[12:]))
+
+    def rich(self, account: Address) -> None:
+        self.anvil.ask("anvil_setBalance", account, hex(10**24))
+
+    def deploy(self, name: str, *arguments: Any) -> Contract:
+        built = load_artifact(name)
+        abi, bytecode = built["abi"], built["bytecode"]
+        made = next((i for i in abi if i["type"] == "constructor"), {"inputs": []})
+        types = [collapse_if_tuple(i) for i in made["inputs"]]
+        data = bytecode + encode(types, [to_abi(value) for value in arguments]).hex()
+        receipt = self.transact({"from": SUBMITTER, "data": data})
+        for item in abi:
+            if item["type"] == "event":
+                self.events[bytes(event_abi_to_log_topic(cast(Any, item)))] = item
+        return Contract(Address(to_checksum_address(receipt["contractAddress"])), abi)
+
+    def transact(self, call: dict[str, Any]) -> dict[str, Any]:
+        """Mined alone, at `now`. Raises Reverted; the block is mined all the same."""
+        self.anvil.ask("evm_setNextBlockTimestamp", self.now)
+        sent = self.anvil.ask("eth_sendTransaction", {"gas": hex(16_000_000), **call})
+        found = None
+        while found is None:
+            found = self.anvil.ask("eth_getTransactionReceipt", sent)
+        self.receipt = found
+        self.now += 1
+        if int(self.receipt["status"], 16) != 1:
+            raise Reverted(call.get("what"))
+        return self.receipt
+
+    def send(self, sender: Address, contract: Contract, name: str, *arguments: Any) -> None:
+        data = "0x" + contract.calldata(name, *arguments).hex()
+        self.transact({"from": sender, "to": contract.address, "data": data})
+
+    def said(self) -> list[ContractEvent]:
+        """Atoll's events of the last transaction."""
+        found = []
+        for log in self.receipt["logs"]:
+            item = self.events.get(bytes.fromhex(log["topics"][0][2:]))
+            if item is not None and item["name"] in EVENT_TYPES:
+                values = _values(item["inputs"], log)
+                found.append(from_abi(EVENT_TYPES[item["name"]], values))
+        return found
+
+    def block(self) -> dict[str, Any]:
+        """Of the last transaction."""
+        found: dict[str, Any] = self.anvil.ask(
+            "eth_getBlockByHash", self.receipt["blockHash"], False
+        )
+        return found
+
+    def call(self, contract: Contract, name: str, *arguments: Any) -> tuple[Any, ...]:
+        item = next(i for i in contract.abi if i["type"] == "function" and i["name"] == name)
+        data = "0x" + contract.calldata(name, *arguments).hex()
+        answer = self.anvil.ask("eth_call", {"to": contract.address, "data": data}, "latest")
+        types = [collapse_if_tuple(i) for i in item["outputs"]]
+        return tuple(decode(types, bytes.fromhex(answer[2:])))
+
+
+def _values(inputs: list[dict[str, Any]], log: dict[str, Any]) -> tuple[Any, ...]:
+    plain = [collapse_if_tuple(i) for i in inputs if not i["indexed"]]
+    data = iter(decode(plain, bytes.fromhex(log["data"][2:])))
+    topics = iter(bytes.fromhex(topic[2:]) for topic in log["topics"][1:])
+    return tuple(
+        decode([i["type"]], next(topics))[0] if i["indexed"] else next(data) for i in inputs
+    )
+
+
+class Live(Network):
+    """The network whose every action the chain does first.
+
+    Attributes:
+        folded: the view of the chain's own events.
+    """
+
+    def __init__(self, chain: Chain, terms: Terms) -> None:
+        self.chain, self.expected = chain, list[ContractEvent]()
+        self.is_live = False
+        super().__init__(terms, 10**24)
+        for account in (*PROVIDERS, *VERIFIERS, WATCHER):
+            self._stake(account)
+        funding = 10**24
+        chain.send(SUBMITTER, chain.token, "approve", chain.jobs.address, funding)
+        spec = (digest("spec"), cid("spec"), terms, chain.policy.address, funding)
+        chain.send(SUBMITTER, chain.jobs, "create", *spec)
+        created = next(e for e in chain.said() if isinstance(e, JobCreated))
+        chain_id = int(chain.anvil.ask("eth_chainId"), 16)
+        self.domain, self.job = Domain(chain_id, chain.rounds.address), JobId(created.job_id)
+        self.folded = apply(JobView.of(self.domain, self.job), created, self._ref())
+        self.has_stake_behind = True
+        self.view, self.log, self.now = self.folded, [], chain.now
+        self.is_live = True
+
+    def _stake(self, account: Address) -> None:
+        chain, amount = self.chain, 10_000 * TOKEN
+        chain.rich(account)
+        chain.send(SUBMITTER, chain.token, "transfer", account, 2 * amount)
+        chain.send(account, chain.token, "approve", chain.stakes.address, 2 * amount)
+        for role in Role:
+            chain.send(account, chain.stakes, "deposit", role, amount)
+
+    def _ref(self) -> BlockRef:
+        block = self.chain.block()
+        hash = Digest(bytes.fromhex(block["hash"][2:]))
+        return BlockRef(int(block["number"], 16), hash, int(block["timestamp"], 16))
+
+    # --- both ---
+
+    @property
+    def block(self) -> BlockRef:
+        return self._ref()
+
+    def beacon(self) -> Digest:
+        return Digest(bytes.fromhex(self.chain.block()["parentHash"][2:]))
+
+    def wait(self, seconds: int) -> None:
+        self.chain.now += seconds
+        self.now = self.chain.now
+
+    def emit(self, event: ContractEvent) -> None:
+        super().emit(event)
+        self.expected.append(event)
+
+    def both(
+        self, sent: tuple[Any, ...], act: Callable[[], Any], *, is_refused: bool = False
+    ) -> Any:
+        """A transaction, then the network's action at its time; compared."""
+        self.now, self.expected = self.chain.now, []
+        try:
+            self.chain.send(*sent)
+        except Reverted:
+            is_refused = True
+        try:
+            result = act()
+        except Refused:
+            assert is_refused, f"only the text refuses {sent[2]}"
+            raise
+        finally:
+            self.now = self.chain.now
+        assert not is_refused, f"only the contracts refuse {sent[2]}"
+        found, reference = self.chain.said(), self._ref()
+        for event in found:
+            self.folded = apply(self.folded, event, reference)
+        said, expected = _comparable(found), _comparable(self.expected)
+        assert said == expected, f"{sent[2]}: {said} on the chain, {expected} by the text"
+        return result
+
+    # --- every action ---
+
+    def sit(self, account: Address, seat: int) -> None:
+        sent = (account, self.chain.members, "sit", self.job, seat)
+        self.both(sent, lambda: super(Live, self).sit(account, seat))
+
+    def leave_seat(self, account: Address) -> None:
+        sent = (account, self.chain.members, "leaveSeat", self.job)
+        self.both(sent, lambda: super(Live, self).leave_seat(account))
+
+    def disagree(self, account: Address) -> None:
+        root = digest("another model")
+        sent = (account, self.chain.members, "disagree", self.job, self.seed, root)
+        self.both(sent, lambda: super(Live, self).disagree(account))
+
+    def cut_seat(self, seat: int) -> None:
+        sent = (WATCHER, self.chain.members, "cutSeat", self.job, seat)
+        self.both(sent, lambda: super(Live, self).cut_seat(seat))
+
+    def enrol(self, account: Address, place: int, bond: int) -> None:
+        sent = (account, self.chain.members, "enrol", self.job, place, bond)
+        self.both(sent, lambda: super(Live, self).enrol(account, place, bond))
+
+    def say_ready(self, account: Address) -> None:
+        sent = (account, self.chain.members, "ready", self.job)
+        self.both(sent, lambda: super(Live, self).say_ready(account))
+
+    def leave_pool(self, account: Address) -> None:
+        sent = (account, self.chain.members, "leavePool", self.job)
+        self.both(sent, lambda: super(Live, self).leave_pool(account))
+
+    def release(self, role: Role, id: int) -> None:
+        sent = (WATCHER, self.chain.members, "release", self.job, role, id)
+        self.both(sent, lambda: super(Live, self).release(role, id))
+
+    def cut_member(self, round: int, id: int) -> None:
+        sent = (WATCHER, self.chain.members, "cutMember", self.job, round, id)
+        self.both(sent, lambda: super(Live, self).cut_member(round, id))
+
+    def poke(self) -> None:
+        sent = (WATCHER, self.chain.rounds, "poke", self.job)
+        self.both(sent, super().poke)
+
+    def seed_audit(self) -> None:
+        sent = (WATCHER, self.chain.rounds, "seedAudit", self.job)
+        self.both(sent, super().seed_audit)
+
+    def commit(self, account: Address, commitment: Digest) -> None:
+        mine = self.own(account)
+        seat = mine.index if mine else 0
+        sent = (account, self.chain.rounds, "commit", self.job, seat, self.seed, commitment)
+        self.both(sent, lambda: super(Live, self).commit(account, commitment))
+
+    def reveal(self, account: Address, reveal: Reveal) -> None:
+        mine = self.own(account)
+        seat = mine.index if mine else 0
+        sent = (account, self.chain.rounds, "reveal", self.job, seat, self.seed, reveal)
+        self.both(sent, lambda: super(Live, self).reveal(account, reveal))
+
+    def say(self, account: Address, has: int) -> None:
+        mine = self.own(account)
+        place = mine.index if mine else 0
+        sent = (account, self.chain.rounds, "word", self.job, place, self.seed, has)
+        self.both(sent, lambda: super(Live, self).say(account, has))
+
+    def settle(
+        self, signers: set[int], left_out: set[int] | None = None, merged: int | None = None
+    ) -> None:
+        out = left_out or set()
+        count = max(0, len(self.had() - out)) if merged is None else merged
+        verdict = self.verdict(out, count)
+        committee = [self.at(Role.VERIFIER, p, self.round).account for p in sorted(self.committee)]
+        message = self.certified(verdict)
+        signed = {
+            account: signature(account, message)
+            for place, account in zip(sorted(self.committee), committee, strict=True)
+            if place in signers
+        }
+        said = (bytes(self.words), list(self.words.values()))
+        certificate = certificate_bytes(committee, signed)
+        shown = (verdict, committee, certificate)
+        sent = (WATCHER, self.chain.rounds, "settle", self.job, *said, shown)
+        self.both(sent, lambda: super(Live, self).settle(signers, left_out, merged))
+
+    def settle_late(self) -> None:
+        said = (bytes(self.words), list(self.words.values()))
+        sent = (WATCHER, self.chain.rounds, "settleLate", self.job, *said)
+        self.both(sent, super().settle_late)
+
+    def sign(self, id: int) -> None:
+        past = self.settled[-1]
+        account = self.member(Role.VERIFIER, id).account
+        certificate = certificate_bytes([account], {account: signature(account, past.digest)})
+        sent = (account, self.chain.rounds, "sign", self.job, past.facts, id, certificate)
+        self.both(sent, lambda: super(Live, self).sign(id))
+
+    def cancel(self) -> None:
+        self.both((SUBMITTER, self.chain.jobs, "cancel", self.job), super().cancel)
+
+    def ballot(self, round: int, id: int, ballot: Digest) -> None:
+        account = self.member(Role.VERIFIER, id).account
+        sent = (account, self.chain.audits, "ballot", self.job, round, ballot)
+        self.both(sent, lambda: super(Live, self).ballot(round, id, ballot))
+
+    def open_ballot(self, round: int, id: int, body: bytes, salt: Digest) -> None:
+        account = self.member(Role.VERIFIER, id).account
+        what = (self.job, round, id, self.settled[round].facts, body, salt)
+        sent = (account, self.chain.audits, "open", *what)
+        self.both(sent, lambda: super(Live, self).open_ballot(round, id, body, salt))
+
+    def show_key(self, round: int, seat: int, key: Digest) -> None:
+        account = self.member(Role.PROVIDER, self.settled[round].holders[seat]).account
+        sent = (account, self.chain.audits, "key", self.job, round, key)
+        self.both(sent, lambda: super(Live, self).show_key(round, seat, key))
+
+    def _shown(self, round: int, seat: int) -> tuple[object, ...]:
+        return shown(self.folded.settled[round], SeatIndex(seat))
+
+    def leak(self, round: int, seat: int, key: Digest, by: Address) -> None:
+        sent = (by, self.chain.audits, "leak", self._shown(round, seat), key)
+        self.both(sent, lambda: super(Live, self).leak(round, seat, key, by))
+
+    def late_word(self, round: int, id: int, has: int) -> None:
+        account = self.member(Role.VERIFIER, id).account
+        sent = (account, self.chain.words, "lateWord", self.job, round, id, has)
+        self.both(sent, lambda: super(Live, self).late_word(round, id, has))
+
+    def grant(self, round: int, seat: int) -> None:
+        past = self.folded.settled[round]
+        facts = (past.facts, self.settled[-1].facts)
+        said = (past.lot_seed, bytes(past.words), list(past.words.values()), list(past.late))
+        sent = (WATCHER, self.chain.words, "grant", self.job, round, seat, (*facts, *said))
+        self.both(sent, lambda: super(Live, self).grant(round, seat))
+
+    def contest(self, round: int, id: int, seat: int, by: Address) -> None:
+        past = self.settled[round]
+        what = (self._shown(round, seat), id, past.bodies.get(id, b""), past.keys[seat])
+        sent = (by, self.chain.audits, "contest", *what)
+        self.both(sent, lambda: super(Live, self).contest(round, id, seat, by))
+
+    def settle_contest(self, round: int, id: int, seat: int) -> None:
+        holder = self.settled[round].holders[seat]
+        sent = (WATCHER, self.chain.audits, "settleContest", self.job, round, id, holder)
+        self.both(sent, lambda: super(Live, self).settle_contest(round, id, seat))
+
+    def prove(self, round: int, id: int, seat: int) -> None:
+        past = self.settled[round]
+        about = (round, id, past.holders[seat], past.bodies.get(id, b""))
+        sent = (WATCHER, self.chain.audits, "proven", self.job, *about)
+        self.both(sent, lambda: super(Live, self).prove(round, id, seat))
+
+    def strike(self, round: int, seat: int) -> None:
+        sent = (WATCHER, self.chain.audits, "strike", self._shown(round, seat))
+        self.both(sent, lambda: super(Live, self).strike(round, seat))
+
+    def no_key(self, round: int, seat: int, by: Address) -> None:
+        sent = (by, self.chain.audits, "noKey", self._shown(round, seat))
+        self.both(sent, lambda: super(Live, self).no_key(round, seat, by))
+
+    def report_absent(self, round: int, id: int) -> None:
+        past = self.settled[round]
+        body = past.bodies.get(id, b"")
+        left = self.duties(round, id) - {body[at] for at in range(0, len(body), 35)}
+        what = (self.job, round, id, min(left, default=0), past.facts, body)
+        sent = (WATCHER, self.chain.audits, "absent", *what)
+        self.both(sent, lambda: super(Live, self).report_absent(round, id))
+
+    def claim(self, role: Role, id: int, to: int) -> tuple[int, int]:
+        sent = (WATCHER, self.chain.jobs, "claim", self.job, role, id, to)
+        found: tuple[int, int] = self.both(sent, lambda: super(Live, self).claim(role, id, to))
+        return found
+
+    def claim_credit(self, account: Address) -> None:
+        sent = (WATCHER, self.chain.jobs, "claimCredit", self.job, account)
+        self.both(sent, lambda: super(Live, self).claim_credit(account))
+
+    def burn(self, to: int) -> None:
+        sent = (WATCHER, self.chain.jobs, "burn", self.job, to)
+        self.both(sent, lambda: super(Live, self).burn(to))
+
+    # --- what the chain says of itself ---
+
+    def check(self) -> None:
+        """The fold of the chain's own log is what the contracts answer."""
+        (state,) = self.chain.call(self.chain.rounds, "state", self.job)
+        view = self.folded
+        assert (view.status, view.phase, view.round) == state[:3]
+        assert view == self.view
+        assert (view.held, view.model) == (state[8], state[16])
+        uncut = {h.index for h in view.providers.values() if h.missed != NO_ROUND}
+        assert uncut == numbers(state[11])
+        if view.open is not None:
+            running = view.open
+            assert (running.lot, running.deadline, running.seed) == state[3:6]
+            assert running.audit_seed == state[7]
+            assert (running.ready, running.committee) == state[12:14]
+            assert running.reveal_accumulator == state[14]
+            assert running.words_accumulator[:28] == state[15][:28]
+        for past in view.settled:
+            self._check_round(past.round)
+
+    def _check_round(self, round: int) -> None:
+        past, chain = self.folded.settled[round], self.chain
+        (times,) = chain.call(chain.rounds, "timesOf", self.job, round)
+        clock = past.clock
+        ends = (clock.settled_at, clock.audit_end, clock.open_end, clock.keys_end)
+        assert (*ends, clock.half, clock.window_end) == times[:6]
+        pay, _, signed = chain.call(chain.rounds, "rowsOf", self.job, round)
+        assert (numbers(past.pay), numbers(past.signers)) == (numbers(pay), numbers(signed))
+        assert past.is_consistent
+
+
+def signature(account: Address, message: Digest) -> bytes:
+    """A member's, of 32 bytes as they are."""
+    raw = SECRETS[account].sign_recoverable(message, hasher=None)
+    return raw[:64] + bytes([raw[64] + 27])
+
+
+def _comparable(events: list[ContractEvent]) -> list[ContractEvent]:
+    """Of the rounds and their members; stakes are not the network's."""
+    kinds = {name for name in EVENT_TYPES if name not in _NOT_MODELLED}
+    return [event for event in events if type(event).__name__ in kinds]
+
+
+_NOT_MODELLED = frozenset({"Locked", "Unlocked", "Slashed", "Deposited", "JobCreated"})
+
+
+def field_names(kind: type) -> Iterator[str]:
+    """Of an event or a struct, as Solidity spells them."""
+    for field in fields(kind):
+        head, *tail = ("from" if field.name == "start" else field.name).split("_")
+        yield head + "".join(part.capitalize() for part in tail)

@@ -1,0 +1,505 @@
+"""Whole jobs on a node: contracts, text and fold say the same after every transaction."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
+from tests.integration.protocol.anybody import differences
+from tests.integration.protocol.live import (
+    START,
+    Chain,
+    Live,
+    Reverted,
+    field_names,
+    live_terms,
+    signature,
+)
+from tests.unit.protocol.factories import digest
+from tests.unit.protocol.models import MODEL, PROGRAM, with_epochs
+from tests.unit.protocol.network import Refused, numbers
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
+
+from atoll.chain.calls import Calls
+from atoll.chain.decode import from_abi
+from atoll.chain.deployment import REQUIRED, Deployment
+from atoll.errors import ProtocolError
+from atoll.protocol import pay
+from atoll.protocol.certificates import certificate_bytes
+from atoll.protocol.claims import ProgramHeader, Said
+from atoll.protocol.events import EVENT_TYPES, Missed
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.hashing import certificate_hash
+from atoll.protocol.late_words import electors, grantable, lacks_word, without_pay
+from atoll.protocol.owes import Duty, Owed, owed_by
+from atoll.protocol.upkeep import Call, Upkeep, leaked_keys, upkeep
+from atoll.protocol.words import (
+    NO_ROUND,
+    Address,
+    HolderId,
+    JobStatus,
+    Miss,
+    Phase,
+    Role,
+    RoundIndex,
+    SeatIndex,
+    Terms,
+)
+
+
+@pytest.fixture(scope="module")
+def anvil() -> Iterator[Anvil]:
+    node = start_anvil(
+        "--block-base-fee-per-gas",
+        "0",
+        "--auto-impersonate",
+        "--timestamp",
+        str(START - 10),
+    )
+    yield node
+    stop(node)
+
+
+@pytest.fixture(scope="module")
+def chain(anvil: Anvil) -> Chain:
+    return Chain(anvil)
+
+
+def started(chain: Chain, terms: Terms, seats: int = 4, places: int = 4) -> Script:
+    net = Live(chain, terms)
+    for seat in range(seats):
+        net.sit(PROVIDERS[seat], seat)
+    for place in range(places):
+        net.enrol(VERIFIERS[place], place, terms.verifier_bond)
+        net.say_ready(VERIFIERS[place])
+    net.check()
+    return Script(net)
+
+
+def test_every_event_has_its_class(chain: Chain) -> None:
+    said = {
+        item["name"]: [field["name"] for field in item["inputs"]] for item in chain.events.values()
+    }
+    own = {name: list(field_names(kind)) for name, kind in EVENT_TYPES.items()}
+    assert {name: said.get(name) for name in own} == own
+
+
+def test_an_honest_job_from_its_first_seat_to_its_last_coin(chain: Chain) -> None:
+    script = started(chain, live_terms(rounds=2, expiry=chain.now + 100_000))
+    net = script.net
+    assert isinstance(net, Live)
+    first = script.honest_round()
+    net.check()
+    second = script.honest_round()
+    net.check()
+    assert net.phase is Phase.CLOSED
+    script.audit(first)
+    script.audit(second)
+    net.check()
+    net.wait_until(max(past.ends["window"] for past in net.settled))
+    finish(net)
+    assert net.status is JobStatus.DONE
+    assert all(m.released for m in net.members.values())
+    assert net.claimed > 0
+    (escrow,) = chain.call(chain.jobs, "escrowOf", net.job)
+    assert escrow[:4] == (net.funded, net.claimed, net.refunded, net.burnt)
+    assert chain.call(chain.jobs, "refundable", net.job) == (pay.refundable(net.folded),)
+
+
+def test_keys_that_are_missing_or_wrong_lose_pay_and_then_the_bond(chain: Chain) -> None:
+    script = started(chain, live_terms(f=0, min_providers=2, expiry=chain.now + 100_000))
+    net = script.net
+    assert isinstance(net, Live)
+    round = net.round
+    script.train()
+    script.say()
+    net.settle(set(sorted(net.committee)[:3]))
+    late = net.settled[round].places[max(net.committee)]
+    net.sign(late)
+    ends = net.settled[round].ends
+    for id in script.auditors(round):
+        script.ballot(round, id)
+    net.wait_until(ends["audit"])
+    for id in script.auditors(round):
+        script.open(round, id)
+    net.wait_until(ends["open"])
+    script.show_keys(round, [0, 3])
+    net.show_key(round, 1, script.secrets[round, 0][0])
+    net.wait_until(ends["keys"])
+    net.strike(round, 2)
+    net.wait_until(ends["half"])
+    calls = {(one.call, one.seat) for one in upkeep(net.folded, net.chain.now)}
+    assert {(Call.NO_KEY, 1), (Call.NO_KEY, 2), (Call.STRIKE, 1)} <= calls
+    net.no_key(round, 1, WATCHER)
+    net.no_key(round, 2, WATCHER)
+    net.check()
+    lost = [holder for holder in net.folded.providers.values() if holder.has_fallen]
+    assert {holder.index for holder in lost} == {1, 2}
+    assert all(holder.bond == 0 and holder.lost_from == round for holder in lost)
+    net.wait_until(ends["window"])
+    finish(net)
+    net.check()
+    assert net.burnt == 2 * net.terms.segments * net.terms.segment_pay
+
+
+def test_who_is_silent_in_the_lot_that_a_job_expires_in_misses(chain: Chain) -> None:
+    script = started(chain, live_terms(expiry=chain.now + 1_000))
+    net = script.net
+    assert isinstance(net, Live)
+    round = net.round
+    script.train()
+    silent = max(net.committee)
+    script.say(sorted(net.committee - {silent}))
+    net.wait_until(max(net.terms.expiry, net.deadline))
+    net.settle_late()
+    net.check()
+    cuts = [one for one in upkeep(net.folded, net.chain.now) if one.call is Call.CUT_MEMBER]
+    assert [one.holder for one in cuts] == [net.settled[round].places[silent]]
+    carry_out(net, cuts[0])
+    for place in net.committee - {silent}:
+        with pytest.raises(Refused):
+            net.cut_member(round, net.settled[round].places[place])
+    net.check()
+    net.wait_until(net.settled[round].ends["window"])
+    finish(net)
+    assert net.status is JobStatus.EXPIRED
+
+
+def test_what_the_law_claims_is_what_the_contract_reads(chain: Chain) -> None:
+    changes = {"rounds": 3, "f": 0, "min_providers": 2, "program": PROGRAM.root}
+    long = {"audit_seconds": 1_000, "open_seconds": 1_000, "key_seconds": 1_000}
+    script = started(chain, live_terms(expiry=chain.now + 100_000, **changes, **long))
+    net = script.net
+    assert isinstance(net, Live)
+    net.state_of = lambda round, merged: MODEL.digest(round)
+    for partial in ({}, {1: 6}):
+        script.train(partial)
+        script.say()
+        script.settle()
+    both = [(round, id) for round in (0, 1) for id in script.auditors(round)]
+    for round, id in both:
+        script.ballot(round, id)
+    net.wait_until(net.settled[1].ends["audit"])
+    for round, id in both:
+        script.open(round, id)
+    net.wait_until(net.settled[1].ends["open"])
+    for round in (0, 1):
+        script.show_keys(round)
+        for seat in map(SeatIndex, range(4)):
+            compare_claims(net, Said.of(net.folded, (RoundIndex(round), seat), MODEL, PROGRAM))
+
+
+def compare_claims(net: Live, said: Said) -> None:
+    """The seat's own, and those of whoever called it fine."""
+    auditors = [id for id, body in said.past.bodies.items() if body.of(said.seat)]
+    assert auditors
+    for each in (said, *(replace(said, member=id) for id in auditors)):
+        for segment, is_link in ((0, False), (3, False), (said.segments - 1, True)):
+            evidence = each.evidence(segment, is_link=is_link)
+            (read,) = net.chain.call(net.chain.claims, "claim", evidence)
+            assert from_abi(Claim, read) == each.claim(segment, is_link=is_link)
+
+
+def test_the_law_and_the_contract_agree_on_claims_within_an_epoch(chain: Chain) -> None:
+    program = with_epochs(3)
+    changes = {"rounds": 5, "f": 0, "min_providers": 2, "program": program.root}
+    long = {"audit_seconds": 1_000, "open_seconds": 1_000, "key_seconds": 1_000}
+    script = started(chain, live_terms(expiry=chain.now + 100_000, **changes, **long))
+    net = script.net
+    assert isinstance(net, Live)
+    net.state_of = lambda round, merged: MODEL.digest(round)
+    net.poke()
+    net.leave_seat(PROVIDERS[3])
+    settle_rounds(script, {})
+    net.sit(PROVIDERS[4], 3)  # counts from round 1 on, in which it does nothing
+    settle_rounds(script, {1: 6}, {}, {})
+    for round in range(4):
+        for id in script.auditors(round):
+            script.ballot(round, id)
+    net.wait_until(net.settled[3].ends["audit"])
+    for round in range(4):
+        for id in script.auditors(round):
+            script.open(round, id)
+    net.wait_until(net.settled[3].ends["open"])
+    for round in range(4):
+        script.show_keys(round)
+    agreed: dict[tuple[int, int], set[int]] = {}
+    for round, via in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (3, 3)):
+        seats = net.folded.settled[round].reveals
+        agreed[round, via] = {seat for seat in seats if fines_agree(net, program, round, via, seat)}
+    # Seat 1 did less than round 1, and seat 3 changed hands behind round 0.
+    assert agreed[0, 0] == agreed[3, 3] == agreed[2, 2] == {0, 1, 2, 3}
+    assert (agreed[0, 1], agreed[0, 2]) == ({0, 1, 2}, {0, 2})
+    assert (agreed[1, 1], agreed[1, 2]) == ({0, 1, 2}, {0, 2})
+
+
+def settle_rounds(script: Script, *partial: dict[int, int]) -> None:
+    for each in partial:
+        script.train(each)
+        script.say()
+        script.settle()
+
+
+def fines_agree(
+    net: Live, program: ProgramHeader, round: int, via: int, seat: SeatIndex
+) -> set[HolderId]:
+    """Whose *fine* of a later round is one of this; the seat's own claim is compared, too."""
+    said = Said.of(net.folded, (RoundIndex(round), seat), MODEL, program)
+    said = replace(said, via=RoundIndex(via))
+    holder = net.folded.providers[said.told.holder]
+    if not holder.counts_in(via):
+        with pytest.raises(ProtocolError):
+            said.claim(0)
+        return set()
+    compare_openings(net, said)
+    auditors = {id for id, body in net.folded.settled[via].bodies.items() if body.of(seat)}
+    assert auditors
+    found = set()
+    for id in auditors:
+        with suppress(ProtocolError):
+            compare_openings(net, replace(said, member=id))
+            found.add(id)
+    return found
+
+
+def compare_openings(net: Live, said: Said) -> None:
+    for segment in (0, 1):
+        (read,) = net.chain.call(net.chain.claims, "claim", said.evidence(segment))
+        assert from_abi(Claim, read) == said.claim(segment)
+
+
+def finish(net: Live) -> None:
+    """Everything that anybody may do is done, until nothing is left."""
+    for _ in range(60):
+        calls = list(upkeep(net.folded, net.chain.now))
+        if not calls:
+            return
+        carry_out(net, calls[0])
+
+
+def carry_out(net: Live, one: Upkeep) -> None:
+    """What the law says would succeed must."""
+    id, round, seat = one.holder, one.round, one.seat
+    done = {
+        Call.POKE: net.poke,
+        Call.SEED_AUDIT: net.seed_audit,
+        Call.SETTLE_LATE: net.settle_late,
+        Call.CUT_SEAT: lambda: net.cut_seat(seat),
+        Call.CUT_MEMBER: lambda: net.cut_member(round, id),
+        Call.ABSENT: lambda: net.report_absent(round, id),
+        Call.STRIKE: lambda: net.strike(round, seat),
+        Call.NO_KEY: lambda: net.no_key(round, seat, WATCHER),
+        Call.CONTEST: lambda: net.contest(round, id, seat, WATCHER),
+        Call.SETTLE_CONTEST: lambda: net.settle_contest(round, id, seat),
+        Call.LEAK: lambda: net.leak(round, seat, net.settled[round].keys[seat], WATCHER),
+        Call.PROVEN: lambda: net.prove(round, id, seat),
+        Call.CLAIM: lambda: net.claim(one.role, id, round),
+        Call.BURN: lambda: net.burn(round),
+        Call.RELEASE: lambda: net.release(one.role, id),
+    }
+    done[one.call]()
+
+
+def give(script: Script, owed: Owed, rng: random.Random) -> None:
+    """What is owed is taken: honestly, or now and then with a lie."""
+    net, round, id = script.net, owed.round, owed.holder
+    everything = sum(1 << seat for seat in net.seated)
+    match owed.duty:
+        case Duty.COMMIT:
+            script.commit(owed.seats[0], rng.choice([None, None, None, 5, 6, 0]))
+        case Duty.REVEAL:
+            script.reveal(owed.seats[0])
+        case Duty.READY:
+            net.say_ready(net.members[_verifier(net, id)].account)
+        case Duty.WORD:
+            has = rng.choice([everything] * 3 + [rng.getrandbits(4)])
+            net.say(net.members[_verifier(net, id)].account, has)
+        case Duty.SIGN if net.phase is Phase.MERGE and round == net.round:
+            had = sorted(net.had())
+            out = set(had[: min(net.terms.f, rng.choice([0, 0, 1]))])
+            net.settle(set(net.committee), out, rng.choice([None, None, 0]))
+        case Duty.SIGN:
+            net.sign(id)
+        case Duty.BALLOT:
+            honest = script.body(round, id)
+            script.ballot(round, id, rng.choice([honest, honest, honest[:-1] + b"\0"]))
+        case Duty.OPEN:
+            script.open(round, id)
+        case Duty.KEY:
+            script.show_keys(round, owed.seats)
+
+
+def _verifier(net, id):  # type: ignore[no-untyped-def]
+    return next(key for key in net.members if key[0] == 1 and key[1] == id)
+
+
+ACTIONS = 90
+ASKED = 0.3
+"""How often, behind an action, the contracts are asked what they would take of anybody."""
+LEFT_UNDONE = frozenset({Duty.KEY, Duty.BALLOT, Duty.OPEN, Duty.WORD, Duty.SIGN})
+"""By those that are lazy."""
+
+
+@pytest.mark.parametrize("seed", [10, 12, 17, 169, 226, 298])
+def test_a_job_at_random_is_the_same_in_all_three(chain: Chain, seed: int) -> None:
+    rng = random.Random(seed)
+    terms = live_terms(
+        rounds=3,
+        expiry=chain.now + rng.choice([300, 900, 100_000]),
+        f=rng.choice([0, 1]),
+        min_providers=2,
+        min_verifiers=1,
+        places=rng.choice([3, 5]),
+    )
+    script = started(chain, terms, 4, 3)
+    net = script.net
+    assert isinstance(net, Live)
+    lazy = {rng.choice(PROVIDERS[:4]), rng.choice(VERIFIERS[:3])}
+    for _ in range(ACTIONS):
+        if net.phase is Phase.CLOSED:
+            break
+        act(script, net, lazy, rng)
+        if rng.random() < ASKED:
+            assert differences(net) == set()
+    net.check()
+    while net.phase is not Phase.CLOSED:
+        net.wait_until(max(net.deadline, terms.expiry))
+        assert differences(net) == set()
+        calls = {one.call: one for one in upkeep(net.folded, net.chain.now)}
+        carry_out(net, calls.get(Call.SETTLE_LATE) or calls[Call.POKE])
+    for end in sorted({end for past in net.settled for end in past.ends.values()}):
+        if end > net.chain.now:
+            net.wait_until(end)
+            assert differences(net) == set()
+    finish(net)
+    assert differences(net) == set()
+    net.check()
+    bound = {m.id for m in net.members.values() if not m.released}
+    assert not bound, f"bonds of {bound} are locked"
+    assert all(m.missed == NO_ROUND for m in net.folded.providers.values())
+    (escrow,) = chain.call(chain.jobs, "escrowOf", net.job)
+    assert escrow[:4] == (net.funded, net.claimed, net.refunded, net.burnt)
+    assert chain.call(chain.jobs, "refundable", net.job) == (pay.refundable(net.folded),)
+
+
+def act(script: Script, net: Live, lazy: set[Address], rng: random.Random) -> None:
+    """One thing at random: time, a member's whim, a duty, a call of anybody's."""
+    dice = rng.random()
+    if dice < 0.12:
+        net.wait(rng.choice([5, 20, 40, 100, 300]))
+    elif dice < 0.2:
+        whim(net, rng)
+    elif dice < 0.3:
+        calls = list(upkeep(net.folded, net.chain.now))
+        if calls:
+            carry_out(net, rng.choice(calls))
+    else:
+        owed = [
+            each
+            for account in (*PROVIDERS, *VERIFIERS)
+            for each in owed_by(net.folded, account, net.chain.now)
+            if account not in lazy or each.duty not in LEFT_UNDONE
+        ]
+        if owed:
+            give(script, rng.choice(owed), rng)
+        elif net.phase is Phase.WAITING:
+            with suppress(Refused):
+                net.poke()
+        else:
+            net.wait(15)
+
+
+def whim(net: Live, rng: random.Random) -> None:
+    """It may be refused, by both."""
+    provider, verifier = rng.choice(PROVIDERS), rng.choice(VERIFIERS)
+    bond = net.terms.verifier_bond * rng.choice([10, 11, 12]) // 10
+    with suppress(Refused):
+        rng.choice(
+            [
+                lambda: net.sit(provider, rng.randrange(4)),
+                lambda: net.leave_seat(provider),
+                lambda: net.disagree(provider),
+                lambda: net.enrol(verifier, rng.randrange(net.terms.places), bond),
+                lambda: net.say_ready(verifier),
+                lambda: net.leave_pool(verifier),
+            ]
+        )()
+
+
+def test_what_a_committee_did_not_have_is_paid_by_late_words_and_lost_by_a_leak(
+    chain: Chain,
+) -> None:
+    script = started(chain, live_terms(expiry=chain.now + 100_000, audit_seconds=1_000))
+    net = script.net
+    assert isinstance(net, Live)
+    script.train()
+    script.say(has=0b0111)
+    script.settle()
+    told = net.folded.settled[0]
+    everyone = sorted(numbers(electors(net.folded, told)))
+    assert list(without_pay(net.folded, told, net.chain.now)) == [3]
+    for place in everyone[: len(everyone) // 2 + 1]:
+        assert grantable(net.folded, net.folded.settled[0], net.chain.now) == []
+        with pytest.raises(Refused):
+            net.grant(0, 3)
+        member = net.at(Role.VERIFIER, place, 1)
+        holder = net.folded.verifiers[HolderId(member.id)]
+        assert lacks_word(net.folded, net.folded.settled[0], holder, net.chain.now) == [3]
+        net.late_word(0, member.id, 0b1000)
+    assert grantable(net.folded, net.folded.settled[0], net.chain.now) == [3]
+    net.grant(0, 3)
+    net.check()
+    assert net.folded.settled[0].pay == 0b1111
+    key = script.secrets[0, 3][0]
+    (leaked,) = leaked_keys(net.folded.settled[0], net.chain.now, [key])
+    with pytest.raises(Refused):
+        net.leak(0, 3, key, script.account(3))
+    net.leak(0, leaked.seat, leaked.key, WATCHER)
+    net.check()
+    assert net.folded.settled[0].pay == 0b0111
+    with pytest.raises(Refused):
+        net.grant(0, 3)
+    with pytest.raises(Refused):
+        net.settle_contest(0, 0, 3)
+    net.wait_until(net.settled[0].ends["window"])
+    assert Call.SETTLE_CONTEST in {item.call for item in upkeep(net.folded, net.chain.now)}
+    net.settle_contest(0, 0, 3)
+    net.check()
+    assert net.folded.credits[WATCHER] == 4 * net.terms.segment_pay  # half of 8 segments
+
+
+def test_who_signs_two_verdicts_about_the_same_words_loses_its_bond(chain: Chain) -> None:
+    script = started(chain, live_terms(expiry=chain.now + 100_000))
+    net = script.net
+    assert isinstance(net, Live)
+    script.train()
+    script.say()
+    script.settle()
+    past = net.folded.settled[0]
+    place = min(past.places)
+    holder = past.places[place]
+    account = net.folded.verifiers[holder].account
+    other = replace(past.verdict, state=digest("another model"))
+    message = certificate_hash(past.slot, past.facts.seed, past.facts.words, other)
+    both = tuple(
+        certificate_bytes([account], {account: signature(account, one)})
+        for one in (message, past.digest)
+    )
+    addresses = dict.fromkeys(REQUIRED, chain.words.address)
+    calls = Calls(Deployment(net.domain.chain_id, 0, addresses))
+    first, second = (other, [account], both[0]), (past.verdict, [account], both[1])
+    same = calls.equivocated(past, holder, (second, second))
+    shown = calls.equivocated(past, holder, (first, second))
+    with pytest.raises(Reverted):
+        chain.transact({"from": WATCHER, "to": same.to, "data": "0x" + same.data.hex()})
+    chain.transact({"from": WATCHER, "to": shown.to, "data": "0x" + shown.data.hex()})
+    (missed,) = [event for event in chain.said() if isinstance(event, Missed)]
+    assert (missed.id, missed.kind, missed.cut) == (
+        holder,
+        Miss.EQUIVOCATED,
+        net.terms.verifier_bond,
+    )

@@ -1,0 +1,364 @@
+"""Any job at all: the view folded from the events is the network, and knows what can be done.
+
+The network is `tests/unit/protocol/network.py`, written from the text and without the law's
+functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.network import Refused, bitmap, hashed, numbers
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
+
+from atoll.protocol import misses, pay
+from atoll.protocol.owes import Duty, Owed, owed_by
+from atoll.protocol.upkeep import Call, Upkeep, upkeep
+from atoll.protocol.views import Holder
+from atoll.protocol.words import NO_ROUND, Phase, Role, SeatIndex
+
+WAITS = st.sampled_from([1, 5, 20, 30, 40, 60, 100, 250, 600])
+TERMS = st.sampled_from(
+    [
+        {},
+        {"f": 0, "min_providers": 1, "min_verifiers": 1},
+        {"rounds": 2, "share_bps": 10_000},
+        {"expiry": 1_000_900},
+        {"places": 2, "min_verifiers": 1, "seats": 6, "share_bps": 100},
+    ]
+)
+
+
+class AnyJob(RuleBasedStateMachine):
+    @initialize(
+        terms=TERMS, seats=st.integers(2, 4), places=st.integers(1, 4), done=st.integers(0, 2)
+    )
+    def create(self, terms: dict[str, Any], seats: int, places: int, done: int) -> None:
+        made = make_terms(**terms)
+        self.s = Script.ready(made, seats, min(places, made.places))
+        self.net = self.s.net
+        for _ in range(done):
+            for _ in range(4):
+                if self.net.phase is not Phase.CLOSED:
+                    self.do_the_next_thing()
+
+    def attempt(self, action: Any, *arguments: Any) -> None:
+        """What is refused changes nothing: the fold below would tell."""
+        before = len(self.net.log)
+        try:
+            action(*arguments)
+        except Refused:
+            assert len(self.net.log) == before
+
+    # --- time and members ---
+
+    @rule(seconds=WAITS)
+    def wait(self, seconds: int) -> None:
+        self.net.wait(seconds)
+
+    @rule(who=st.sampled_from(PROVIDERS), seat=st.integers(0, 5))
+    def sit(self, who: Any, seat: int) -> None:
+        self.attempt(self.net.sit, who, seat)
+
+    @rule(who=st.sampled_from(PROVIDERS))
+    def leave_seat(self, who: Any) -> None:
+        self.attempt(self.net.leave_seat, who)
+
+    @rule(who=st.sampled_from(PROVIDERS))
+    def disagree(self, who: Any) -> None:
+        self.attempt(self.net.disagree, who)
+
+    @rule(who=st.sampled_from(VERIFIERS), place=st.integers(0, 5), more=st.integers(9, 12))
+    def enrol(self, who: Any, place: int, more: int) -> None:
+        self.attempt(self.net.enrol, who, place, self.net.terms.verifier_bond * more // 10)
+
+    @rule(who=st.sampled_from(VERIFIERS))
+    def say_ready(self, who: Any) -> None:
+        self.attempt(self.net.say_ready, who)
+
+    @rule(who=st.sampled_from(VERIFIERS))
+    def leave_pool(self, who: Any) -> None:
+        self.attempt(self.net.leave_pool, who)
+
+    @rule()
+    def cancel(self) -> None:
+        if self.net.round:
+            self.attempt(self.net.cancel)
+
+    # --- a round ---
+
+    @precondition(lambda self: self.net.phase is Phase.WAITING)
+    @rule()
+    def poke(self) -> None:
+        self.attempt(self.net.poke)
+
+    @precondition(lambda self: self.net.phase is Phase.TRAIN)
+    @rule(count=st.integers(1, 4), segments=st.sampled_from([None, None, None, 0, 5, 6]))
+    def commit(self, count: int, segments: int | None) -> None:
+        for seat in sorted(self.net.waited)[:count]:
+            self.attempt(self.s.commit, seat, segments)
+
+    @precondition(lambda self: self.net.phase is Phase.REVEAL)
+    @rule(count=st.integers(1, 4))
+    def reveal(self, count: int) -> None:
+        for seat in sorted(self.net.waited)[:count]:
+            self.attempt(self.s.reveal, seat)
+
+    @precondition(lambda self: self.net.phase is Phase.MERGE)
+    @rule(count=st.integers(1, 4), has=st.none() | st.integers(0, 63))
+    def say(self, count: int, has: int | None) -> None:
+        silent = self.net.committee - set(self.net.words)
+        self.attempt(self.s.say, sorted(silent)[:count], has)
+
+    @precondition(lambda self: self.net.phase is Phase.MERGE)
+    @rule(left=st.integers(0, 2), merged=st.sampled_from([None, None, 0]), most=st.booleans())
+    def settle(self, left: int, merged: int | None, most: bool) -> None:
+        signers = sorted(self.net.committee)[: len(self.net.committee) - (not most)]
+        out = set(sorted(self.net.had())[:left])
+        self.attempt(self.net.settle, set(signers), out, merged)
+
+    @rule()
+    def do_the_next_thing(self) -> None:
+        """What an honest network would do, so that jobs come far."""
+        net = self.net
+        match net.phase:
+            case Phase.WAITING:
+                self.attempt(net.poke)
+            case Phase.TRAIN:
+                for seat in sorted(net.waited):
+                    self.attempt(self.s.commit, seat)
+            case Phase.REVEAL:
+                for seat in sorted(net.waited):
+                    self.attempt(self.s.reveal, seat)
+            case Phase.MERGE:
+                self.attempt(self.s.say, sorted(net.committee - set(net.words)))
+                self.attempt(self.s.settle)
+
+    @precondition(lambda self: self.net.settled)
+    @rule()
+    def finish_an_audit(self) -> None:
+        round = len(self.net.settled) - 1
+        if self.net.now < self.net.settled[round].ends["audit"]:
+            done = set(self.net.settled[round].ballots)
+            for id in set(self.s.auditors(round)) - done:
+                self.s.ballot(round, id)
+
+    @precondition(lambda self: self.net.settled)
+    @rule(back=st.integers(0, 2), what=st.sampled_from(["ballot", "open", "key", "forge"]))
+    def audit(self, back: int, what: str) -> None:
+        round = len(self.net.settled) - 1 - back
+        if round < 0:
+            return
+        for id in self.s.auditors(round):
+            if what == "ballot":
+                self.attempt(self.s.ballot, round, id)
+            elif what == "forge":
+                self.attempt(self.s.ballot, round, id, self.s.body(round, id)[:-1] + b"\0")
+            elif what == "open" and (round, id) in self.s.salts:
+                self.attempt(self.s.open, round, id)
+        for seat in sorted(self.net.settled[round].drawn) if what == "key" else ():
+            self.attempt(self.s.show_keys, round, [seat])
+
+    @precondition(lambda self: self.net.settled)
+    @rule(back=st.integers(0, 2), seat=st.integers(0, 5))
+    def fall(self, back: int, seat: int) -> None:
+        round = len(self.net.settled) - 1 - back
+        if round < 0 or seat not in self.net.settled[round].holders:
+            return
+        if self.net.now < self.net.settled[round].ends["window"]:
+            holder = self.net.settled[round].holders[seat]
+            self.attempt(self.net.fall, Role.PROVIDER, holder, WATCHER)
+
+    # --- what the view says can be done ---
+
+    @rule(data=st.data())
+    def do_what_anybody_may(self, data: st.DataObject) -> None:
+        calls = list(upkeep(self.net.view, self.net.now))
+        if calls:
+            self.call(data.draw(st.sampled_from(calls)))
+
+    def call(self, one: Upkeep) -> None:
+        """It must not be refused."""
+        net, round, id, seat = self.net, one.round, one.holder, one.seat
+        match one.call:
+            case Call.POKE:
+                net.poke()
+            case Call.SEED_AUDIT:
+                net.seed_audit()
+            case Call.SETTLE_LATE:
+                net.settle_late()
+            case Call.CUT_SEAT:
+                net.cut_seat(seat)
+            case Call.CUT_MEMBER:
+                net.cut_member(round, id)
+            case Call.ABSENT:
+                net.report_absent(round, id)
+            case Call.STRIKE:
+                net.strike(round, seat)
+            case Call.NO_KEY:
+                net.no_key(round, seat, WATCHER)
+            case _:
+                self.pay_or_contest(one)
+
+    def pay_or_contest(self, one: Upkeep) -> None:
+        net, id = self.net, one.holder
+        match one.call:
+            case Call.CONTEST:
+                net.contest(one.round, id, one.seat, WATCHER)
+            case Call.SETTLE_CONTEST:
+                net.settle_contest(one.round, id, one.seat)
+            case Call.CLAIM:
+                holder = net.view.holders(one.role)[id]
+                expected = pay.claim(net.view, holder, one.round)
+                assert net.claim(one.role, id, one.round) == expected
+            case Call.BURN:
+                unpaid = net.view.settled[net.view.burnt_to : one.round]
+                expected_burnt = sum(pay.unpaid(net.terms, past) for past in unpaid)
+                before = net.burnt
+                net.burn(one.round)
+                assert net.burnt - before == expected_burnt
+            case Call.RELEASE:
+                net.release(one.role, id)
+            case Call.LEAK:  # which would take pay that the invariants below speak of
+                past = net.settled[one.round]
+                assert one.seat in past.pay
+                assert net.now < past.ends["audit"]
+                key = net.view.settled[one.round].known_key(SeatIndex(one.seat))
+                assert key is not None  # of the settlement's own block, too: early, but known
+                assert hashed(key) == past.reveals[one.seat].key_hash
+            case _:
+                raise AssertionError(one)
+
+    @rule(data=st.data(), who=st.sampled_from([*PROVIDERS, *VERIFIERS]))
+    def do_what_is_owed(self, data: st.DataObject, who: Any) -> None:
+        owed = owed_by(self.net.view, who, self.net.now)
+        if owed:
+            self.give(who, data.draw(st.sampled_from(owed)))
+
+    def give(self, who: Any, owed: Owed) -> None:
+        """It must be taken, and be owed no more."""
+        net, s, round, id = self.net, self.s, owed.round, owed.holder
+        assert net.now < owed.until
+        match owed.duty:
+            case Duty.COMMIT:
+                s.commit(owed.seats[0])
+            case Duty.REVEAL:
+                s.reveal(owed.seats[0])
+            case Duty.READY:
+                net.say_ready(who)
+            case Duty.WORD:
+                net.say(who, int(bitmap(net.seated)))
+            case Duty.SIGN if net.phase is Phase.MERGE and round == net.round:
+                return
+            case Duty.SIGN:
+                net.sign(id)
+            case Duty.BALLOT:
+                assert set(owed.seats) == net.duties(round, id)
+                s.ballot(round, id)
+            case Duty.OPEN:
+                s.open(round, id)
+            case Duty.KEY:
+                s.show_keys(round, owed.seats)
+            case _:
+                raise AssertionError(owed)
+        left = owed_by(net.view, who, net.now)
+        assert (owed.duty, round) not in {(each.duty, each.round) for each in left}
+
+    # --- the view is the network ---
+
+    @invariant()
+    def the_machine_is_the_same(self) -> None:
+        if not hasattr(self, "net"):
+            return
+        net, view = self.net, self.net.view
+        assert (view.phase, view.status, view.round) == (net.phase, net.status, net.round)
+        assert numbers(view.held) == net.held
+        uncut = {h.index: h.missed for h in view.providers.values() if h.missed != NO_ROUND}
+        assert set(uncut) == set(net.owing)
+        if view.open is None:
+            assert net.phase in {Phase.WAITING, Phase.CLOSED}
+            if net.phase is Phase.WAITING:
+                assert numbers(view.ready_places(net.round)) == net.ready
+            return
+        running = view.open
+        assert (running.seed, running.deadline) == (net.seed, net.deadline)
+        assert numbers(running.ready) == net.ready
+        assert numbers(running.committee) == net.committee
+        assert (running.lot, running.lot_seed) == (net.lot, net.lot_seed)
+        assert running.reveal_accumulator == net.reveals_acc
+        assert running.words_accumulator == net.words_acc
+        assert running.audit_seed == net.audit_seed
+        if net.phase is Phase.TRAIN:
+            assert numbers(running.counting & ~running.committed) == net.waited
+        if net.phase is Phase.REVEAL:
+            assert numbers(running.committed & ~running.revealed) == net.waited
+        if net.phase is Phase.MERGE:
+            assert numbers(running.available) == net.had()
+            missing = len(net.committee) - len(net.words)
+            assert running.is_merge_over == (net.had(missing) == net.had())
+
+    @invariant()
+    def members_are_the_same(self) -> None:
+        if not hasattr(self, "net"):
+            return
+        for (role, id), m in self.net.members.items():
+            seen: Holder = self.net.view.holders(role)[id]  # type: ignore[index]
+            assert (seen.account, seen.index, seen.start) == (m.account, m.index, m.start)
+            assert (seen.bond, seen.has_fallen) == (m.bond, m.fallen)
+            assert seen.is_released == m.released
+            if m.fallen:
+                assert seen.lost_from == m.lost_from
+            record = self.net.view.records.get((role, m.account), misses.Record())
+            assert (record.level, record.after) == self.net.levels.get((role, m.account), (0, 0))
+            if m.cuts:
+                cut = misses.cut(self.net.terms.provider_bond, 100, record.level)
+                assert 0 < cut <= self.net.terms.provider_bond // 8
+
+    @invariant()
+    def rounds_are_the_same(self) -> None:
+        if not hasattr(self, "net"):
+            return
+        for past, seen in zip(self.net.settled, self.net.view.settled, strict=True):
+            assert seen.is_consistent
+            assert seen.facts == past.facts
+            clock = seen.clock
+            ends = (clock.audit_end, clock.open_end, clock.keys_end, clock.half, clock.window_end)
+            assert ends == tuple(past.ends.values())
+            assert numbers(seen.drawn) == past.drawn
+            pairs = {(s, p) for p, seats in seen.duties.items() for s in seats}
+            assert pairs == {(s, p) for s, places in past.auditors.items() for p in places}
+            assert (numbers(seen.pay), numbers(seen.unearned)) == (past.pay, past.unearned)
+            assert numbers(seen.signers) == past.signed
+            assert dict(seen.seats) | past.holders == dict(seen.seats)
+            assert numbers(seen.silent) == past.absent
+            assert set(seen.keys) == set(past.keys)
+
+    @invariant()
+    def money_is_the_same_and_never_too_much(self) -> None:
+        if not hasattr(self, "net"):
+            return
+        net, view = self.net, self.net.view
+        worth = 0
+        for (role, id), m in net.members.items():
+            for round in range(len(net.settled)):
+                if max(m.start, m.claimed_to) <= round:
+                    holder = view.holders(role)[id]  # type: ignore[index]
+                    earned = net.worth(m, round)
+                    assert pay.round_pay(net.terms, view.settled[round], holder) == earned
+                    worth += earned
+        owed = worth + sum(net.credits.values())
+        for past in net.settled[net.burnt_to :]:
+            lost = set(past.done) - past.pay - past.unearned
+            owed += sum(past.done[s] for s in lost) * net.terms.segment_pay
+        reserved = net.funded - pay.refundable(view)
+        assert net.claimed + net.burnt + owed <= reserved
+        assert sum(view.paid.values()) == net.claimed
+        assert view.burnt == net.burnt
+
+
+TestAnyJob = AnyJob.TestCase
+TestAnyJob.settings = settings(max_examples=20, stateful_step_count=40, deadline=None)

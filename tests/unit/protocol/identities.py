@@ -1,0 +1,23 @@
+"""Digests, accounts and CIDs that nobody chose, by name."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from eth_utils.address import to_checksum_address
+
+from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.words import Address, Digest
+
+
+def digest(name: object) -> Digest:
+    """32 bytes."""
+    return Digest(sha256(str(name).encode()).digest())
+
+
+def address(name: object) -> Address:
+    return Address(to_checksum_address(digest(name)[:20]))
+
+
+def cid(name: object) -> bytes:
+    return dag_cbor_cid(digest(name))

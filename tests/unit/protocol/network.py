@@ -1,0 +1,1085 @@
+"""The contracts as one plain object: what SPEC-ROUNDS.md says, written a second time.
+
+Rule of this file: it takes nothing of the law but events and the words that these are made of, and
+it hashes and draws for itself; so a view that is folded from its events can be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
+
+from eth_hash.auto import keccak
+from tests.unit.protocol.factories import DOMAIN, JOB, address, cid, digest, make_terms
+
+from atoll.protocol import events as ev
+from atoll.protocol.rounds import apply
+from atoll.protocol.views import JobView
+from atoll.protocol.words import (
+    SINK,
+    Address,
+    Bitmap,
+    BlockRef,
+    Digest,
+    Domain,
+    Facts,
+    HolderId,
+    JobId,
+    JobStatus,
+    Miss,
+    Params,
+    Phase,
+    PlaceIndex,
+    Reveal,
+    Role,
+    RoundIndex,
+    SeatIndex,
+    Terms,
+    Verdict,
+)
+
+FOREVER = 0xFFFFFFFF
+MISS_CUT_BPS = 100
+WINNER_BPS = 3_000
+ZERO = bytes(32)
+
+
+class Refused(Exception):
+    """The contracts would have reverted."""
+
+
+def need(condition: object, why: str) -> None:
+    if not condition:
+        raise Refused(why)
+
+
+def word(value: int) -> bytes:
+    return value.to_bytes(32, "big")
+
+
+def hashed(*parts: bytes | int) -> Digest:
+    """keccak of words one after another: addresses and numbers fill theirs from the left."""
+    return Digest(keccak(b"".join(word(p) if isinstance(p, int) else p for p in parts)))
+
+
+def tagged(
+    name: str, round: int, *parts: bytes | int, where: tuple[Domain, JobId] = (DOMAIN, JOB)
+) -> Digest:
+    """H of SPEC-ROUNDS.md, with the slot of a round of the one job."""
+    domain, job = where
+    slot = (domain.chain_id, int(domain.rounds, 16), job, round)
+    return hashed(keccak(name.encode()), *slot, *parts)
+
+
+def smallest(seed: bytes, numbers: set[int], count: int, *before: int) -> set[int]:
+    return set(sorted(numbers, key=lambda n: (hashed(seed, *before, n), n))[:count])
+
+
+def bitmap(numbers: set[int]) -> Bitmap:
+    return Bitmap(sum(1 << n for n in numbers))
+
+
+def numbers(bits: int) -> set[int]:
+    return {i for i in range(256) if bits >> i & 1}
+
+
+@dataclass
+class Member:
+    id: int
+    role: Role
+    account: Address
+    index: int
+    start: int
+    bond: int
+    to: int = FOREVER
+    ready_until: int = 0
+    fallen: bool = False
+    lost_from: int = FOREVER
+    claimed_to: int = 0
+    released: bool = False
+    cuts: set[tuple[int, Miss]] = field(default_factory=set)
+    bound_until: int = 0
+
+
+@dataclass
+class Past:
+    """A settled round, as the contracts and everybody who reads calldata know it."""
+
+    at: int
+    ends: dict[str, int]
+    facts: Facts
+    digest: Digest
+    state: Digest
+    holders: dict[int, int]
+    places: dict[int, int]
+    done: dict[int, int]
+    reveals: dict[int, Reveal]
+    drawn: set[int]
+    auditors: dict[int, set[int]]
+    signed: set[int]
+    absent: set[int]
+    pay: set[int]
+    unearned: set[int]
+    ballots: dict[int, Digest] = field(default_factory=dict)
+    bodies: dict[int, bytes] = field(default_factory=dict)
+    keys: dict[int, Digest] = field(default_factory=dict)
+    struck: set[int] = field(default_factory=set)
+    contests: dict[tuple[int, int], bool | None] = field(default_factory=dict)
+    accusers: dict[tuple[int, int], Address] = field(default_factory=dict)
+    words: dict[int, int] = field(default_factory=dict)
+    late: dict[int, int] = field(default_factory=dict)
+    leaked: set[int] = field(default_factory=set)
+    dropped: set[tuple[int, int]] = field(default_factory=set)
+    proven: set[tuple[int, int]] = field(default_factory=set)
+
+
+class Network:
+    """One job on one chain. Actions raise Refused where the contracts would, and then do nothing.
+
+    Attributes:
+        view: folded from the events so far; `log` are these.
+    """
+
+    def __init__(self, terms: Terms | None = None, funded: int = 10**24) -> None:
+        self.domain, self.job = DOMAIN, JOB
+        self.state_of = lambda round, merged: digest(f"state {round} {merged}")
+        self.has_stake_behind = False  # of members, beyond their bonds: a cut takes of it too
+        self.terms = terms or make_terms()
+        self.now, self.number = 1_000_000, 100
+        self.view = JobView.of(self.domain, self.job)
+        self.log: list[tuple[ev.ContractEvent, BlockRef]] = []
+        self.phase, self.status = Phase.WAITING, JobStatus.OPEN
+        self.round, self.lot, self.deadline, self.streak = 0, 0, 0, 0
+        self.cancelled = False
+        self.members: dict[tuple[Role, int], Member] = {}
+        self.held: set[int] = set()
+        self.owing: dict[int, int] = {}  # seat: round of the miss
+        self.ready, self.coming, self.going = set[int](), set[int](), set[int]()
+        self.levels: dict[tuple[Role, Address], tuple[int, int]] = {}
+        self.buckets: dict[int, int] = {}  # of providers' ids
+        self.seed = self.next_seed = self.model = Digest(ZERO)
+        self.seated, self.waited, self.committee = set[int](), set[int](), set[int]()
+        self.settled: list[Past] = []
+        self.funded, self.claimed, self.refunded, self.burnt, self.burnt_to = funded, 0, 0, 0, 0
+        params = Params(MISS_CUT_BPS, WINNER_BPS, 1, 80, 80)
+        spec = (digest("spec"), cid("spec"), digest("terms"), self.terms, params)
+        self.emit(ev.JobCreated(self.job, address("submitter"), *spec, address("policy"), funded))
+        self.credits: dict[Address, int] = {}
+
+    # --- the chain ---
+
+    @property
+    def block(self) -> BlockRef:
+        return BlockRef(self.number, digest(f"block {self.number}"), self.now)
+
+    def beacon(self) -> Digest:
+        """Hash of the block before."""
+        return digest(f"block {self.number - 1}")
+
+    def tagged(self, name: str, round: int, *parts: bytes | int) -> Digest:
+        return tagged(name, round, *parts, where=(self.domain, self.job))
+
+    def emit(self, event: ev.ContractEvent) -> None:
+        self.log.append((event, self.block))
+        self.view = apply(self.view, event, self.block)
+
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+        self.number += 1
+
+    def wait_until(self, when: int) -> None:
+        self.wait(max(0, when - self.now))
+
+    def member(self, role: Role, id: int) -> Member:
+        return self.members[role, id]
+
+    def own(self, account: Address) -> Member | None:
+        mine = (m for m in self.members.values() if m.account == account and not m.released)
+        return next(mine, None)
+
+    def at(self, role: Role, index: int, round: int) -> Member:
+        """Who has the seat or the place in a round that it counts in."""
+        held = [m for m in self.members.values() if (m.role, m.index) == (role, index)]
+        return max((m for m in held if m.start <= round), key=lambda m: m.id)
+
+    def _held(self, place: int) -> list[Member]:
+        held = self.members.values()
+        return [m for m in held if (m.role, m.index) == (Role.VERIFIER, place)]
+
+    @property
+    def following(self) -> int:
+        is_open = self.phase in {Phase.TRAIN, Phase.REVEAL, Phase.MERGE}
+        return self.round + is_open
+
+    # --- members ---
+
+    def _new(self, role: Role, account: Address, index: int, bond: int) -> Member:
+        need(self.phase is not Phase.CLOSED, "closed")
+        need(self.own(account) is None, "a member already")
+        id = 1 + sum(m.role is role for m in self.members.values())
+        member = Member(id, role, account, index, self._start(role, index), bond)
+        self.members[role, id] = member
+        return member
+
+    def _start(self, role: Role, index: int) -> int:
+        """A void round opens again under its number: with new seats, and with the pool it had."""
+        if role is Role.PROVIDER:
+            return self.round + (self.phase is Phase.MERGE)
+        is_left = self.phase is Phase.WAITING and index in self.going
+        return self.round + 1 if is_left else self.following
+
+    def sit(self, account: Address, seat: int) -> None:
+        need(seat < self.terms.seats, "no such seat")
+        need(seat not in self.held | set(self.owing) | self.seated, "taken")
+        m = self._new(Role.PROVIDER, account, seat, self.terms.provider_bond)
+        self.held.add(seat)
+        start = RoundIndex(m.start)
+        self.emit(ev.Seated(self.job, account, SeatIndex(seat), HolderId(m.id), start))
+
+    def leave_seat(self, account: Address) -> None:
+        m = self._staying(account, Role.PROVIDER)
+        self.held.discard(m.index)
+        self._end(m, self.following if m.index in self.seated else self.round)
+
+    def _staying(self, account: Address, role: Role) -> Member:
+        m = self.own(account)
+        need(m is not None and m.role is role and m.to == FOREVER, "not a member that stays")
+        assert m is not None
+        return m
+
+    def _end(self, m: Member, to: int) -> None:
+        m.to = max(m.start, to)
+        end, id = RoundIndex(m.to), HolderId(m.id)
+        if m.role is Role.PROVIDER:
+            self.emit(ev.SeatLeaving(self.job, m.account, SeatIndex(m.index), id, end))
+            return
+        if self.phase is not Phase.WAITING:
+            self.coming.discard(m.index)
+            self.going.add(m.index)
+        elif m.start > self.round:
+            self.coming.discard(m.index)
+        else:
+            self.ready.discard(m.index)
+        self.emit(ev.PlaceLeaving(self.job, m.account, PlaceIndex(m.index), id, end))
+
+    def disagree(self, account: Address) -> None:
+        m = self._staying(account, Role.PROVIDER)
+        need(self.phase is Phase.TRAIN and m.index in self.waited, "not now")
+        need(self.now < self.deadline, "too late")
+        m.bound_until = self.now + self.terms.audit_seconds + self.terms.open_seconds
+        m.bound_until += self.terms.key_seconds + self.terms.window_seconds
+        self._stop(m, digest("another model"))
+
+    def _stop(self, m: Member, root: Digest) -> None:
+        """The seat is not held, and not waited for where it has not committed."""
+        self.held.discard(m.index)
+        was_waited = self._unwait(m, root)
+        to = self.round if was_waited else self.following
+        if to < m.to:
+            self._end(m, to)
+
+    def _unwait(self, m: Member, root: Digest) -> bool:
+        """Whether the seat had still to commit: it does not count any more."""
+        if self.phase is not Phase.TRAIN or m.index not in self.waited:
+            return False
+        self.waited.discard(m.index)
+        self.seated.discard(m.index)
+        where = (SeatIndex(m.index), RoundIndex(self.round))
+        self.emit(ev.Stopped(self.job, m.account, *where, root))
+        if not self.waited:
+            self._end_train(set())
+        return True
+
+    def _newest(self, seat: int) -> Member:
+        """Who holds the seat, or held it last."""
+        held = [m for m in self.members.values() if (m.role, m.index) == (Role.PROVIDER, seat)]
+        return max(held, key=lambda each: each.id)
+
+    def cut_seat(self, seat: int) -> None:
+        need(seat in self.owing, "no miss")
+        del self.owing[seat]
+        m = self._newest(seat)
+        if m.to > self.round:
+            self._end(m, self.round)
+        missed = self.following - 1 if self.following else 0
+        self._cut(m, max(m.start, missed), Miss.SEAT)
+
+    def enrol(self, account: Address, place: int, bond: int) -> None:
+        need(bond >= self.terms.verifier_bond and place < self.terms.places, "no")
+        need(self.phase is not Phase.CLOSED and self.own(account) is None, "no")
+        taken = {m.index: m for m in self.members.values() if self._has_place(m)}
+        outbids = place in taken and self._make_room(place, bond, taken)
+        m = self._new(Role.VERIFIER, account, place, bond)
+        m.ready_until = self.now + self.terms.ready_seconds
+        start = RoundIndex(m.start)
+        where = (PlaceIndex(place), HolderId(m.id), start, bond, m.ready_until)
+        self.emit(ev.Enrolled(self.job, account, *where))
+        if outbids:
+            self._is_ready(m)
+
+    def _has_place(self, m: Member) -> bool:
+        return m.role is Role.VERIFIER and m.to == FOREVER and not m.released
+
+    def _make_room(self, place: int, bond: int, taken: dict[int, Member]) -> bool:
+        """Whether the place is that of a smaller bond, and not of one never ready."""
+        m = taken[place]
+        if m.ready_until and self.now >= m.ready_until:
+            self._end(m, self.following)
+            self._release(m)
+            return False
+        need(len(taken) == self.terms.places, "other places are free")
+        need(self.phase is not Phase.MERGE, "not while a round merges")
+        lowest = min(taken.values(), key=lambda each: (each.bond, each.index))
+        need(lowest is m and 10 * bond >= 11 * m.bond, "not a tenth above the smallest")
+        self._end(m, self.following)
+        return True
+
+    def say_ready(self, account: Address) -> None:
+        m = self._staying(account, Role.VERIFIER)
+        need(m.ready_until, "ready already")
+        need(self.phase not in {Phase.MERGE, Phase.CLOSED}, "not now")
+        self._is_ready(m)
+
+    def _is_ready(self, m: Member) -> None:
+        m.ready_until = 0
+        is_now = self.phase is Phase.WAITING and m.start <= self.round
+        (self.ready if is_now else self.coming).add(m.index)
+        self.emit(ev.Ready(self.job, m.account, PlaceIndex(m.index), HolderId(m.id)))
+
+    def leave_pool(self, account: Address) -> None:
+        m = self._staying(account, Role.VERIFIER)
+        need(self.phase is not Phase.MERGE, "not while a round merges")
+        self._end(m, self.following)
+
+    def release(self, role: Role, id: int) -> None:
+        m = self.member(role, id)
+        need(not m.released and self.now >= m.bound_until, "released, or bound")
+        is_closed = self.phase is Phase.CLOSED
+        need(m.to != FOREVER or is_closed, "a member still")
+        owes = role is Role.PROVIDER and m.index in self.owing
+        need(not (owes and self.at(role, m.index, FOREVER) is m), "an uncut miss")
+        to = min(m.to, len(self.settled)) if is_closed else m.to
+        if to > m.start:
+            need(to <= len(self.settled), "its last round runs")
+            need(self.now >= self.settled[to - 1].ends["window"], "its window is open")
+        self._release(m)
+
+    def _release(self, m: Member) -> None:
+        m.released = True
+        m.bond = 0
+        self.emit(ev.Released(self.job, m.account, m.role, HolderId(m.id)))
+
+    # --- misses and falls ---
+
+    def _cut(self, m: Member, round: int, kind: Miss) -> None:
+        need((round, kind) not in m.cuts, "cut before")
+        m.cuts.add((round, kind))
+        level, after = self.levels.get((m.role, m.account), (0, 0))
+        level = max(0, level - max(0, round - max(m.start, after)))
+        is_seat = m.role is Role.PROVIDER
+        bond = self.terms.provider_bond if is_seat else self.terms.verifier_bond
+        whole = min(bond // 8, ceil(Fraction(bond * MISS_CUT_BPS, 10_000)) * 2**level)
+        cut = whole if self.has_stake_behind else min(whole, m.bond)
+        m.bond = max(0, m.bond - cut)
+        self.levels[m.role, m.account] = (level + 1, max(after, round + 1))
+        where = (m.role, HolderId(m.id), RoundIndex(round), kind)
+        self.emit(ev.Missed(self.job, m.account, *where, cut))
+
+    def _missed(self, m: Member, round: int, kind: Miss) -> None:
+        """A miss frees the seat or the place at the next opening."""
+        self._cut(m, round, kind)
+        if m.to == FOREVER:
+            if m.role is Role.PROVIDER:
+                self.held.discard(m.index)
+                self._end(m, self.following if m.index in self.seated else self.round)
+            else:
+                self._end(m, self.following)
+
+    def _go(self, m: Member) -> None:
+        if m.role is Role.PROVIDER:
+            self._stop(m, Digest(ZERO))
+        else:
+            self._end(m, self.following)
+
+    def fall(self, role: Role, id: int, winner: Address, lowest: int = FOREVER) -> None:
+        """A lost game, or no key by half of a window."""
+        m = self.member(role, id)
+        need(not m.fallen, "fallen")
+        m.fallen = True
+        if role is Role.PROVIDER:
+            windows = [p.ends["window"] > self.now for p in self.settled]
+            later = (r for r, is_open in enumerate(windows) if r >= m.start and is_open)
+            m.lost_from = min(next(later, len(self.settled)), lowest)
+            m.lost_from = max(m.lost_from, m.start)
+        if m.to == FOREVER:
+            self._go(m)
+        elif role is Role.PROVIDER and self._newest(m.index) is m:
+            self._stop(m, Digest(ZERO))
+        slashed = m.bond if role is Role.PROVIDER else m.bond // 2
+        m.bond -= slashed
+        what = (role, HolderId(id), RoundIndex(m.lost_from), slashed)
+        self.emit(ev.Fell(self.job, m.account, winner, *what))
+
+    def cut_member(self, round: int, id: int) -> None:
+        m = self.member(Role.VERIFIER, id)
+        need(m.start <= round < m.to and m.index in self.absent(round), "not absent")
+        if round < len(self.settled):
+            need(self.now < self.settled[round].ends["window"], "too late")
+        self._missed(m, round, Miss.SILENCE)
+
+    def absent(self, round: int) -> set[int]:
+        if round == len(self.settled):
+            return set(self.silent)
+        return self.settled[round].absent
+
+    def _is_signing(self, past: Past) -> bool:
+        return any(past.digest) and self.now < past.ends["audit"]
+
+    # --- phases ---
+
+    @property
+    def last_moment(self) -> int:
+        """From then on nothing is settled."""
+        last_round = self.terms.train_seconds + self.terms.reveal_seconds
+        return self.terms.expiry + last_round + 2 * self.terms.merge_seconds
+
+    def poke(self) -> None:
+        need(self.phase is not Phase.CLOSED, "closed")
+        if self.phase is Phase.WAITING:
+            self._poke_waiting()
+        elif self.now >= self.last_moment:
+            self._close(JobStatus.EXPIRED)
+        elif self.phase is Phase.TRAIN:
+            need(self.now >= self.deadline, "early")
+            self._end_train(set(self.waited))
+        elif self.phase is Phase.REVEAL:
+            need(self.now >= self.deadline, "early")
+            self._end_reveal(set(self.waited))
+        else:
+            need(self.deadline <= self.now < self.terms.expiry, "not now")
+            self._next_lot()
+
+    def _poke_waiting(self) -> None:
+        if self.now >= self.terms.expiry:
+            self._close(JobStatus.EXPIRED)
+            return
+        need(self._has_enough(), "members are missing")
+        self.status = JobStatus.ACTIVE
+        beacon = self.beacon()
+        seed = self.tagged("atoll.data.v2", self.round, ZERO, beacon)
+        self._open(seed, smallest(seed, self.ready, 32))
+
+    def _has_enough(self) -> bool:
+        least = max(self.terms.min_providers, 2 * self.terms.f + 1)
+        return len(self.held) >= least and len(self.ready) >= self.terms.min_verifiers
+
+    def _open(self, seed: Digest, committee: set[int]) -> None:
+        self.seed = self.lot_seed = self.reveals_acc = seed
+        self.seated, self.waited = set(self.held), set(self.held)
+        self.committee = committee
+        self.lot, self.audit_seed, self.silent = 0, Digest(ZERO), set[int]()
+        self.commits: dict[int, Digest] = {}
+        self.reveals: dict[int, Reveal] = {}
+        self.words: dict[int, int] = {}
+        self.phase, self.deadline = Phase.TRAIN, self.now + self.terms.train_seconds
+        members = map(bitmap, (self.seated, self.ready, self.committee))
+        self.emit(
+            ev.RoundOpened(
+                self.job, RoundIndex(self.round), seed, *members, self.model, self.deadline
+            )
+        )
+
+    def commit(self, account: Address, commitment: Digest) -> None:
+        need(self.phase is Phase.TRAIN and self.now < self.deadline, "not now")
+        m = self.own(account)
+        need(m and m.role is Role.PROVIDER and m.start <= self.round, "no seat")
+        assert m is not None
+        need(m.index in self.waited, "not waited for")
+        need(self.at(Role.PROVIDER, m.index, self.round) is m, "somebody else's")
+        self.commits[m.index] = commitment
+        self.waited.discard(m.index)
+        where = (SeatIndex(m.index), RoundIndex(self.round))
+        self.emit(ev.Committed(self.job, account, *where, commitment))
+        if not self.waited:
+            self._end_train(set())
+
+    def commitment(self, account: Address, seat: int, reveal: Reveal) -> Digest:
+        parts = (keccak(reveal.leaves), reveal.update_root, self.model, reveal.key_hash)
+        who = (self.seed, seat, int(account, 16))
+        return self.tagged("atoll.commit.v2", self.round, *who, *parts, reveal.salt)
+
+    def _end_train(self, missed: set[int]) -> None:
+        committed = self.seated - missed
+        self._free(missed)
+        if not committed:
+            self._void(missed)
+            return
+        self.seated, self.waited = committed, set(committed)
+        self.phase, self.deadline = Phase.REVEAL, self.now + self.terms.reveal_seconds
+        told = bitmap(committed)
+        self.emit(ev.RevealOpened(self.job, RoundIndex(self.round), told, self.deadline))
+
+    def _free(self, missed: set[int]) -> None:
+        self.held -= missed
+        self.owing |= dict.fromkeys(missed, self.round)
+
+    def _void(self, missed: set[int]) -> None:
+        if self.cancelled:
+            self._close(JobStatus.CANCELLED)
+        elif self.now >= self.terms.expiry:
+            self._close(JobStatus.EXPIRED)
+        else:
+            newest = {
+                p: max(m.start for m in self._held(p) if m.to == FOREVER) for p in self.coming
+            }
+            kept = {place for place, start in newest.items() if start <= self.round}
+            self.ready |= kept
+            self.coming -= kept
+            self._wait_for_members(missed)
+
+    def _wait_for_members(self, missed: set[int]) -> None:
+        self.phase, self.deadline = Phase.WAITING, 0
+        self.seated, self.waited = set(), set()
+        self.emit(ev.Waiting(self.job, RoundIndex(self.round), bitmap(missed)))
+
+    def _close(self, status: JobStatus) -> None:
+        self.phase, self.status, self.deadline = Phase.CLOSED, status, 0
+        self.emit(ev.Closed(self.job, status, self.round, self.now))
+
+    def _change_pool(self) -> None:
+        self.ready = (self.ready - self.going) | self.coming
+        self.going, self.coming = set(), set()
+
+    def reveal(self, account: Address, reveal: Reveal) -> None:
+        need(self.phase is Phase.REVEAL and self.now < self.deadline, "not now")
+        m = self.own(account)
+        need(m is not None and m.role is Role.PROVIDER and m.index in self.waited, "no")
+        assert m is not None
+        given = self.commitment(account, m.index, reveal)
+        need(given == self.commits[m.index], "another commitment")
+        self.reveals[m.index] = reveal
+        self.waited.discard(m.index)
+        self.reveals_acc = hashed(self.reveals_acc, m.index, given)
+        where = (SeatIndex(m.index), RoundIndex(self.round))
+        self.emit(ev.Revealed(self.job, account, *where, reveal))
+        if not self.waited:
+            self._end_reveal(set())
+
+    def _end_reveal(self, missed: set[int]) -> None:
+        revealed = self.seated - missed
+        self._free(missed)
+        if not revealed:
+            self._void(missed)
+            return
+        self.seated = revealed
+        beacon = self.beacon()
+        self.next_seed = self.tagged("atoll.data.v2", self.round + 1, self.reveals_acc, beacon)
+        self.half_merge = self.now + self.terms.merge_seconds // 2
+        self.merging_since = self.block
+        self.phase, self.deadline = Phase.MERGE, self.now + self.terms.merge_seconds
+        told = (bitmap(revealed), self.next_seed, self.deadline)
+        self.emit(ev.MergeOpened(self.job, RoundIndex(self.round), *told))
+        self.number += 1  # what is said in that block itself draws nothing yet
+
+    @property
+    def words_end(self) -> int:
+        """The last quarter of a lot is for signatures over words that are fixed."""
+        return self.deadline - self.terms.merge_seconds // 4
+
+    def say(self, account: Address, has: int) -> None:
+        need(self.phase is Phase.MERGE and self.now < self.words_end, "not now")
+        places = (p for p in self.committee if self._sits(p, account))
+        place = next(places, None)
+        need(place is not None and place not in self.words, "nothing to say")
+        assert place is not None
+        self.words[place] = has
+        where = (PlaceIndex(place), RoundIndex(self.round), self.lot, Bitmap(has))
+        self.emit(ev.Said(self.job, account, *where))
+        self._seed_audit()
+
+    def _sits(self, place: int, account: Address) -> bool:
+        return self.at(Role.VERIFIER, place, self.round).account == account
+
+    def seed_audit(self) -> None:
+        need(self.phase is Phase.MERGE and not any(self.audit_seed), "not now")
+        need(self.block.number > self.merging_since.number, "its block is not over")
+        self._seed_audit()
+
+    def _seed_audit(self) -> None:
+        """By the block in which MERGE opened; in that block nobody knows it."""
+        if self.block.number == self.merging_since.number or any(self.audit_seed):
+            return
+        parts = (self.reveals_acc, self.merging_since.hash)
+        self.audit_seed = self.tagged("atoll.audit.v3", self.round, *parts)
+        self.emit(ev.AuditSeeded(self.job, RoundIndex(self.round), self.audit_seed))
+
+    def _next_lot(self) -> None:
+        self._seed_audit()
+        self.silent |= self.committee - set(self.words)
+        self.lot += 1
+        self.lot_seed = hashed(self.audit_seed if self.lot == 1 else self.lot_seed, self.lot)
+        self.committee, self.words = smallest(self.lot_seed, self.ready, 32), {}
+        self.deadline = self.now + self.terms.merge_seconds
+        told = (self.lot, bitmap(self.committee), self.deadline)
+        self.emit(ev.LotDrawn(self.job, RoundIndex(self.round), *told))
+
+    # --- settling ---
+
+    @property
+    def words_acc(self) -> Digest:
+        accumulator = self.lot_seed[:28] + bytes(4)
+        for place, has in self.words.items():
+            accumulator = hashed(accumulator, place, has)[:28] + bytes(4)
+        return Digest(accumulator)
+
+    def had(self, spare: int = 0) -> set[int]:
+        """What more than half have said to have; `spare` would still say so of everything."""
+        count = {s: sum(w >> s & 1 for w in self.words.values()) for s in self.seated}
+        return {s for s in self.seated if 2 * (count[s] + spare) > len(self.committee)}
+
+    def settle(
+        self, signers: set[int], left_out: set[int] | None = None, merged: int | None = None
+    ) -> None:
+        """`signers` are places."""
+        need(self.phase is Phase.MERGE and self.now < self.last_moment, "not now")
+        missing = len(self.committee) - len(self.words)
+        had, out = self.had(), left_out or set()
+        need(self.now >= self.words_end or self.had(missing) == had, "still open")
+        merged = len(had - out) if merged is None else merged
+        need(out <= had and len(out) <= self.terms.f and merged + len(out) <= len(had), "unsound")
+        need(signers <= self.committee, "no member's")
+        need(3 * len(signers) >= 2 * len(self.committee), "too few signers")
+        verdict = self.verdict(out, merged)
+        self._store(verdict, self.certified(verdict), signers)
+        self.streak = 0 if merged else self.streak + 1
+        self.model = verdict.state
+        self._next()
+
+    def advance(self) -> None:
+        """Time passes until the phase's deadline, and somebody notices."""
+        self.wait_until(self.deadline)
+        self.poke()
+
+    def verdict(self, left_out: set[int], merged: int) -> Verdict:
+        """What honest members would say of the merge."""
+        state = self.state_of(self.round + 1, str(sorted(self.had() - left_out)))
+        return Verdict(bitmap(left_out), merged, state, cid(state.hex()), bytes(8))
+
+    def certified(self, verdict: Verdict) -> Digest:
+        """What the committee signs."""
+        loss = verdict.loss + bytes(24)
+        said = (verdict.left_out, verdict.merged, verdict.state, keccak(verdict.cid), loss)
+        return self.tagged("atoll.certificate.v1", self.round, self.seed, self.words_acc, *said)
+
+    def settle_late(self) -> None:
+        need(self.phase is Phase.MERGE and self.now < self.last_moment, "not now")
+        need(self.now >= max(self.deadline, self.terms.expiry), "early")
+        verdict = Verdict(Bitmap(0), 0, self.model, b"", bytes(8))
+        self._store(verdict, Digest(ZERO), set())
+        self.round += 1
+        self._change_pool()
+        self._close(JobStatus.CANCELLED if self.cancelled else JobStatus.EXPIRED)
+
+    def _store(self, verdict: Verdict, signed: Digest, signers: set[int]) -> None:
+        self._seed_audit()
+        need(any(self.audit_seed), "nobody knows the audit seed yet")
+        had, terms = self.had(), self.terms
+        facts = Facts(
+            self.seed,
+            self.audit_seed,
+            self.reveals_acc,
+            self.words_acc,
+            self.model,
+            bitmap(self.seated),
+            bitmap(had),
+            verdict.left_out,
+            bitmap(self.ready),
+            bitmap(self.committee),
+        )
+        is_last = self.round + 1 == terms.rounds
+        in_vain = any(signed) and not verdict.merged
+        unearned = {s for s in self.seated if in_vain and self._is_short(self.reveals[s])}
+        drawn = self._drawn(numbers(verdict.left_out), is_last)
+        silent = self.committee - set(self.words) if self.now >= self.words_end else set()
+        past = Past(
+            at=self.now,
+            ends=self._ends(is_last),
+            facts=facts,
+            digest=signed,
+            state=verdict.state,
+            holders={s: self.at(Role.PROVIDER, s, self.round).id for s in self.seated},
+            places={
+                p: self.at(Role.VERIFIER, p, self.round).id for p in self.ready | self.committee
+            },
+            done={s: len(self.reveals[s].leaves) // 64 for s in self.seated},
+            reveals=dict(self.reveals),
+            drawn=set(drawn),
+            auditors=self._auditors(drawn, 2 if is_last else 1),
+            signed=set(signers),
+            absent=self.silent | silent,
+            pay=had - unearned,
+            unearned=unearned,
+            words=dict(self.words),
+        )
+        self.settled.append(past)
+        told = (signed, verdict, bitmap(had), bitmap(signers), facts)
+        self.emit(ev.Settled(self.job, RoundIndex(self.round), *told))
+
+    def _drawn(self, left_out: set[int], is_last: bool) -> dict[int, int]:
+        """Which seats, and as the how manieth; who revealed no segment is not among them."""
+        count = len(self.seated)
+        if self.terms.f and not is_last:
+            share = ceil(Fraction(self.terms.share_bps * count, 10_000))
+            count = max(1, min(share, ceil(Fraction(len(self.ready), 2))))
+        order, behind = sorted(self.seated), list[int]()
+        if count < len(order):
+            by_ticket = sorted(order, key=lambda s: (hashed(self.audit_seed, s), s))
+            order, behind = by_ticket[:count], [s for s in by_ticket if s in left_out]
+        places = {s: count + at for at, s in enumerate(behind)}
+        places |= {s: at for at, s in enumerate(order)}
+        return {s: at for s, at in places.items() if self.reveals[s].leaves}
+
+    def _auditors(self, drawn: dict[int, int], count: int) -> dict[int, set[int]]:
+        """Drawn seats go round the pool."""
+        pool = sorted(self.ready, key=lambda p: (hashed(self.audit_seed, 256, p), p))
+        return {s: {pool[(at + k) % len(pool)] for k in range(count)} for s, at in drawn.items()}
+
+    def _ends(self, is_last: bool) -> dict[str, int]:
+        terms, audits = self.terms, 1
+        if is_last:
+            audits = min(16, 1 + ceil(Fraction(2 * len(self.seated), len(self.ready))))
+        ends = {"audit": self.now + audits * terms.audit_seconds}
+        ends["open"] = ends["audit"] + terms.open_seconds
+        ends["keys"] = ends["open"] + terms.key_seconds
+        ends["half"] = ends["keys"] + terms.window_seconds // 2
+        ends["window"] = ends["keys"] + terms.window_seconds
+        return ends
+
+    def _next(self) -> None:
+        self._note_short()
+        self.round += 1
+        lot = hashed(self.audit_seed, 0)
+        committee = smallest(lot, self.ready, 32) - self.going
+        self._change_pool()
+        is_over = self.streak == 3 or self.now >= self.terms.expiry
+        if self.round == self.terms.rounds:
+            self._close(JobStatus.DONE)
+        elif self.cancelled:
+            self._close(JobStatus.CANCELLED)
+        elif is_over:
+            self._close(JobStatus.EXPIRED)
+        elif not self._has_enough():
+            self._wait_for_members(set())
+        else:
+            self._open(self.next_seed, committee or smallest(lot, self.ready, 32))
+
+    def _is_short(self, reveal: Reveal) -> bool:
+        whole = self.terms.steps // self.terms.segment_steps
+        return len(reveal.leaves) // 64 * 4 < 3 * whole
+
+    def _note_short(self) -> None:
+        """Each holder's bucket: two in for a short round, one out for another, a miss at three."""
+        past = self.settled[-1]
+        for seat, id in past.holders.items():
+            level = self.buckets.get(id, 0)
+            level = level + 2 if self._is_short(past.reveals[seat]) else max(0, level - 1)
+            self.buckets[id] = level
+            if level >= 3:
+                self._free({seat})
+
+    def sign(self, id: int) -> None:
+        past = self.settled[-1] if self.settled else None
+        need(past is not None and self._is_signing(past), "over")
+        assert past is not None
+        place = next((p for p, held in past.places.items() if held == id), None)
+        in_committee = place is not None and past.facts.committee >> place & 1
+        need(in_committee and place not in past.signed, "nothing to sign")
+        assert place is not None
+        past.signed.add(place)
+        self.emit(ev.Signed(self.job, RoundIndex(len(self.settled) - 1), bitmap(past.signed)))
+
+    def cancel(self) -> None:
+        need(not self.cancelled and self.phase is not Phase.CLOSED, "no")
+        self.cancelled = True
+        self.emit(ev.CancelRequested(self.job))
+        if self.phase is Phase.WAITING:
+            self._close(JobStatus.CANCELLED)
+
+    # --- audits ---
+
+    def duties(self, round: int, id: int) -> set[int]:
+        past = self.settled[round]
+        place = next((p for p, held in past.places.items() if held == id), None)
+        return {s for s, places in past.auditors.items() if place in places}
+
+    def ballot(self, round: int, id: int, ballot: Digest) -> None:
+        """The last one counts, if it was sealed in AUDIT."""
+        past = self.settled[round]
+        need(id not in past.bodies, "opened")
+        past.ballots.pop(id, None)
+        if past.at <= self.now < past.ends["audit"]:
+            past.ballots[id] = ballot
+        account = self.member(Role.VERIFIER, id).account
+        self.emit(ev.Balloted(self.job, account, RoundIndex(round), ballot))
+
+    def open_ballot(self, round: int, id: int, body: bytes, salt: Digest) -> None:
+        past = self.settled[round]
+        need(past.ends["audit"] <= self.now < past.ends["open"], "not now")
+        m = self.member(Role.VERIFIER, id)
+        parts = (past.facts.audit_seed, id, int(m.account, 16), keccak(body), salt)
+        given = self.tagged("atoll.ballot.v1", round, *parts)
+        need(past.ballots.get(id) == given and id not in past.bodies and body, "another ballot")
+        seats = [body[at] for at in range(0, len(body), 35)]
+        need(set(seats) <= self.duties(round, id) and seats == sorted(set(seats)), "no duties")
+        past.bodies[id] = body
+        self.emit(ev.Opened(self.job, m.account, HolderId(id), RoundIndex(round), body))
+
+    def show_key(self, round: int, seat: int, key: Digest) -> None:
+        past = self.settled[round]
+        need(seat in past.holders, "nobody's")
+        need(any(key), "no key")
+        if self.now > past.at:
+            past.keys[seat] = key
+        account = self.member(Role.PROVIDER, past.holders[seat]).account
+        self.emit(ev.KeyShown(self.job, account, RoundIndex(round), key))
+
+    def leak(self, round: int, seat: int, key: Digest, by: Address) -> None:
+        """Half of the pay is who shows it's, the rest is burnt later."""
+        past = self.settled[round]
+        need(self.now < past.ends["audit"] and seat in past.pay, "no")
+        need(any(key) and hashed(key) == past.reveals[seat].key_hash, "another key")
+        need(self.member(Role.PROVIDER, past.holders[seat]).account != by, "its own")
+        past.keys[seat] = key
+        past.leaked.add(seat)
+        past.pay.discard(seat)
+        self.emit(ev.Leaked(self.job, by, SeatIndex(seat), RoundIndex(round), key))
+        self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
+        past.contests[0, seat] = None
+        past.accusers[0, seat] = by
+
+    def late_word(self, round: int, id: int, has: int) -> None:
+        past, m = self.settled[round], self.member(Role.VERIFIER, id)
+        need(self.now < past.ends["audit"], "too late")
+        need(m.start <= round + 1 and m.to > round, "not then")
+        past.late[id] = past.late.get(id, 0) | has
+        where = (RoundIndex(round), HolderId(id), Bitmap(has))
+        self.emit(ev.LateWord(self.job, m.account, *where))
+
+    def grant(self, round: int, seat: int) -> None:
+        """More than half of both committees, of places that said so in time or late."""
+        past = self.settled[round]
+        need(self.now < past.ends["audit"] and seat not in past.leaked, "no")
+        electors = numbers(past.facts.committee)
+        if round + 1 < len(self.settled):
+            electors |= numbers(self.settled[round + 1].facts.committee)
+        elif self.phase not in {Phase.WAITING, Phase.CLOSED}:
+            electors |= self.committee
+        told = {p for p, has in past.words.items() if has >> seat & 1}
+        for id in (id for id, has in past.late.items() if has >> seat & 1):
+            m = self.member(Role.VERIFIER, id)
+            when = round if past.facts.committee >> m.index & 1 else round + 1
+            told |= {m.index} & electors if m.start <= when < m.to else set()
+        need(2 * len(told) > len(electors), "not had")
+        need(seat not in past.unearned, "earned nothing")
+        past.pay.add(seat)
+        self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
+
+    def _keyless(self, round: int, seat: int) -> Member:
+        past = self.settled[round]
+        need(seat in past.drawn, "not drawn")
+        shown = past.keys.get(seat)
+        is_right = shown is not None and hashed(shown) == past.reveals[seat].key_hash
+        need(not is_right, "shown")
+        return self.member(Role.PROVIDER, past.holders[seat])
+
+    def strike(self, round: int, seat: int) -> None:
+        past = self.settled[round]
+        need(past.ends["keys"] <= self.now < past.ends["window"], "not now")
+        m = self._keyless(round, seat)
+        need((round, Miss.KEY) not in m.cuts, "done")
+        if seat in past.pay:
+            past.pay.discard(seat)
+            self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
+        self.emit(ev.Struck(self.job, RoundIndex(round), SeatIndex(seat)))
+        self._missed(m, round, Miss.KEY)
+
+    def no_key(self, round: int, seat: int, by: Address) -> None:
+        past = self.settled[round]
+        need(past.ends["half"] <= self.now < past.ends["window"], "not now")
+        m = self._keyless(round, seat)
+        need(not m.fallen, "fallen")
+        self.fall(Role.PROVIDER, m.id, by, round)
+
+    def report_absent(self, round: int, id: int) -> None:
+        past = self.settled[round]
+        need(past.ends["open"] <= self.now < past.ends["window"], "not now")
+        body = past.bodies.get(id, b"")
+        left = self.duties(round, id) - {body[at] for at in range(0, len(body), 35)}
+        need(left, "nothing left out")
+        self._missed(self.member(Role.VERIFIER, id), round, Miss.AUDIT)
+
+    def drop(self, round: int, id: int, seat: int) -> None:
+        """An opened *differs* that was not played: half of what is left, once a seat."""
+        past, m = self.settled[round], self.member(Role.VERIFIER, id)
+        need(past.ends["half"] <= self.now < past.ends["window"], "not now")
+        body = past.bodies.get(id, b"")
+        said = {body[at]: body[at + 1 : at + 3] for at in range(0, len(body), 35)}
+        need(said.get(seat, b"\xff\xff") != b"\xff\xff", "accuses nobody")
+        need((id, seat) not in past.dropped, "done")
+        past.dropped.add((id, seat))
+        m.bond -= m.bond // 2
+        where = (m.role, HolderId(id), RoundIndex(round), Miss.DROPPED)
+        self.emit(ev.Missed(self.job, m.account, *where, m.bond))
+        if m.to == FOREVER:
+            self._end(m, self.following)
+        self.emit(ev.Dropped(self.job, HolderId(id), RoundIndex(round), SeatIndex(seat)))
+
+    def prove(self, round: int, id: int, seat: int) -> None:
+        """Who accused a seat that has fallen is credited the fee."""
+        past, m = self.settled[round], self.member(Role.VERIFIER, id)
+        body = past.bodies.get(id, b"")
+        said = {body[at]: body[at + 1 : at + 3] for at in range(0, len(body), 35)}
+        need(said.get(seat, b"\xff\xff") != b"\xff\xff", "accuses nobody")
+        need(self.member(Role.PROVIDER, past.holders[seat]).fallen, "not fallen")
+        need((id, seat) not in past.proven, "done")
+        past.proven.add((id, seat))
+        where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
+        self.emit(ev.Proven(self.job, *where))
+        self._credit(m.account, self.terms.duty_fee)
+
+    def told(self, round: int, seat: int, account: Address) -> Digest:
+        """What a *fine* of the account about this seat has to be, by the shown key."""
+        past = self.settled[round]
+        leaves, key = past.reveals[seat].leaves, past.keys[seat]
+        plain = b""
+        for j in range(len(leaves) // 64):
+            mask = hashed(key, j)
+            hidden = leaves[64 * j + 32 : 64 * j + 64]
+            plain += bytes(a ^ b for a, b in zip(hidden, mask, strict=True))
+        return Digest(keccak(bytes.fromhex(account[2:]) + plain))
+
+    def contest(self, round: int, id: int, seat: int, by: Address) -> None:
+        past = self.settled[round]
+        need(past.ends["open"] <= self.now < past.ends["window"], "not now")
+        need((id, seat) not in past.contests, "done")
+        need(not self.member(Role.PROVIDER, past.holders[seat]).fallen, "fallen")
+        need(seat in past.keys and hashed(past.keys[seat]) == past.reveals[seat].key_hash, "key")
+        body = past.bodies.get(id, b"")
+        parts = [body[at : at + 35] for at in range(0, len(body), 35)]
+        said = [p for p in parts if p[0] == seat and p[1:3] == b"\xff\xff"]
+        account = self.member(Role.VERIFIER, id).account
+        need(said and said[0][3:] != self.told(round, seat, account), "it is right")
+        past.contests[id, seat] = None
+        past.accusers[id, seat] = by
+        where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
+        self.emit(ev.Contested(self.job, by, *where))
+
+    def settle_contest(self, round: int, id: int, seat: int) -> None:
+        past = self.settled[round]
+        need(self.now >= past.ends["window"], "not final")
+        need((id, seat) in past.contests and past.contests[id, seat] is None, "no")
+        holder = self.member(Role.PROVIDER, past.holders[seat])
+        wrong = round < holder.lost_from
+        past.contests[id, seat] = wrong
+        where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
+        self.emit(ev.ContestSettled(self.job, *where, wrong))
+        if not id:
+            price = self.terms.segment_steps * self.terms.tokens_per_step
+            half = past.done[seat] * price * self.terms.price_per_token // 2
+            self._credit(past.accusers[0, seat] if wrong else SINK, half)
+            return
+        m, fee = self.member(Role.VERIFIER, id), self.terms.duty_fee
+        if not wrong:
+            self._credit(m.account, fee)
+            return
+        if (round, Miss.WORDS) in m.cuts:
+            return
+        first = ceil(Fraction(self.terms.verifier_bond * MISS_CUT_BPS, 10_000))
+        self._credit(past.accusers[id, seat], min(fee, first) // 2)
+        self._missed(m, round, Miss.WORDS)
+
+    def _credit(self, account: Address, amount: int) -> None:
+        self.credits[account] = self.credits.get(account, 0) + amount
+        self.emit(ev.Credited(self.job, account, amount))
+
+    def claim_credit(self, account: Address) -> None:
+        amount = self.credits.get(account, 0)
+        self.credits[account] = 0
+        self.claimed += amount
+        self.emit(ev.CreditClaimed(self.job, account, amount))
+
+    # --- money ---
+
+    def worth(self, m: Member, round: int) -> int:
+        """What a holder earned in a settled round, falls apart."""
+        past, terms = self.settled[round], self.terms
+        if m.role is Role.PROVIDER:
+            is_its = past.holders.get(m.index) == m.id and m.index in past.pay
+            price = terms.segment_steps * terms.tokens_per_step * terms.price_per_token
+            return is_its * past.done.get(m.index, 0) * price
+        body = past.bodies.get(m.id, b"")
+        duties = (body[at : at + 35] for at in range(0, len(body), 35))
+        seats = {duty[0] for duty in duties if duty[1:3] == b"\xff\xff"}
+        taken = {s for id, s in past.contests if id == m.id}
+        signed = past.places.get(m.index) == m.id and m.index in past.signed
+        return signed * terms.sign_fee + len(seats - taken) * terms.duty_fee
+
+    def claim(self, role: Role, id: int, to: int) -> tuple[int, int]:
+        m = self.member(role, id)
+        need(max(m.claimed_to, m.start) < to <= min(m.to, len(self.settled)), "no such rounds")
+        need(self.now >= self.settled[to - 1].ends["window"], "not final")
+        paid = burnt = 0
+        for round in range(max(m.claimed_to, m.start), to):
+            if round < m.lost_from:
+                paid += self.worth(m, round)
+            else:
+                burnt += self.worth(m, round)
+        m.claimed_to = to
+        self.claimed += paid
+        self.burnt += burnt
+        where = (role, HolderId(id), RoundIndex(to), paid, burnt)
+        self.emit(ev.Claimed(self.job, m.account, *where))
+        return paid, burnt
+
+    def burn(self, to: int) -> None:
+        need(self.burnt_to < to <= len(self.settled), "no such rounds")
+        need(self.now >= self.settled[to - 1].ends["window"], "not over")
+        price = self.terms.segment_steps * self.terms.tokens_per_step * self.terms.price_per_token
+        amount = sum(
+            past.done[s] * price
+            for past in self.settled[self.burnt_to : to]
+            for s in past.done
+            if s not in past.pay | past.unearned
+        )
+        self.burnt_to = to
+        self.burnt += amount
+        self.emit(ev.Burnt(self.job, RoundIndex(to), amount))
+
+
+# --- honest members ---
+
+
+def leaves_of(name: object, words: Sequence[Digest], key: Digest) -> bytes:
+    """Leaves of a round that nobody trained, whose plain words are these."""
+    whole = b""
+    for j, plain in enumerate(words):
+        masked = bytes(a ^ b for a, b in zip(plain, hashed(key, j), strict=True))
+        whole += digest(f"state {name} {j}") + masked
+    return whole
+
+
+def reveal_of(
+    name: object, segments: int, words: list[Digest] | None = None
+) -> tuple[Reveal, Digest, list[Digest]]:
+    """A reveal, its key and its plain words, which are made up where none are given."""
+    key = digest(f"key {name}")
+    words = [digest(f"x {name} {j}") for j in range(segments)] if words is None else words
+    leaves = leaves_of(name, words, key)
+    root = digest(f"update {name}") if segments else Digest(ZERO)
+    return Reveal(root, hashed(key), digest(f"salt {name}"), leaves, cid(name)), key, words
+
+
+def changed(reveal: Reveal, **fields: Digest) -> Reveal:
+    return replace(reveal, **fields)

@@ -1,0 +1,166 @@
+"""Honest members of a `Network`, one action at a time: what tests leave out or do otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from coincurve import PrivateKey
+from eth_hash.auto import keccak
+from eth_utils.address import to_checksum_address
+from tests.unit.protocol.factories import accounts, digest
+from tests.unit.protocol.network import Network, reveal_of
+
+from atoll.protocol.ballots import Body, Duty
+from atoll.protocol.words import Address, Digest, Phase, Reveal, Role, SeatIndex, Terms
+
+PROVIDERS = accounts("provider", 8)
+SECRETS = {
+    Address(to_checksum_address(keccak(key.public_key.format(compressed=False)[1:])[-20:])): key
+    for key in (PrivateKey(digest(f"verifier {i}")) for i in range(48))
+}
+VERIFIERS = list(SECRETS)[:8]
+WATCHER = accounts("watcher", 1)[0]
+
+
+@dataclass
+class Script:
+    """A network with members, and what they know that the chain does not.
+
+    Attributes:
+        secrets: by (round, seat) the key and the plain words.
+        salts: of ballots, by (round, id) with their body.
+    """
+
+    net: Network
+    secrets: dict[tuple[int, int], tuple[Digest, list[Digest]]] = field(default_factory=dict)
+    salts: dict[tuple[int, int], tuple[bytes, Digest]] = field(default_factory=dict)
+    reveals: dict[int, Reveal] = field(default_factory=dict)
+
+    @classmethod
+    def ready(cls, terms: Terms | None = None, seats: int = 4, places: int = 4) -> Script:
+        """Seats and places taken, everybody ready, and nothing open yet."""
+        net = Network(terms)
+        for seat in range(seats):
+            net.sit(PROVIDERS[seat], seat)
+        for place in range(places):
+            net.enrol(VERIFIERS[place], place, net.terms.verifier_bond)
+            net.say_ready(VERIFIERS[place])
+        net.wait(1)
+        return cls(net)
+
+    def account(self, seat: int) -> Address:
+        return self.net.at(Role.PROVIDER, seat, self.net.round).account
+
+    # --- a round ---
+
+    def commit(self, seat: int, segments: int | None = None) -> None:
+        net = self.net
+        whole = net.terms.steps // net.terms.segment_steps
+        name = f"{net.round} {net.seed.hex()} {seat}"
+        done = whole if segments is None else segments
+        reveal, key, words = reveal_of(name, done)
+        self.reveals[seat] = reveal
+        self.secrets[net.round, seat] = (key, words)
+        who = self.account(seat)
+        net.commit(who, net.commitment(who, seat, reveal))
+
+    def reveal(self, seat: int) -> None:
+        self.net.reveal(self.account(seat), self.reveals[seat])
+
+    def train(self, partial: dict[int, int] | None = None) -> None:
+        """Everybody that counts commits and reveals."""
+        if self.net.phase is Phase.WAITING:
+            self.net.poke()
+        for seat in sorted(self.net.waited):
+            self.commit(seat, (partial or {}).get(seat))
+        for seat in sorted(self.net.waited):
+            self.reveal(seat)
+
+    def say(self, places: Iterable[int] | None = None, has: int | None = None) -> None:
+        """These of the committee, or all, have everything or what is given."""
+        whole = sum(1 << seat for seat in self.net.seated)
+        for place in sorted(self.net.committee if places is None else places):
+            account = self.net.at(Role.VERIFIER, place, self.net.round).account
+            self.net.say(account, whole if has is None else has)
+
+    def settle(self, left_out: set[int] | None = None, merged: int | None = None) -> None:
+        self.net.settle(set(self.net.committee), left_out, merged)
+
+    def honest_round(self) -> int:
+        """From its opening to its settlement; its number."""
+        round = self.net.round
+        self.train()
+        self.say()
+        self.net.wait(1)
+        self.settle()
+        return round
+
+    # --- its audit ---
+
+    def body(self, round: int, id: int, differs: dict[int, int] | None = None) -> bytes:
+        """What an honest auditor says, but that these seats differ at these segments."""
+        account = self.net.member(Role.VERIFIER, id).account
+        duties = []
+        for seat in sorted(self.net.duties(round, id)):
+            at = (differs or {}).get(seat)
+            words = self.secrets[round, seat][1]
+            fine = Duty.fine(SeatIndex(seat), account, words)
+            duties.append(fine if at is None else Duty(SeatIndex(seat), at, digest("own")))
+        return Body(tuple(duties)).to_bytes()
+
+    def ballot(self, round: int, id: int, body: bytes | None = None) -> None:
+        body, salt = self.body(round, id) if body is None else body, digest(f"salt {round} {id}")
+        account = int(self.net.member(Role.VERIFIER, id).account, 16)
+        seed = self.net.settled[round].facts.audit_seed
+        sealed = self.net.tagged("atoll.ballot.v1", round, seed, id, account, keccak(body), salt)
+        self.net.ballot(round, id, sealed)
+        self.salts[round, id] = (body, salt)
+
+    def open(self, round: int, id: int) -> None:
+        self.net.open_ballot(round, id, *self.salts[round, id])
+
+    def auditors(self, round: int) -> list[int]:
+        """Ids with duties."""
+        past = self.net.settled[round]
+        return [id for id in past.places.values() if self.net.duties(round, id)]
+
+    def audit(self, round: int) -> None:
+        """Ballots, openings, keys of everybody; the clock is then where keys end."""
+        ends = self.net.settled[round].ends
+        for id in self.auditors(round):
+            self.ballot(round, id)
+        self.net.wait_until(ends["audit"])
+        for id in self.auditors(round):
+            self.open(round, id)
+        self.net.wait_until(ends["open"])
+        self.show_keys(round)
+        self.net.wait_until(ends["keys"])
+
+    def guessed(self, round: int) -> tuple[int, SeatIndex]:
+        """An audit with keys, in which one auditor guessed its first word: who, of which seat."""
+        ends, (guesser, *others) = self.net.settled[round].ends, self.auditors(round)
+        body = Body.from_bytes(self.body(round, guesser))
+        guess = Body((replace(body.duties[0], word=digest("guess")), *body.duties[1:]))
+        self.ballot(round, guesser, guess.to_bytes())
+        for id in others:
+            self.ballot(round, id)
+        self.net.wait_until(ends["audit"])
+        for id in self.auditors(round):
+            self.open(round, id)
+        self.net.wait_until(ends["open"])
+        self.show_keys(round)
+        return guesser, body.duties[0].seat
+
+    def keyless(self, round: int, seat: int) -> None:
+        """Every drawn seat but one shows its key, and that one is struck."""
+        ends, drawn = self.net.settled[round].ends, self.net.settled[round].drawn
+        self.net.wait_until(ends["open"])
+        self.show_keys(round, set(drawn) - {seat})
+        self.net.wait_until(ends["keys"])
+        self.net.strike(round, seat)
+
+    def show_keys(self, round: int, seats: Iterable[int] | None = None) -> None:
+        drawn = self.net.settled[round].drawn
+        for seat in sorted(drawn if seats is None else seats):
+            self.net.show_key(round, seat, self.secrets[round, seat][0])

@@ -1,0 +1,123 @@
+"""Certificates: who signed, and what a policy would refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from coincurve import PrivateKey
+from eth_account import Account
+from tests.unit.protocol.identities import address, cid, digest
+
+from atoll.protocol.certificates import (
+    certificate_bytes,
+    is_enough,
+    parts_of,
+    signer_of,
+    signers_of,
+)
+from atoll.protocol.hashing import certificate_hash
+from atoll.protocol.words import Address, Bitmap, Digest, Domain, JobId, RoundIndex, Slot, Verdict
+
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+SLOT = Slot(Domain(1, address("rounds")), JobId(7), RoundIndex(3))
+SEED, WORDS = digest("seed"), digest("words")
+VERDICT = Verdict(Bitmap(0b10), 5, digest("state"), cid("state"), bytes(8))
+HASH = certificate_hash(SLOT, SEED, WORDS, VERDICT)
+ACCOUNTS = [Account.from_key(bytes([i]) * 32) for i in range(1, 5)]
+COMMITTEE = [Address(account.address) for account in ACCOUNTS]
+
+
+def signed(message: Digest = HASH) -> dict[Address, bytes]:
+    return {
+        Address(account.address): bytes(account.unsafe_sign_hash(message).signature)
+        for account in ACCOUNTS
+    }
+
+
+def test_a_signature_tells_its_account() -> None:
+    for member, signature in signed().items():
+        assert signer_of(HASH, signature) == member
+        assert signer_of(digest("other"), signature) != member
+
+
+def test_what_is_no_signature_is_nobodys() -> None:
+    good = signed()[COMMITTEE[0]]
+    for bad in (b"", good[:-1], good + b"\x00", good[:-1] + b"\x00", good[:-1] + b"\x1d"):
+        assert signer_of(HASH, bad) is None
+    assert signer_of(HASH, bytes(64) + b"\x1b") is None
+    assert signer_of(HASH, b"\xff" * 32 + good[32:]) is None
+
+
+def test_of_the_two_values_of_s_the_larger_is_nobodys() -> None:
+    good = signed()[COMMITTEE[0]]
+    other = ORDER - int.from_bytes(good[32:64], "big")
+    twin = good[:32] + other.to_bytes(32, "big") + bytes([55 - good[64]])
+    key = PrivateKey(bytes([1]) * 32).public_key
+    recoverable = twin[:64] + bytes([twin[64] - 27])
+    assert type(key).from_signature_and_message(recoverable, HASH, hasher=None) == key
+    assert signer_of(HASH, twin) is None
+    # Half of an odd order, rounded down, is the largest that is anybody's.
+    halves = [good[:32] + (ORDER // 2 + more).to_bytes(32, "big") + good[64:] for more in (0, 1)]
+    assert [signer_of(HASH, signature) is None for signature in halves] == [False, True]
+
+
+@pytest.mark.parametrize("who", [0b1111, 0b1011, 0b0100, 0])
+def test_a_certificate_says_who_signed(who: int) -> None:
+    own = {m: s for i, (m, s) in enumerate(signed().items()) if who >> i & 1}
+    certificate = certificate_bytes(COMMITTEE, own)
+    assert signers_of(HASH, certificate, COMMITTEE) == who
+    assert len(certificate) == 4 + 65 * who.bit_count()
+
+
+def test_strangers_signatures_are_left_out() -> None:
+    assert certificate_bytes(COMMITTEE[:2], signed())[:4] == b"\x00\x00\x00\x03"
+
+
+def test_what_the_policy_refuses_is_refused() -> None:
+    whole, other = certificate_bytes(COMMITTEE, signed()), signed(digest("other"))
+    first, second = whole[4:69], whole[69:134]
+    swapped = whole[:4] + second + first + whole[134:]
+    again = whole[:4] + first + first + whole[134:]
+    mixed = certificate_bytes(COMMITTEE, {**signed(), COMMITTEE[2]: other[COMMITTEE[2]]})
+    fewer = b"\x00\x00\x00\x07" + whole[4:]
+    more = b"\x00\x00\x00\x1f" + whole[4:] + first
+    for bad in (swapped, again, mixed, fewer, more, whole[:-1], whole + b"\x00", b"", b"\x00" * 3):
+        with pytest.raises(ValueError, match=r"signature|certificate|member"):
+            signers_of(HASH, bad, COMMITTEE)
+
+
+def test_every_field_is_signed() -> None:
+    others = [
+        replace(VERDICT, left_out=Bitmap(0b11)),
+        replace(VERDICT, merged=4),
+        replace(VERDICT, state=digest("another")),
+        replace(VERDICT, cid=cid("another")),
+        replace(VERDICT, loss=bytes(7) + b"\x01"),
+    ]
+    hashes = {certificate_hash(SLOT, SEED, WORDS, verdict) for verdict in others}
+    for slot in (replace(SLOT, job=JobId(8)), replace(SLOT, round=RoundIndex(4))):
+        hashes.add(certificate_hash(slot, SEED, WORDS, VERDICT))
+    hashes |= {certificate_hash(SLOT, WORDS, SEED, VERDICT), HASH}
+    assert len(hashes) == 9
+
+
+@pytest.mark.parametrize(
+    ("committee", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (7, 5), (32, 22)]
+)
+def test_two_thirds_are_enough(committee: int, needed: int) -> None:
+    assert is_enough(needed, committee)
+    assert not is_enough(needed - 1, committee)
+
+
+def test_nobody_certifies_nothing() -> None:
+    assert not is_enough(0, 0)
+
+
+def test_what_has_another_length_is_no_certificate() -> None:
+    whole = certificate_bytes(COMMITTEE, signed())
+    assert list(parts_of(whole)) == [0, 1, 2, 3]
+    assert parts_of(bytes(4)) == {}
+    for bad in (b"", bytes(3), whole[:3], whole[:-1], whole + b"\x00", bytes(4) + whole[4:]):
+        with pytest.raises(ValueError, match="no certificate"):
+            parts_of(bad)

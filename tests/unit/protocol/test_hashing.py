@@ -1,0 +1,117 @@
+"""Hashes: what is in each of them, and that nothing else gives the same."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from tests.unit.protocol.factories import SLOT, make_terms
+from tests.unit.protocol.identities import address, digest
+from tests.unit.protocol.network import Network, bitmap, hashed, reveal_of, tagged
+
+from atoll.protocol import hashing
+from atoll.protocol.words import (
+    ZERO_DIGEST,
+    Bitmap,
+    Facts,
+    HolderId,
+    JobId,
+    Miss,
+    PlaceIndex,
+    Role,
+    RoundIndex,
+    SeatIndex,
+)
+
+SENDER, SEED, MODEL = address("provider"), digest("seed"), digest("model")
+REVEAL, _, _ = reveal_of("reveal", 3)
+
+
+def test_keccak_is_ethereums() -> None:
+    """Of no bytes: not SHA-3's, whose padding differs."""
+    empty = "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"
+    assert hashing.keccak256(b"").hex() == empty
+
+
+def test_hashes_are_words_one_after_another() -> None:
+    """As the network that knows no ABI writes them."""
+    slot = replace(SLOT, round=RoundIndex(0))
+    net = Network()
+    net.seed, net.model = SEED, MODEL
+    seat = SeatIndex(5)
+    given = hashing.commitment(slot, SEED, seat, SENDER, (REVEAL, MODEL))
+    assert given == net.commitment(SENDER, 5, REVEAL)
+    assert hashing.data_seed(slot, SEED, MODEL) == tagged("atoll.data.v2", 0, SEED, MODEL)
+    assert hashing.audit_seed(slot, SEED, MODEL) == tagged("atoll.audit.v3", 0, SEED, MODEL)
+    assert hashing.accumulate_reveal(SEED, seat, MODEL) == hashed(SEED, 5, MODEL)
+    said = hashing.accumulate_word(SEED, PlaceIndex(3), Bitmap(6))
+    assert said == hashed(SEED, 3, 6)[:28] + bytes(4)
+    assert hashing.accumulate_words(SEED, []) == SEED[:28] + bytes(4)
+
+
+def test_a_commitment_binds_everything_but_the_cid() -> None:
+    def of(**changes: Any) -> bytes:
+        given: dict[str, Any] = {
+            "slot": SLOT, "seed": SEED, "seat": SeatIndex(5), "account": SENDER,
+            "said": (REVEAL, MODEL),
+        }  # fmt: skip
+        return hashing.commitment(*{**given, **changes}.values())
+
+    others = [
+        of(slot=replace(SLOT, round=RoundIndex(9))),
+        of(slot=replace(SLOT, job=JobId(9))),
+        of(seed=MODEL),
+        of(seat=SeatIndex(6)),
+        of(account=address("thief")),
+        of(said=(REVEAL, SEED)),
+        *(
+            of(said=(replace(REVEAL, **{name: digest(name)}), MODEL))
+            for name in ("update_root", "key_hash", "salt", "leaves")
+        ),
+    ]
+    assert len({of(), *others}) == 11
+    assert of(said=(replace(REVEAL, update_cid=b""), MODEL)) == of()
+
+
+def test_facts_that_differ_anywhere_hash_differently() -> None:
+    facts = Facts(*(digest(i) for i in range(5)), *(bitmap({i}) for i in range(5)))  # type: ignore[arg-type]
+    hashes = {hashing.facts_hash(facts)}
+    for field in fields(facts):
+        is_bitmap = isinstance(getattr(facts, field.name), int)
+        other = Bitmap(77) if is_bitmap else digest("other")
+        hashes.add(hashing.facts_hash(replace(facts, **{field.name: other})))
+    assert len(hashes) == 11
+
+
+def test_terms_that_differ_in_one_field_hash_differently() -> None:
+    terms = make_terms()
+    hashes = {hashing.terms_hash(terms), hashing.terms_hash(replace(terms, program=digest("p")))}
+    for field in fields(terms)[:-1]:
+        hashes.add(hashing.terms_hash(replace(terms, **{field.name: 77})))
+    assert len(hashes) == len(fields(terms)) + 1
+
+
+def test_locks_and_faults_are_of_one_holder() -> None:
+    one, two = HolderId(1), HolderId(2)
+    locks = {
+        hashing.bond_lock(JobId(j), role, h) for j in (1, 2) for role in Role for h in (one, two)
+    }
+    assert len(locks) == 8
+    faults = {
+        hashing.fault_id(replace(SLOT, round=RoundIndex(r)), role, h, kind)
+        for r in (0, 1)
+        for role in Role
+        for h in (one, two)
+        for kind in Miss
+    }
+    assert len(faults) == 8 * len(Miss)
+
+
+def test_a_slot_is_its_chain_contract_job_and_round() -> None:
+    domain = SLOT.domain
+    numbers = (domain.chain_id, int(domain.rounds, 16), SLOT.job, SLOT.round)
+    assert hashing.slot_hash(SLOT) == hashed(*numbers)
+
+
+def test_update_roots_bind_the_size() -> None:
+    assert hashing.update_root(1, ZERO_DIGEST) != hashing.update_root(2, ZERO_DIGEST)

@@ -1,0 +1,128 @@
+"""Numbers that the law states: those that the contracts state too, and those it begins with."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from tests.unit.protocol.factories import DOMAIN, JOB, make_manifest
+
+from atoll.numerics.codec import sparse
+from atoll.protocol import (
+    ballots,
+    certificates,
+    checks,
+    claims,
+    clocks,
+    leaves,
+    lots,
+    manifest,
+    merge_inputs,
+    misses,
+    owes,
+    pay,
+    terms,
+    views,
+)
+from atoll.protocol.games import judge, trees
+from atoll.protocol.views import JobView
+from atoll.protocol.words import ZERO_DIGEST, BlockRef, JobStatus, Phase
+
+CONTRACTS = Path(__file__).parents[3] / "contracts" / "src"
+SHARED = {
+    "libraries/TermsCheck.sol": {
+        "MAX_MEMBERS": terms.MAX_SEATS,
+        "MAX_SEGMENTS": terms.MAX_SEGMENTS,
+        "BPS": terms.WHOLE_BPS,
+        "MAX_MOVES": terms.MOVES,
+    },
+    "libraries/Draws.sol": {"COMMITTEE": lots.COMMITTEE},
+    "rounds/RoundsBase.sol": {
+        "LEAF_BYTES": leaves.LEAF_BYTES,
+        "MAX_AUDITS": clocks.MAX_AUDITS,
+        "MAX_STREAK": views.EMPTY_ROUNDS,
+    },
+    "Rounds.sol": {"LONGEST_GAMES": clocks.GAMES_BEHIND},
+    "Audits.sol": {"DUTY_BYTES": ballots.DUTY_BYTES},
+    "Jobs.sol": {"COMMITTEE": lots.COMMITTEE},
+    "rounds/RoundsMembership.sol": {"SIGNING_PART": clocks.SIGNING_PART},
+    "EcdsaPolicy.sol": {
+        "MAP_BYTES": certificates.MAP_BYTES,
+        "SIGNATURE_BYTES": certificates.SIGNATURE_BYTES,
+    },
+    "judge/GameQueue.sol": {"MAX_WAITING": claims.MAX_WAITING},
+    "judge/Claims.sol": {"BOND_SHARE": claims.BOND_SHARE},
+    "judge/Openings.sol": {"PIECE": trees.PIECE, "CHUNK": trees.CHUNK},
+    "judge/Judge.sol": {"MAX_OPENINGS": judge.MAX_OPENINGS},
+    "judge/LinkSteps.sol": {
+        "CHUNK": sparse.CHUNK,
+        "KEPT_OF_A_CHUNK": sparse.KEPT,
+        "QUARTER": sparse.QUARTER,
+        "QUARTERS": sparse.QUARTERS,
+    },
+    "judge/Game.sol": {"ROW_LEVELS": trees.ROW_LEVELS},
+    "judge/ProgramReader.sol": {"MOST_SHOWN": terms.MAX_SHOWN},
+}
+
+
+@pytest.mark.parametrize("file", SHARED)
+def test_a_constant_is_the_contracts(file: str) -> None:
+    declared = re.findall(r"constant (\w+) = (\w+);", (CONTRACTS / file).read_text("utf-8"))
+    numbers = {name: int(value.replace("_", ""), 0) for name, value in declared}
+    assert SHARED[file] == {name: numbers[name] for name in SHARED[file]}
+
+
+def test_the_numbers_that_only_the_text_states() -> None:
+    """As SPEC has them: changing one changes who is paid or what is merged."""
+    assert (checks.NORM_CAP, checks.COPY_SHARE) == (3, 64)
+    assert Fraction(3, 4) == checks.ALIGNMENT
+    assert (checks.RIGHT_ANGLE, pay.MOST_CLAIMED) == (1 << 64, 3_000)
+    assert merge_inputs.PARTIAL == (3, 4)
+    assert (misses.MOST, terms.MIN_BOND, terms.LONGEST_SECONDS) == (8, 80, 5_184_000)
+    assert (terms.MAX_PLACES, ballots.FINE, lots.LAST_AUDITORS) == (256, 0xFFFF, 2)
+    assert (manifest.MANIFEST_VERSION, manifest.MAX_MANIFEST_BYTES) == (1, 16_384)
+    assert (manifest.INNER_LIMIT, manifest.ELEMENTS_LIMIT) == (133_144, 2_147_483_647)
+    assert (manifest.MAX_STEPS, manifest.MAX_ROTARY) == (1_048_576, 16_777_216)
+    assert (manifest.MDA_SUBSETS, manifest.MAX_SEGMENTS) == (200_000, 64)
+
+
+def test_a_step_shows_a_digest_a_norm_and_its_losses() -> None:
+    assert terms.shown_bytes(1, 1) == 32 + 8 + 4
+    assert terms.shown_bytes(3, 2) == 3 * (32 + 8 + 2 * 4)
+
+
+def test_what_has_no_end_yet_ends_with_the_chains_clock() -> None:
+    assert owes.WHENEVER == 2**64 - 1
+
+
+def test_a_view_begins_with_nothing() -> None:
+    empty = JobView.of(DOMAIN, JOB)
+    assert (empty.status, empty.phase, empty.round) == (JobStatus.NONE, Phase.WAITING, 0)
+    assert empty.block == BlockRef(0, ZERO_DIGEST, 0)
+    assert (empty.funded, empty.refunded, empty.burnt, empty.closed_at) == (0, 0, 0, 0)
+    assert (empty.submitter, empty.policy) == ("0x" + "0" * 40, "0x" + "0" * 40)
+    assert (empty.open, empty.model, empty.model_cid) == (None, ZERO_DIGEST, b"")
+    assert not (empty.cancel_requested or empty.providers or empty.verifiers or empty.settled)
+    assert not empty.is_poke_due(1 << 60)
+
+
+def test_exponents_are_by_what_a_tensor_is() -> None:
+    of = manifest.TensorExponents(embedding=-1, matrix=-2, vector=-3).of
+    assert [of("model.embed_tokens.weight"), of("lm_head.weight")] == [-1, -1]
+    assert [of("model.norm.weight"), of("model.layers.0.input_layernorm.weight")] == [-3, -3]
+    assert of("model.layers.0.mlp.up_proj.weight") == -2
+
+
+def test_of_three_fragments_one_is_sent_a_round() -> None:
+    codec = make_manifest().codec.model_copy(update={"fragments": 3})
+    layers = [f"model.layers.{layer}.mlp.up_proj.weight" for layer in range(4)]
+    assert [codec.fragment_of(name) for name in (*layers, "lm_head.weight")] == [0, 1, 2, 0, 0]
+    assert [codec.is_sent(layers[1], round_) for round_ in range(5)] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]

@@ -1,0 +1,56 @@
+"""A program's bytes: one spelling of headers and templates, and whose nodes a template is of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.protocol.models import HEADER, with_epochs
+
+from atoll.protocol.program import Header, Input, MalformedProgram, Part, Source, Template
+
+INPUTS = (Input(Source.TAPE, 3, 2, 40), Input(Source.EXPONENTS, 0, 0, 301))
+TEMPLATE = Template(Part.LINK, 0x0102, 4, 40, 5, 3, 2, INPUTS, (7, 1 << 40), b"a tail")
+
+
+def test_a_templates_nodes_are_its_first_and_so_many_more_a_stride_apart() -> None:
+    found = [TEMPLATE.iteration(node) for node in range(13)]
+    assert found == [None] * 5 + [0, None, 1, None, 2] + [None] * 3
+    alone = replace(TEMPLATE, count=1, stride=0)
+    assert [alone.iteration(node) for node in (4, 5, 6, 7)] == [None, 0, None, None]
+
+
+def test_an_operation_is_told_the_iteration_its_words_and_the_tail() -> None:
+    numbers = b"".join(number.to_bytes(8, "big") for number in (2, 7, 1 << 40))
+    assert TEMPLATE.attributes(2) == numbers + b"a tail"
+
+
+def test_a_template_has_one_spelling_and_is_whole() -> None:
+    data = TEMPLATE.to_bytes()
+    assert Template.from_bytes(data) == TEMPLATE
+    assert Template.from_bytes(data[:-6]) == replace(TEMPLATE, tail=b"")
+    for length in range(len(data) - 6):
+        with pytest.raises(MalformedProgram):
+            Template.from_bytes(data[:length])
+    unknown = data.replace(bytes([Source.EXPONENTS]) + bytes(8), b"\x08" + bytes(8))
+    with pytest.raises(MalformedProgram):
+        Template.from_bytes(unknown)
+
+
+@pytest.mark.parametrize("header", [HEADER, with_epochs(3).header], ids=["one part", "fragments"])
+def test_a_header_has_one_spelling_and_is_whole(header: Header) -> None:
+    data = header.to_bytes()
+    assert Header.from_bytes(data) == header
+    assert Header.from_bytes(replace(header, masked=True).to_bytes()).masked is True
+    masked = replace(header, masked=True).to_bytes()
+    (place,) = (at for at, (a, b) in enumerate(zip(data, masked, strict=True)) if a != b)
+    for odd in (
+        bytes([2]) + data[1:],
+        data[:-1],
+        data + b"\0",
+        data[:place] + b"\2" + data[place + 1 :],
+        data[:100],
+        b"",
+    ):
+        with pytest.raises(MalformedProgram):
+            Header.from_bytes(odd)

@@ -1,0 +1,519 @@
+"""A job in small steps: what the view says after each, and what is owed to whom by when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.protocol.factories import make_terms
+from tests.unit.protocol.identities import digest
+from tests.unit.protocol.network import Network, Refused, bitmap
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
+
+from atoll.protocol import events as ev
+from atoll.protocol import pay
+from atoll.protocol.ballots import Body
+from atoll.protocol.ballots import Duty as BallotDuty
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.late_words import without_pay
+from atoll.protocol.owes import WHENEVER, Duty, committee_accounts, owed_by
+from atoll.protocol.rounds import apply
+from atoll.protocol.upkeep import Call, upkeep
+from atoll.protocol.views import GameRecord, bond_set, pay_place
+from atoll.protocol.words import (
+    NO_ROUND,
+    HolderId,
+    JobStatus,
+    Miss,
+    Phase,
+    PlaceIndex,
+    Role,
+    RoundIndex,
+    SeatIndex,
+)
+
+
+def owed(script: Script, account: str) -> list[tuple[Duty, int]]:
+    found = owed_by(script.net.view, account, script.net.now)  # type: ignore[arg-type]
+    return [(each.duty, each.until) for each in found]
+
+
+def calls(script: Script) -> set[Call]:
+    return {each.call for each in upkeep(script.net.view, script.net.now)}
+
+
+def test_a_round_from_its_opening_to_its_settlement() -> None:
+    script = Script.ready()
+    net = script.net
+    assert (net.view.phase, calls(script)) == (Phase.WAITING, {Call.POKE})
+    net.poke()
+    assert net.view.status is JobStatus.ACTIVE
+    assert all(owed(script, who) == [(Duty.COMMIT, net.deadline)] for who in PROVIDERS[:4])
+    for seat in range(4):
+        script.commit(seat)
+    assert net.view.phase is Phase.REVEAL
+    assert all(owed(script, who) == [(Duty.REVEAL, net.deadline)] for who in PROVIDERS[:4])
+    for seat in range(4):
+        script.reveal(seat)
+    running = net.view.open
+    assert running is not None and running.phase is Phase.MERGE
+    assert committee_accounts(net.view, running) == VERIFIERS[:4]
+    assert all(owed(script, who) == [(Duty.WORD, net.words_end)] for who in VERIFIERS[:4])
+    script.say([0, 1])
+    assert not any(duty is Duty.SIGN for duty, _ in owed(script, VERIFIERS[0]))
+    script.say([2])
+    assert net.view.open is not None and net.view.open.is_merge_over
+    assert (Duty.SIGN, net.deadline) in owed(script, VERIFIERS[0])
+    net.settle({0, 1, 2})
+    assert (net.view.phase, net.view.round) == (Phase.TRAIN, 1)
+    past = net.view.settled[0]
+    assert past.is_consistent and net.view.model == past.verdict.state
+    assert (past.signers, past.unsigned) == (0b111, 0b1000)
+    assert (Duty.SIGN, past.clock.audit_end) in owed(script, VERIFIERS[3])
+
+
+def test_who_lacks_what_others_have_is_asked_for_no_signature() -> None:
+    script = Script.ready()
+    script.train()
+    script.say([0, 1, 2])
+    script.say([3], 0b0111)
+    script.net.settle({0, 1, 2})
+    assert script.net.view.settled[0].unsigned == 0
+    assert not any(duty is Duty.SIGN for duty, _ in owed(script, VERIFIERS[3]))
+
+
+def test_the_silent_of_a_replaced_lot_miss_and_the_next_says_its_own_words() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    script.say([0, 1])
+    net.advance()
+    running = net.view.open
+    assert running is not None
+    assert (running.lot, running.silent, dict(running.words)) == (1, 0b1100, {})
+    assert Call.CUT_MEMBER in calls(script)
+    net.cut_member(0, net.at(Role.VERIFIER, 2, 0).id)
+    cut = net.view.verifiers[net.at(Role.VERIFIER, 2, 0).id]  # type: ignore[index]
+    assert (0, Miss.SILENCE) in cut.cuts
+    assert cut.bond == net.terms.verifier_bond * 99 // 100
+    script.say()
+    script.settle()
+    assert net.view.settled[0].silent == 0b1100
+
+
+def test_a_lot_has_its_seed_from_the_audits_and_each_later_one_from_the_one_before() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    for _ in range(3):
+        net.advance()
+        running = net.view.open
+        assert running is not None
+        assert (running.lot, running.lot_seed) == (net.lot, net.lot_seed)
+
+
+def test_seats_that_miss_are_nobodys_until_their_miss_is_cut() -> None:
+    script = Script.ready()
+    net = script.net
+    net.poke()
+    for seat in (0, 1, 2):
+        script.commit(seat)
+    net.advance()
+    assert (net.view.phase, net.view.held) == (Phase.REVEAL, 0b0111)
+    assert net.view.free_seats() == []
+    with pytest.raises(Refused):
+        net.sit(PROVIDERS[5], 3)
+    net.cut_seat(3)
+    assert net.view.free_seats() == [3]
+    net.sit(PROVIDERS[5], 3)
+    assert net.view.held == 0b1111
+
+
+def test_a_void_round_waits_under_its_own_number() -> None:
+    script = Script.ready()
+    net = script.net
+    script.honest_round()
+    net.advance()
+    assert (net.view.phase, net.view.round, net.view.open) == (Phase.WAITING, 1, None)
+    missed = {h.index: h.missed for h in net.view.providers.values()}
+    assert missed == dict.fromkeys(range(4), 1)
+    assert net.view.held == 0
+
+
+def test_a_round_that_is_void_as_the_job_ends_is_missed_by_who_owed_it() -> None:
+    for reveals in (False, True):
+        script = Script.ready()
+        net = script.net
+        net.poke()
+        for seat in (0, 1, 2) if reveals else ():
+            script.commit(seat)
+        if reveals:
+            net.advance()  # seat 3 has missed its commitment, and the others their reveals
+        assert not net.view.cancel_requested
+        net.cancel()
+        assert net.view.cancel_requested
+        net.advance()
+        assert (net.view.phase, net.view.status) == (Phase.CLOSED, JobStatus.CANCELLED)
+        missed = {h.index: h.missed for h in net.view.providers.values()}
+        assert missed == dict.fromkeys(range(4), 0)
+        assert net.view.held == 0
+
+
+def test_who_is_ready_and_leaves_before_it_counts_is_not_ready() -> None:
+    script = Script.ready(make_terms(places=5))
+    net = script.net
+    net.poke()
+    net.enrol(WATCHER, 4, net.terms.verifier_bond)
+    net.say_ready(WATCHER)
+    assert net.view.verifiers[HolderId(5)].is_ready
+    net.leave_pool(WATCHER)
+    assert not net.view.verifiers[HolderId(5)].is_ready
+    first = net.view.verifiers[HolderId(1)]
+    net.leave_pool(first.account)
+    assert net.view.verifiers[HolderId(1)].is_ready  # it counts until the round is over
+
+
+def test_a_void_round_opens_again_with_seats_that_came_and_with_its_own_pool() -> None:
+    script = Script.ready(make_terms(places=4, seats=8))
+    net = script.net
+    net.poke()
+    net.sit(PROVIDERS[4], 4)
+    new = net.view.holder_of(PROVIDERS[4])
+    assert new is not None and new.start == 0
+    net.leave_pool(VERIFIERS[0])
+    net.enrol(WATCHER, 0, net.terms.verifier_bond)
+    net.say_ready(WATCHER)
+    net.leave_seat(PROVIDERS[4])
+    gone = net.view.providers[new.id]
+    assert (gone.start, gone.to) == (0, 0)
+    net.release(Role.PROVIDER, new.id)
+    net.sit(PROVIDERS[5], 5)
+    net.advance()
+    assert (net.view.phase, net.view.round) == (Phase.WAITING, 0)
+    assert net.view.ready_places(net.view.round) == bitmap(net.ready) == 0b1111
+    net.sit(PROVIDERS[6], 6)
+    net.sit(PROVIDERS[7], 7)
+    net.wait(1)
+    round = script.honest_round()
+    past = net.view.settled[round]
+    assert round == 0 and past.facts.revealed == 0b1110_0000
+    held = net.view.providers[past.seats[SeatIndex(5)]]
+    assert held.account == PROVIDERS[5] and held.counts_in(0)
+    places = {net.view.verifiers[id].account for id in past.places.values()}
+    assert places == set(VERIFIERS[:4])
+    assert net.view.open is not None
+    at_zero = net.view.open.places[PlaceIndex(0)]
+    assert net.view.verifiers[at_zero].account == WATCHER
+    net.wait_until(net.settled[0].ends["window"])
+    assert pay.claimable(net.view, held, net.now) == 8 * net.terms.segment_pay
+
+
+def test_who_disagrees_is_not_waited_for_and_misses_nothing() -> None:
+    script = Script.ready()
+    net = script.net
+    net.poke()
+    for seat in (0, 1, 2):
+        script.commit(seat)
+    net.disagree(PROVIDERS[3])
+    assert net.view.phase is Phase.REVEAL
+    assert net.view.open is not None and net.view.open.stopped == 0b1000
+    assert all(holder.missed == NO_ROUND for holder in net.view.providers.values())
+
+
+def test_partial_rounds_are_paid_by_the_segment_and_short_again_is_a_miss() -> None:
+    script = Script.ready()
+    net = script.net
+    for segments in (5, 4):
+        script.train({0: segments})
+        script.say()
+        script.settle()
+    view = net.view
+    assert [past.reveals[SeatIndex(0)].segments for past in view.settled] == [5, 4]
+    assert pay.seat_pay(net.terms, view.settled[0], SeatIndex(0)) == 5 * net.terms.segment_pay
+    first = net.at(Role.PROVIDER, 0, 0).id
+    assert view.providers[first].missed == 1  # type: ignore[index]
+    assert view.held == 0b1110
+
+
+def test_a_seat_without_a_segment_is_nobodys_duty_and_short() -> None:
+    script = Script.ready(make_terms(rounds=9, f=0))
+    net = script.net
+    for segments in (0, 8, 8, 0, 8, 0):
+        script.train({2: segments})
+        script.say()
+        net.wait(1)
+        script.settle()
+        past = net.view.settled[-1]
+        assert bool(past.drawn >> 2 & 1) == bool(segments)
+        assert all((2 in seats) <= bool(segments) for seats in past.duties.values())
+        assert all(
+            net.duties(past.round, id) == set(past.duties_of(id)) for id in net.view.verifiers
+        )
+    missed = net.view.providers[net.settled[0].holders[2]]  # type: ignore[index]
+    assert missed.missed == 5 and net.owing == {2: 5}
+
+
+def test_half_of_every_second_round_is_a_miss_and_unpaid_where_nothing_is_merged() -> None:
+    """Whoever was whole is paid, and what the others would have had is the submitter's at once."""
+    script = Script.ready(make_terms(rounds=9))
+    net, before = script.net, pay.refundable(script.net.view)
+    halves = {0: 4, 1: 0}
+    for done, merged in ((halves, 0), ({}, 4), (halves, 0)):
+        script.train(done)
+        script.say(has=0b1011)
+        net.wait(1)
+        script.settle(merged=min(merged, 3))
+    first, second, third = net.view.settled
+    assert (first.short, second.short, third.short) == (0b0011, 0, 0b0011)
+    assert (first.unearned, second.unearned, third.unearned) == (0b0011, 0, 0b0011)
+    assert (first.pay, second.pay, third.pay) == (0b1000, 0b1011, 0b1000)
+    whole = 8 * net.terms.segment_pay
+    assert [pay.unpaid(net.terms, past) for past in net.view.settled] == [whole] * 3  # seat 2
+    assert net.owing == {0: 2, 1: 2} and net.view.held == 0b1100
+    spared = pay.round_budget(net.terms) - pay.may_earn(net.terms, second, is_last=False)
+    assert pay.refundable(net.view) - before == 3 * spared + 2 * 2 * whole
+    assert grantable_ever(net) == {2}
+
+
+def grantable_ever(net: Network) -> set[int]:
+    """Seats that late words could pay of the rounds so far."""
+    now = net.view.settled[0].clock.settled_at
+    return {seat for past in net.view.settled for seat in without_pay(net.view, past, now)}
+
+
+def test_a_round_that_nobody_certified_makes_nobody_short() -> None:
+    script = Script.ready(make_terms(expiry=1_000_200))
+    net = script.net
+    script.train({0: 1, 1: 1, 2: 1, 3: 1})
+    script.say()
+    net.wait_until(max(net.deadline, net.terms.expiry))
+    net.settle_late()
+    (past,) = net.view.settled
+    assert (past.verdict.merged, past.short, past.unearned) == (0, 0, 0)
+    assert (past.pay, net.owing) == (0b1111, {})
+
+
+def test_who_takes_a_seat_is_not_short_for_who_had_it() -> None:
+    script = Script.ready(make_terms(rounds=9))
+    net = script.net
+    for segments in (0, 8):
+        script.train({2: segments})
+        script.say()
+        net.wait(1)
+        if segments:
+            net.leave_seat(script.account(2))
+        script.settle()
+    net.sit(PROVIDERS[5], 2)
+    script.honest_round()
+    for segments in (0, 8):
+        script.train({2: segments})
+        script.say()
+        net.wait(1)
+        script.settle()
+    assert net.view.providers[HolderId(5)].missed == NO_ROUND
+
+
+def test_an_audit_owes_ballot_opening_and_key_in_their_windows() -> None:
+    script = Script.ready()
+    net = script.net
+    round = script.honest_round()
+    clock, ends = net.view.settled[round].clock, net.settled[round].ends
+    auditor = script.auditors(round)[0]
+    who = net.member(Role.VERIFIER, auditor).account
+    assert (Duty.BALLOT, clock.audit_end) in owed(script, who)
+    script.ballot(round, auditor)
+    assert Duty.BALLOT not in dict(owed(script, who))
+    net.wait_until(ends["audit"])
+    assert (Duty.OPEN, clock.open_end) in owed(script, who)
+    script.open(round, auditor)
+    net.wait_until(ends["open"])
+    seat = min(net.settled[round].drawn)
+    holder = script.net.at(Role.PROVIDER, seat, round).account
+    assert (Duty.KEY, clock.keys_end) in owed(script, holder)
+    net.wait_until(ends["keys"])
+    assert (Duty.KEY, clock.half) in owed(script, holder)
+    assert Call.STRIKE in calls(script)
+    net.wait_until(ends["half"])
+    assert Call.NO_KEY in calls(script)
+    script.show_keys(round, [seat])
+    assert Duty.KEY not in dict(owed(script, holder))
+
+
+def test_a_ballot_sealed_too_late_takes_the_first_away() -> None:
+    script = Script.ready()
+    net = script.net
+    round = script.honest_round()
+    auditor = script.auditors(round)[0]
+    script.ballot(round, auditor)
+    net.wait_until(net.settled[round].ends["audit"])
+    net.ballot(round, auditor, digest("another"))
+    assert auditor not in net.view.settled[round].ballots
+    with pytest.raises(Refused):
+        script.open(round, auditor)
+
+
+def test_what_is_said_of_no_seat_or_place_of_the_speaker_changes_nothing() -> None:
+    script = Script.ready()
+    net, job = script.net, script.net.job
+    key, ballot, far = digest("key"), digest("ballot"), RoundIndex(9)
+    early = apply(net.view, ev.KeyShown(job, PROVIDERS[0], RoundIndex(0), key), net.block)
+    assert early == replace(net.view, block=net.block)  # no round is open
+    past, running = RoundIndex(script.honest_round()), net.view.round
+    net.wait(1)
+    for event in (
+        ev.Balloted(job, WATCHER, past, ballot),
+        ev.Balloted(job, VERIFIERS[0], far, ballot),
+        ev.KeyShown(job, WATCHER, past, key),
+        ev.KeyShown(job, WATCHER, running, key),
+        ev.KeyShown(job, PROVIDERS[0], far, key),
+    ):
+        assert apply(net.view, event, net.block) == replace(net.view, block=net.block)
+
+
+def test_wrong_words_cost_the_fee_and_half_of_it_is_the_contesters() -> None:
+    script = Script.ready()
+    net = script.net
+    round = script.honest_round()
+    past = net.settled[round]
+    auditor = script.auditors(round)[0]
+    script.ballot(round, auditor, script.body(round, auditor)[:-1] + b"\0")
+    net.wait_until(past.ends["audit"])
+    script.open(round, auditor)
+    net.wait_until(past.ends["open"])
+    script.show_keys(round)
+    wrong = [each for each in upkeep(net.view, net.now) if each.call is Call.CONTEST]
+    assert [(each.holder, each.seat) for each in wrong] == [
+        (auditor, max(net.duties(round, auditor)))
+    ]
+    net.contest(round, auditor, wrong[0].seat, WATCHER)
+    holder = net.view.verifiers[wrong[0].holder]
+    body = net.view.settled[round].bodies[holder.id]
+    assert pay.duties_paid(net.view.settled[round], holder) == len(body.duties) - 1
+    net.wait_until(past.ends["window"])
+    assert Call.SETTLE_CONTEST in calls(script)
+    net.settle_contest(round, auditor, wrong[0].seat)
+    assert net.view.params is not None
+    reward = pay.contest_reward(net.terms, net.view.params)
+    assert net.view.credits[WATCHER] == reward == net.terms.duty_fee // 2
+    assert (round, Miss.WORDS) in net.view.verifiers[holder.id].cuts
+
+
+def test_a_differs_is_owed_a_challenge_and_leaves_its_seat_out() -> None:
+    script = Script.ready()
+    net = script.net
+    round = script.honest_round()
+    ends = net.settled[round].ends
+    auditor = script.auditors(round)[0]
+    seat = min(net.duties(round, auditor))
+    script.ballot(round, auditor, script.body(round, auditor, {seat: 2}))
+    net.wait_until(ends["audit"])
+    script.open(round, auditor)
+    who = net.member(Role.VERIFIER, auditor).account
+    found = owed_by(net.view, who, net.now)
+    accusation = next(each for each in found if each.duty is Duty.CHALLENGE)
+    assert (accusation.seats, accusation.at) == ((seat,), 2)
+    assert accusation.until == net.view.settled[round].clock.half
+    assert net.view.accused(net.now) == {net.view.settled[round].seats[SeatIndex(seat)]}
+    net.wait_until(ends["half"])
+    assert net.view.accused(net.now) == set()
+    assert Call.DROPPED in calls(script)
+
+
+def test_a_differs_stands_as_long_as_its_game_is_open_and_no_longer() -> None:
+    script = Script.ready()
+    net = script.net
+    round = script.honest_round()
+    ends = net.settled[round].ends
+    auditor = script.auditors(round)[0]
+    seat = min(net.duties(round, auditor))
+    script.ballot(round, auditor, script.body(round, auditor, {seat: 2}))
+    net.wait_until(ends["audit"])
+    script.open(round, auditor)
+    about = net.view.settled[round].seats[SeatIndex(seat)]
+    claim = Claim(
+        holder=net.view.providers[about].account,
+        set=bond_set(net.view.job_id, Role.PROVIDER, about),
+        place=pay_place(net.view.job_id, Role.PROVIDER, about, round),
+        program=digest("program"),
+        is_link=False,
+        seat=seat,
+        round=round,
+        segment=2,
+        data_seed=digest("seed"),
+        opening=digest("opening"),
+    )
+    game = GameRecord(1, net.member(Role.VERIFIER, auditor).account, 1, claim, b"")
+    played = replace(net.view, games={1: game})
+    ended = replace(net.view, games={1: replace(game, outcome=Outcome.CHALLENGER_FELL)})
+    for when in (ends["audit"], ends["half"], ends["window"] + 1):
+        assert played.accused(when) == {about}
+        assert ended.accused(when) == set()
+
+
+def test_who_is_accused_when_merge_opens_is_accused_in_the_merge() -> None:
+    script = Script.ready(make_terms(train_seconds=1_000, audit_seconds=50))
+    net = script.net
+    round = script.honest_round()
+    ends = net.settled[round].ends
+    auditor = script.auditors(round)[0]
+    seat = min(net.duties(round, auditor))
+    lie = BallotDuty(SeatIndex(seat), 0, digest("own"))
+    script.ballot(round, auditor, Body((lie,)).to_bytes())
+    net.wait_until(ends["audit"])
+    script.open(round, auditor)
+    script.train()
+    running = net.view.open
+    assert running is not None and running.accused == bitmap({seat})
+    assert running.merge_facts.accused == running.accused
+
+
+def test_a_fall_takes_what_is_not_final_and_it_is_burnt_by_the_claim() -> None:
+    script = Script.ready()
+    net = script.net
+    for _ in range(2):
+        round = script.honest_round()
+    fallen = net.at(Role.PROVIDER, 1, 0).id
+    net.fall(Role.PROVIDER, fallen, WATCHER)
+    holder = net.view.providers[fallen]  # type: ignore[index]
+    assert (holder.bond, holder.lost_from) == (0, 0)
+    net.wait_until(net.settled[round].ends["window"])
+    whole = net.terms.segments * net.terms.segment_pay
+    to = pay.claimable_to(net.view, holder, net.now)
+    assert pay.claim(net.view, holder, to) == (0, 2 * whole)
+    honest = net.view.providers[net.at(Role.PROVIDER, 0, 0).id]  # type: ignore[index]
+    assert pay.claimable(net.view, honest, net.now) == 2 * whole
+
+
+def test_three_rounds_that_merge_nothing_end_a_job() -> None:
+    script = Script.ready()
+    for done in range(3):
+        assert script.net.view.empty_streak == done
+        script.train()
+        script.say()
+        script.settle(merged=0)
+    assert script.net.view.status is JobStatus.EXPIRED
+    assert script.net.view.phase is Phase.CLOSED
+
+
+def test_the_budget_covers_every_round_at_its_dearest() -> None:
+    terms = make_terms(rounds=3, f=0, min_providers=1)
+    script = Script.ready(terms)
+    for _ in range(3):
+        script.honest_round()
+    settled = script.net.view.settled
+    most = sum(pay.may_earn(terms, past, is_last=past.round == 2) for past in settled)
+    assert most <= pay.budget(terms)
+    assert pay.refundable(script.net.view) == script.net.funded - most
+
+
+def test_ready_is_owed_by_its_time_and_then_whenever() -> None:
+    script = Script.ready(make_terms(places=5))
+    net = script.net
+    net.enrol(WATCHER, 4, net.terms.verifier_bond)
+    until = net.view.verifiers[HolderId(5)].ready_until
+    assert owed(script, WATCHER) == [(Duty.READY, until)]
+    net.wait_until(until)
+    assert owed(script, WATCHER) == [(Duty.READY, WHENEVER)]
+    net.say_ready(WATCHER)
+    assert owed(script, WATCHER) == []

@@ -1,0 +1,690 @@
+"""Fetching over HTTP from honest gateways and from every kind of dishonest one."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import random
+import threading
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from atoll.errors import DiskFull, NotFound, TooLarge
+from atoll.storage import (
+    DAG_PB,
+    Cid,
+    FetchConfig,
+    Fetcher,
+    Gateway,
+    LocalStore,
+    MalformedDag,
+    Progress,
+)
+from atoll.storage.car import encode_car, encode_car_header
+from atoll.storage.dagpb import Link, Node, encode_node
+from atoll.storage.download import Downloader
+from atoll.storage.limits import Outsider
+from atoll.storage.sources import Source, SourceBook, normalise_gateway
+from atoll.storage.unixfs import FileNode, FileWalk, encode_file_header
+
+MIB = 1 << 20
+BOMB = gzip.compress(bytes(256 * MIB), 1)
+QUICK = FetchConfig(
+    block_timeout_s=0.5, hedge_min_s=0.1, hedge_max_s=0.1, passes=1, connect_timeout_s=0.5
+)
+PATIENT = replace(QUICK, block_timeout_s=300.0, connect_timeout_s=300.0)
+"""For what an honest gateway has to deliver, on a machine however slow."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "theirs", sync=False)
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "ours", sync=False)
+
+
+@asynccontextmanager
+async def serving(store: LocalStore, **options: object) -> AsyncIterator[Gateway]:
+    gateway = Gateway(store, **options)  # type: ignore[arg-type]
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+@asynccontextmanager
+async def hostile(handler: Handler) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_get("/{path:.*}", handler)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def answers_wrong(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=b"wrong" * 1000)
+
+
+async def answers_nothing(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=b"")
+
+
+async def answers_error(_: web.Request) -> web.StreamResponse:
+    return web.Response(status=500)
+
+
+async def redirects_home(request: web.Request) -> web.StreamResponse:
+    return web.Response(status=302, headers={"Location": str(request.url)})
+
+
+async def stalls(_: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise web.HTTPOk
+
+
+async def never_ends(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(bytes(MIB))
+
+
+async def truncates(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Length": "1000000"})
+    await response.prepare(request)
+    await response.write(bytes(10))
+    assert request.transport is not None
+    request.transport.abort()
+    return response
+
+
+async def inflates(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=BOMB, headers={"Content-Encoding": "gzip"})
+
+
+HOSTILE = [
+    answers_wrong,
+    answers_nothing,
+    answers_error,
+    redirects_home,
+    stalls,
+    never_ends,
+    truncates,
+    inflates,
+]
+
+
+async def test_a_file_travels(theirs: LocalStore, ours: LocalStore, tmp_path: Path) -> None:
+    data = os.urandom(5 * MIB + 3)
+    cid = theirs.add_bytes(data)
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        assert await fetcher.get(cid, len(data)) == data
+        assert fetcher.bytes_down == gateway.bytes_up > len(data)
+        await fetcher.get_file(cid, tmp_path / "out", len(data))
+        assert fetcher.bytes_down == gateway.bytes_up < len(data) + 1000
+    assert (tmp_path / "out").read_bytes() == data
+
+
+@pytest.mark.parametrize("handler", HOSTILE)
+async def test_one_bad_gateway_alone_costs_little(handler: Handler, ours: LocalStore) -> None:
+    """Bytes, and time: it ends, with half a second for a block, before the test's own limit."""
+    async with hostile(handler) as url, Fetcher(ours, lambda: [url], QUICK) as fetcher:
+        with pytest.raises(NotFound):
+            await fetcher.get(Cid.of(b"wanted"), MIB)
+        assert fetcher.bytes_down <= 3 * MIB
+    assert ours.usage().blocks == 0
+
+
+@pytest.mark.parametrize("handler", HOSTILE)
+async def test_one_bad_gateway_among_good_ones_harms_nobody(
+    handler: Handler, theirs: LocalStore, ours: LocalStore
+) -> None:
+    data = os.urandom(4 * MIB)
+    cid = theirs.add_bytes(data)
+    async with (
+        hostile(handler) as bad,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [bad, good.url], PATIENT) as fetcher,
+    ):
+        assert await fetcher.get(cid, len(data), prefer=[bad]) == data
+
+
+async def test_what_a_library_makes_of_one_gateway_harms_no_other(
+    theirs: LocalStore, ours: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever leaves the libraries for one source, such as yarl's IndexError for an address."""
+    download = Downloader._download
+
+    async def fails_for_the_stranger(
+        self: Downloader, cid: Cid, source: Source, *how: Any
+    ) -> bytes:
+        if source.url == "http://stranger":
+            raise IndexError("string index out of range")
+        return await download(self, cid, source, *how)
+
+    monkeypatch.setattr(Downloader, "_download", fails_for_the_stranger)
+    cid = theirs.add_bytes(b"wanted")
+    async with (
+        serving(theirs) as good,
+        Fetcher(ours, lambda: ["http://stranger", good.url], PATIENT) as fetcher,
+    ):
+        assert await fetcher.get(cid, 6, prefer=["http://stranger"]) == b"wanted"
+        with pytest.raises(NotFound, match="IndexError"):
+            await fetcher.get(Cid.of(b"nobody has it"), 100)
+
+
+async def test_sources_belong_to_whom_they_were_named_for(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    """One job's gateways are not asked for another's blocks, though all share the connections."""
+    asked = 0
+
+    async def counting(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return await answers_wrong(request)
+
+    async with (
+        hostile(counting) as stranger,
+        serving(theirs) as good,
+        Fetcher(ours, tuple, PATIENT) as fetcher,
+    ):
+        free = fetcher.among(lambda: [stranger], "free")
+        paid = fetcher.among(lambda: [good.url], "paid")
+        with pytest.raises(NotFound):
+            await free.get(theirs.add_bytes(b"free"), 10)
+        before = asked
+        assert await paid.get(theirs.add_bytes(b"paid"), 10) == b"paid"
+        assert (before > 0, asked) == (True, before)
+        assert [source.url for source in paid.sources.bad()] == [stranger]
+        with pytest.raises(NotFound, match="none is known"):
+            await fetcher.get(Cid.of(b"x"), 1)
+
+
+async def test_a_liar_is_remembered(theirs: LocalStore, ours: LocalStore) -> None:
+    asked = 0
+
+    async def counting(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return await answers_wrong(request)
+
+    async with (
+        hostile(counting) as bad,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [bad, good.url]) as fetcher,
+    ):
+        for i in range(30):
+            await fetcher.get(theirs.add_bytes(bytes([i])), 1)
+        assert [source.url for source in fetcher.sources.bad()] == [bad]
+    assert asked == 1
+
+
+async def test_blocks_come_from_whoever_has_them(tmp_path: Path, ours: LocalStore) -> None:
+    data = os.urandom(6 * MIB)
+    async with AsyncExitStack() as stack:
+        stores = [LocalStore(tmp_path / str(i), sync=False) for i in range(2)]
+        cid = stores[0].add_bytes(data)
+        files = sorted(p for p in (stores[0].root / "blocks").rglob("*") if p.is_file())
+        for path in files[::2]:
+            block = path.read_bytes()
+            stores[1].add_block(block)
+            path.unlink()
+        urls = [(await stack.enter_async_context(serving(s))).url for s in stores]
+        fetcher = await stack.enter_async_context(Fetcher(ours, lambda: urls))
+        assert await fetcher.get(cid, len(data)) == data
+
+
+async def test_an_interrupted_fetch_resumes(theirs: LocalStore, ours: LocalStore) -> None:
+    data = os.urandom(6 * MIB)
+    cid = theirs.add_bytes(data)
+    served: set[Cid] = set()
+
+    def first_three(wanted: Cid) -> bool:
+        served.add(wanted)
+        return len(served) <= 3
+
+    async with (
+        serving(theirs, allow=first_three) as gateway,
+        Fetcher(ours, lambda: [gateway.url], replace(PATIENT, parallel=1)) as fetcher,
+    ):
+        with pytest.raises(NotFound, match="does not have it"):
+            await fetcher.fetch(cid, len(data))
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        assert await fetcher.get(cid, len(data)) == data
+        assert fetcher.bytes_down < 5 * MIB
+
+
+def folders_of_blocks(store: LocalStore) -> set[int]:
+    return {int(folder.name, 16) for folder in (store.root / "blocks").iterdir()}
+
+
+async def test_what_the_disk_refused_to_settle_is_settled_by_the_next_fetch(
+    theirs: LocalStore, ours: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cid, settled = theirs.add_bytes(os.urandom(3 * MIB)), set[bytes]()
+
+    def refuse(_: Iterable[bytes]) -> None:
+        raise DiskFull("no room left on the disk")
+
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url], PATIENT) as fetcher:
+        monkeypatch.setattr(ours, "settle", refuse)
+        with pytest.raises(DiskFull):
+            await fetcher.fetch(cid, 3 * MIB)
+        monkeypatch.setattr(ours, "settle", settled.update)
+        await fetcher.fetch(cid, 3 * MIB)
+    assert {digest[0] for digest in settled} == folders_of_blocks(ours)
+
+
+async def test_what_a_cancelled_fetch_was_settling_is_settled_by_the_next(
+    theirs: LocalStore, ours: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cid, settled = theirs.add_bytes(os.urandom(3 * MIB)), set[bytes]()
+    begun, end = threading.Event(), threading.Event()
+
+    def wait(_: Iterable[bytes]) -> None:
+        begun.set()
+        end.wait()
+
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url], PATIENT) as fetcher:
+        monkeypatch.setattr(ours, "settle", wait)
+        first = asyncio.create_task(fetcher.fetch(cid, 3 * MIB))
+        await asyncio.to_thread(begun.wait)
+        first.cancel()
+        try:
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            monkeypatch.setattr(ours, "settle", settled.update)
+            await fetcher.fetch(cid, 3 * MIB)
+        finally:
+            end.set()
+    assert {digest[0] for digest in settled} == folders_of_blocks(ours)
+
+
+async def test_a_file_over_the_cap_is_refused_at_its_root(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    cid = theirs.add_bytes(os.urandom(5 * MIB))
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        with pytest.raises(TooLarge):
+            await fetcher.get(cid, 5 * MIB - 1)
+        assert fetcher.bytes_down < 1000
+
+
+async def test_a_tree_whose_sizes_lie_is_refused(theirs: LocalStore, ours: LocalStore) -> None:
+    leaf = theirs.add_block(bytes(MIB))
+    header = encode_file_header(b"", 10, [10])
+    root = theirs.add_block(encode_node(Node([Link(leaf, b"", 10)], header)), DAG_PB)
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        with pytest.raises(MalformedDag):
+            await fetcher.get(root, 100)
+
+
+async def test_leaves_that_are_here_count_like_those_that_come(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    leaf = ours.add_block(b"x")
+    header = encode_file_header(b"", 1000, [1] * 1000)
+    node = theirs.add_block(encode_node(Node([Link(leaf, b"", 1)] * 1000, header)), DAG_PB)
+    header = encode_file_header(b"", 8000, [1000] * 8)
+    root = theirs.add_block(encode_node(Node([Link(node, b"", 1)] * 8, header)), DAG_PB)
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        with pytest.raises(MalformedDag, match="more nodes"):
+            await fetcher.fetch(root, 8000)
+
+
+async def test_large_nodes_are_decoded_beside_the_loop(
+    theirs: LocalStore, ours: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = encode_file_header(b"", 1000, [1] * 1000)
+    leaf = theirs.add_block(b"x")
+    root = theirs.add_block(encode_node(Node([Link(leaf, b"", 1)] * 1000, header)), DAG_PB)
+    visit, threads = FileWalk.visit, {}
+
+    def noting(self: FileWalk, cid: Cid, *told: Any) -> FileNode:
+        threads[cid] = threading.current_thread()
+        return visit(self, cid, *told)
+
+    monkeypatch.setattr(FileWalk, "visit", noting)
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        await fetcher.fetch(root, 1000)
+    assert threads[leaf] is threading.main_thread() is not threads[root]
+
+
+async def test_no_gateway_is_an_answer_too(ours: LocalStore) -> None:
+    async with Fetcher(ours, list, QUICK) as fetcher:
+        with pytest.raises(NotFound, match="none is known"):
+            await fetcher.get(Cid.of(b"x"), 1)
+
+
+def car_of(*blocks: bytes) -> bytes:
+    named = [(Cid.of(block), block) for block in blocks]
+    return b"".join(encode_car([named[0][0]], named))
+
+
+@pytest.mark.parametrize(
+    "car",
+    [
+        car_of(b"wanted", b"something else"),
+        car_of(b"wanted")[:-1],
+        encode_car_header([]) + b"\xff\xff\xff\x7f",
+        b"\x00" * 100,
+        b"\xff" * 100,
+        BOMB,
+    ],
+)
+async def test_a_bad_car_costs_little_and_the_blocks_come_otherwise(
+    theirs: LocalStore, ours: LocalStore, car: bytes
+) -> None:
+    cid = theirs.add_bytes(b"wanted")
+
+    async def answers(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=car)
+
+    async with (
+        hostile(answers) as bad,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [good.url], PATIENT) as fetcher,
+    ):
+        await fetcher.fetch_car(cid, 100, bad)
+        assert [source.url for source in fetcher.sources.bad()] == [bad]
+    assert ours.read_bytes(cid, 100) == b"wanted"
+    assert not ours.has(Cid.of(b"something else"))
+
+
+async def test_a_car_brings_a_file_in_one_request(theirs: LocalStore, ours: LocalStore) -> None:
+    data = os.urandom(MIB) * 3 + os.urandom(5)
+    cid = theirs.add_bytes(data)
+    async with serving(theirs) as gateway, Fetcher(ours, list, PATIENT) as fetcher:
+        await fetcher.fetch_car(cid, len(data), gateway.url)
+    assert ours.read_bytes(cid, len(data)) == data
+
+
+async def test_a_folder_travels(theirs: LocalStore, ours: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "a").write_bytes(b"a")
+    (tmp_path / "in" / "deep" / "b").write_bytes(os.urandom(2 * MIB))
+    root = theirs.add_path(tmp_path / "in").cid
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        await fetcher.fetch_tree(root, 3 * MIB)
+        with pytest.raises(TooLarge):
+            await fetcher.fetch_tree(root, MIB)
+    assert ours.usage() == theirs.usage()
+
+
+async def test_progress_is_told(theirs: LocalStore, ours: LocalStore) -> None:
+    cid = theirs.add_bytes(os.urandom(3 * MIB))
+    seen: list[Progress] = []
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        await fetcher.fetch(cid, 3 * MIB, on_progress=seen.append)
+    assert [step.blocks for step in seen] == [1, 2, 3, 4]
+    assert (seen[-1].file_bytes, seen[-1].done_bytes) == (3 * MIB, 3 * MIB)
+    assert seen[-1].bytes_down > 3 * MIB
+
+
+async def test_a_stalling_gateway_is_overtaken_and_then_avoided(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    asked = 0
+
+    async def counting(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return await stalls(request)
+
+    async with (
+        hostile(counting) as slow,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [good.url], PATIENT) as fetcher,
+    ):
+        for i in range(10):
+            await fetcher.get(theirs.add_bytes(bytes([i])), 1, prefer=[slow])
+        assert fetcher.sources.ranked([slow])[0].failures >= 1
+    assert 1 <= asked < 5
+
+
+async def test_gateways_that_drip_hold_up_nobody_elses_blocks(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    asked = asyncio.Semaphore(0)
+
+    async def dripping(request: web.Request) -> web.StreamResponse:
+        asked.release()
+        return await stalls(request)
+
+    config = replace(PATIENT, block_timeout_s=3600, at_once=2, slow_s=0.01)
+    async with (
+        hostile(dripping) as first,
+        hostile(dripping) as second,
+        serving(theirs) as good,
+        Fetcher(ours, tuple, config) as fetcher,
+    ):
+        cids = [Cid.of(bytes([number])) for number in range(6)]  # which nobody else has
+        held = [
+            asyncio.create_task(fetcher.fetch_block(cid, prefer=[url]))
+            for cid in cids
+            for url in (first, second)
+        ]
+        for _ in held:
+            await asked.acquire()
+        assert await fetcher.get(theirs.add_bytes(b"here"), 4, prefer=[good.url]) == b"here"
+        for task in held:
+            task.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+
+
+async def test_who_has_a_block_by_then_is_asked_while_another_is_slow(
+    ours: LocalStore,
+) -> None:
+    """As an author that makes again what its disk lost, beside a gateway that never answers."""
+    cid, asked = Cid.of(b"made again"), 0
+
+    async def has_it_later(_: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return web.Response(body=b"made again") if asked > 4 else web.Response(status=404)
+
+    config = replace(PATIENT, passes=2, pass_pause_s=0.01)
+    async with (
+        hostile(stalls) as slow,
+        hostile(has_it_later) as author,
+        Fetcher(ours, lambda: [slow], config) as fetcher,
+    ):
+        assert await fetcher.fetch_block(cid, prefer=[author]) == b"made again"
+    assert asked == 5
+
+
+async def test_gateways_that_are_slow_in_turn_hold_nobody_for_ever(ours: LocalStore) -> None:
+    """Each is asked again while the other is slow."""
+
+    async def late(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(random.uniform(0.1, 0.4))
+        return web.Response(status=404)
+
+    config = replace(QUICK, passes=2, pass_pause_s=0.01)
+    async with AsyncExitStack() as stack:
+        urls = [await stack.enter_async_context(hostile(late)) for _ in range(4)]
+        fetcher = await stack.enter_async_context(Fetcher(ours, lambda: urls, config))
+        with pytest.raises(NotFound):
+            await fetcher.fetch_block(Cid.of(b"nobody has it"), prefer=urls)
+
+
+async def test_of_what_one_withholds_the_others_are_asked_no_oftener(ours: LocalStore) -> None:
+    """At 256 seats everybody asks everybody for it, as often as this."""
+    asked = 0
+
+    async def has_none(_: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return web.Response(status=404)
+
+    config = replace(QUICK, block_timeout_s=1.0, passes=2, pass_pause_s=0.01)
+    async with (
+        hostile(stalls) as author,
+        hostile(has_none) as other,
+        Fetcher(ours, lambda: [other], config) as fetcher,
+    ):
+        with pytest.raises(NotFound):
+            await fetcher.fetch_block(Cid.of(b"withheld"), prefer=[author])
+    assert asked == config.passes
+
+
+async def test_jobs_have_their_turns_however_much_others_ask_for(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    asked: list[str] = []
+    goes_on, delivers = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        name = request.path.rsplit("/", 1)[1]
+        asked.append(name)
+        goes_on.release()
+        await delivers.acquire()
+        return web.Response(body=theirs.get_block(Cid.parse(name)))
+
+    many = [theirs.add_block(bytes([number])) for number in range(6)]
+    one = theirs.add_block(b"one")
+    config = replace(PATIENT, at_once=1, slow_s=600.0, hedge_min_s=600.0, hedge_max_s=600.0)
+    async with hostile(answers) as url, Fetcher(ours, tuple, config) as fetcher:
+        large, small = (fetcher.among(lambda: [url], job) for job in ("large", "small"))
+        tasks = [asyncio.create_task(large.fetch_block(cid)) for cid in many]
+        await goes_on.acquire()
+        while sum(map(len, fetcher._downloader._room._waiting.values())) < 5:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        tasks.append(asyncio.create_task(small.fetch_block(one)))
+        while "small" not in fetcher._downloader._room._waiting:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        for _ in tasks:
+            delivers.release()
+        await asyncio.gather(*tasks)
+    assert asked.index(str(one)) == 2  # one was answered, and one was first in turn
+
+
+async def test_nobody_waits_for_outsiders_however_many_they_are(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    waits = asyncio.Semaphore(0)
+
+    async def silent(_: web.Request) -> web.StreamResponse:
+        waits.release()
+        return await asyncio.Future()
+
+    cid = theirs.add_block(b"ours")
+    config = replace(PATIENT, at_once=1, slow_s=600.0, hedge_min_s=600.0, hedge_max_s=600.0)
+    async with (
+        hostile(silent) as stranger,
+        serving(theirs) as good,
+        Fetcher(ours, tuple, config) as fetcher,
+    ):
+        jobs = [fetcher.among(lambda: [stranger], Outsider(job)) for job in range(3)]
+        tasks = [asyncio.create_task(job.fetch_block(Cid.of(b"theirs"))) for job in jobs]
+        await waits.acquire()
+        assert await fetcher.among(lambda: [good.url], "ours").fetch_block(cid) == b"ours"
+        assert waits.locked()  # the other two wait for the first
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_gateway_asked_again_meanwhile_is_overtaken_all_the_same(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    first, second = theirs.add_bytes(b"first"), theirs.add_bytes(b"second")
+    asked: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+    go_on = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        asked[f"slow {request.path.rsplit('/', 1)[1]}"].set()
+        return await stalls(request)
+
+    async def good(request: web.Request) -> web.StreamResponse:
+        asked[f"good {request.path.rsplit('/', 1)[1]}"].set()
+        await go_on.wait()
+        return web.Response(body=theirs.get_block(first))
+
+    async with (
+        hostile(slow) as slow_url,
+        hostile(good) as good_url,
+        Fetcher(ours, lambda: [good_url], PATIENT) as fetcher,
+    ):
+        one = asyncio.create_task(fetcher.fetch_block(first, prefer=[slow_url]))
+        await asked[f"good {first}"].wait()
+        two = asyncio.create_task(fetcher.fetch_block(second, prefer=[slow_url]))
+        await asked[f"slow {second}"].wait()
+        go_on.set()
+        assert await one == b"first"
+        assert fetcher.sources.ranked([slow_url])[0].failures == 1
+        two.cancel()
+        await asyncio.gather(two, return_exceptions=True)
+
+
+async def test_the_first_block_of_all_does_not_wait_for_one_gateway_either(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    config = replace(PATIENT, hedge_max_s=3600)
+    async with (
+        hostile(stalls) as slow,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [good.url], config) as fetcher,
+    ):
+        assert await fetcher.get(theirs.add_bytes(b"here"), 4, prefer=[slow]) == b"here"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ftp://host",
+        "http://",
+        "file:///etc/passwd",
+        "http://user:secret@host",
+        "http://host?x=1",
+        "http://host:99999",
+        "http://[::1",
+        "javascript:alert(1)",
+        "http://[::1]@",
+        "http://@host",
+        "http://host?",
+        "http://host#",
+        "http://h\u00f6st",
+        "http://ho st",
+        "http://host\\path",
+        "http://" + "a" * 600,
+    ],
+)
+def test_unusable_gateway_addresses_are_ignored(text: str) -> None:
+    assert normalise_gateway(text) is None
+    assert SourceBook(lambda: 0.0).ranked([text]) == []
+
+
+def test_a_failing_gateway_rests_longer_each_time() -> None:
+    now = 0.0
+    book = SourceBook(lambda: now)
+    good, bad = "http://good", "http://bad"
+    assert {source.url for source in book.ranked([bad, good + "/"])} == {good, bad}
+    failing = next(source for source in book.ranked([bad]) if source.url == bad)
+    book.failed(failing)
+    assert [source.url for source in book.ranked([bad, good])] == [good, bad]
+    first_rest = failing.rest_until
+    book.failed(failing)
+    assert failing.rest_until == 2 * first_rest
+    book.delivered(failing, 10, 0.1)
+    assert (failing.rest_until, failing.bytes_down) == (0.0, 10)
