@@ -8,16 +8,16 @@ A byte-level model of 117,000 parameters trains on the source of Python's standa
 native numerics, one thread a run. Every row sees the same number of tokens, 4 seats times 600
 batches (rows of codecs 300, but for `…_long`). A row is one manifest, and its rounds go through the
 code that providers and verifiers run: inner steps, codec with feedback, merge, outer step; only
-digests, the chain and the network are left out.
+digests, the chain and the network are excluded.
 
 The peers are AdamW on all seats' batches at once (`synchronous`: a gradient of 4 bytes a parameter
 is sent every step), one worker that takes all batches one after another (`one_worker`), and one
 that has only its own share (`alone`). `dense` is DiLoCo with the outer rate and momentum that end
 lowest in this setting, which has fewer rounds than the published 0.7 and 0.9 are for.
-`sparseloco_epochs` and `demo_epochs` drop what seats keep as often as a job does that chooses no
-other epoch; the other rows whose seats keep something never drop it. Rows called `…_private` are
-peers, too: their seats keep their own moments from round to round, as no job's do, and each is held
-against the row that opens from public ones.
+`sparseloco_reset_periods` and `demo_reset_periods` drop what seats keep as often as a job does that
+chooses no other reset period; the other rows whose seats keep something never drop it. Rows called
+`…_private` are peers, too: their seats keep their own moments from round to round, as no job's do,
+and each is held against the row that opens from public ones.
 
 `--vocabulary 8000` is another setting for the rows that have such a peer: byte pairs of the same
 text, embeddings that are not tied, and 300 batches a seat of half the size, so that most rows of
@@ -80,7 +80,7 @@ from atoll.protocol.manifest import (
     ModelSpec,
     NumericsSpec,
     OuterSpec,
-    epoch_of,
+    reset_period_of,
 )
 from atoll.protocol.merge_inputs import MergeFacts
 from atoll.protocol.words import ZERO_DIGEST, SeatIndex, to_bitmap
@@ -126,7 +126,8 @@ class Row:
         lr: the inner rate.
         peer: "synchronous", "one_worker" or "alone".
         private: seats keep their moments from round to round.
-        epoch: rounds after which seats drop what they carry, where they carry something; all of
+        reset period: rounds after which seats drop what they carry, where they carry something; all
+        of
             them by default.
     """
 
@@ -141,7 +142,7 @@ class Row:
     outer: OuterSpec | None = None
     peer: str | None = None
     private: bool = False
-    epoch: int | None = None
+    reset_period: int | None = None
 
 
 MOMENT_EXPONENT = -16
@@ -193,9 +194,9 @@ ROWS: dict[str, Row] = {
     "muloco_feedback": Row("muloco", steps=30, codec=dense("two_bit", -10, "0.9")),
     "muloco_int8": Row("muloco", steps=30, codec=dense("grid8", -11)),
     "sparseloco": Row("sparseloco"),
-    "sparseloco_epochs": Row("sparseloco", epoch=METHODS["sparseloco"].epoch),
+    "sparseloco_reset_periods": Row("sparseloco", reset_period=METHODS["sparseloco"].reset_period),
     "demo": Row("demo", steps=1),
-    "demo_epochs": Row("demo", steps=1, epoch=METHODS["demo"].epoch),
+    "demo_reset_periods": Row("demo", steps=1, reset_period=METHODS["demo"].reset_period),
     "lo_fi": Row("lo_fi"),
     "fp32": Row(**CODEC_RUN, codec=dense("fp32", -40)),
     "int8": Row(**CODEC_RUN, codec=dense("grid8", -11)),
@@ -233,8 +234,8 @@ COMPARED = {
     "two_bit_long": "fp32_long",
     "muloco": "muloco_int8",
     "sparseloco": "dense",
-    "sparseloco_epochs": "sparseloco",
-    "demo_epochs": "demo",
+    "sparseloco_reset_periods": "sparseloco",
+    "demo_reset_periods": "demo",
     "diloco": "synchronous",
     "dense": "synchronous",
     "streaming": "fragments",
@@ -395,7 +396,9 @@ def rounds_of(row: Row) -> int:
 
 
 class PrivateMoments(Manifest):
-    """A job whose seats keep their moments, as no job's do: one epoch, and updates without them."""
+    """A job whose seats keep their moments, as no job's do: one reset period, and updates without
+    them.
+    """
 
     @property
     def shares_moments(self) -> bool:
@@ -451,11 +454,14 @@ def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Man
     }
     codec = with_bounds(codec.model_copy(update=starts))
     robust = manifest.robust.model_copy(update={"rule": rule, "f": robust_f(SEATS, rule)})
-    outer, epoch = row.outer or method.outer, epoch_of(codec, row.epoch or rounds)
+    outer, reset_period = (
+        row.outer or method.outer,
+        reset_period_of(codec, row.reset_period or rounds),
+    )
     changes: dict[str, Any] = {"codec": codec, "outer": outer, "inner": inner, "robust": robust}
-    changes["epoch"] = epoch
+    changes["reset_period"] = reset_period
     if row.private:
-        return PrivateMoments.model_construct(**dict(manifest) | changes | {"epoch": rounds})
+        return PrivateMoments.model_construct(**dict(manifest) | changes | {"reset_period": rounds})
     return manifest.model_copy(update=changes)
 
 

@@ -333,7 +333,7 @@ _NAMES = {
     "reveal": "reveal",
     "word": "have",
     "settlement": "settle",
-    "ballot": "ballot",
+    "auditReport": "audit_report",
     "open": "open",
     "key": "key",
     "claim of ten rounds, seat": "claim",

@@ -1,4 +1,4 @@
-"""A network in bad weather: nothing lost, nothing signed twice, nobody honest slashed.
+"""A network in bad chaos: nothing lost, nothing signed twice, nobody honest slashed.
 
     python bench/soak.py [--minutes 10] [--json] [--pause 5] [--seed 0] [--folder PATH]
 
@@ -6,7 +6,7 @@ Three providers, three verifiers, two who come and go, two jobs at a time; the l
 Every few seconds one of these, drawn by the seed: any process is killed (-9), the chain included;
 the newest 1 to 64 blocks become others; the chain restarts, or answers nobody; a disk is full;
 a link carries nothing, or little; a member joins, or leaves. Two members' clocks are an hour wrong.
-Disks and links take root; without it they are left out, and `done` does not count them.
+Disks and links take root; without it they are excluded, and `done` does not count them.
 
 `lost`: jobs that did not come to their end. `signed_twice`: slots of members' journals with two
 contents, or that were forgotten. `slashed`, `misses`, `books`: of honest members, all of them.
@@ -28,11 +28,11 @@ from typing import Any
 from atoll.cli.output import configure_logs
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
+from atoll_devnet.chaos.faults import WEIGHTS
+from atoll_devnet.chaos.network import storm
+from atoll_devnet.chaos.storm import StormConfig, holds, rage
 from atoll_devnet.processes.ending import run_until_told
 from atoll_devnet.run.options import fitting, with_text
-from atoll_devnet.weather.faults import WEIGHTS
-from atoll_devnet.weather.network import storm
-from atoll_devnet.weather.storm import StormConfig, holds, rage
 
 PROVIDERS, VERIFIERS = 3, 3
 SMALL = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "ffn": 64, "seq": 32}
@@ -76,7 +76,7 @@ def main() -> None:
             seed=asked.seed,
             is_rooted=os.geteuid() == 0,
         )
-        found = run_until_told(weather(config, is_quiet=asked.json))
+        found = run_until_told(chaos(config, is_quiet=asked.json))
     print(json.dumps(found))
     sys.exit(not holds(found))
 
@@ -89,7 +89,7 @@ def small_job() -> JobSpec:
     return with_text(room.but({"model": model, "members.min_verifiers": 2, **JOB}))
 
 
-async def weather(config: StormConfig, *, is_quiet: bool) -> dict[str, Any]:
+async def chaos(config: StormConfig, *, is_quiet: bool) -> dict[str, Any]:
     """Runs it all, and judges."""
 
     def tell(line: str) -> None:

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from atoll.storage import Cid, FetchConfig, Fetcher, Gateway, GatewayConfig, LocalStore
-from atoll.storage.door import Budget
+from atoll.storage.connection_limiter import Budget
 
 MEMBER = "Atoll member"
 INSIDE = "ATOLL_BENCH_NAMESPACE"

@@ -32,15 +32,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 NETWORKS = ("e2e", "network")
 LONGEST_FIRST = (
     "e2e/test_quickstart.py::test_the_page",  # its windows nobody skips: it waits for minutes
-    "e2e/test_weather.py::test_the_same_run_on_ganache",
+    "e2e/test_chaos.py::test_the_same_run_on_ganache",
     "e2e/test_acceptance.py",
     "e2e/test_second_client.py",
     "e2e/test_lora.py",
     "network/test_lies.py",
-    "e2e/test_epochs.py",
+    "e2e/test_reset_periods.py",
     "e2e/test_finetune.py",
     "e2e/test_jobs.py",
-    "e2e/test_weather.py",
+    "e2e/test_chaos.py",
     "e2e/test_evaluation.py",
     "network/test_sitting_out.py",
     "network/test_killed_players.py",

@@ -23,7 +23,7 @@ from atoll.protocol.games.claims import (
     PickStep,
     PostLeaf,
     PostLink,
-    PostTape,
+    PostTrace,
     ProgramPart,
     Reveal,
 )
@@ -129,11 +129,11 @@ class Shape:
 
     Attributes:
         weights: uint32s of the state's one parameter.
-        filler: nodes that only make the tape longer.
+        filler: nodes that only make the trace longer.
         zero_moments: whether the optimiser root is zero.
         dithered: whether the link reads the context.
         fragments: none, or how many a state's parameters are taken in by.
-        overlap: the step that takes one in; its tape has more filler, by fragment.
+        overlap: the step that takes one in; its trace has more filler, by fragment.
     """
 
     weights: int = 700
@@ -204,7 +204,7 @@ class Job:
             tables_root=top(piece_tree(self.documents["tables"])),
             tables_bytes=TABLES,
             base_root=self._root("base", "m"),
-            epoch=3 if count else 1,
+            reset_period=3 if count else 1,
             overlap=self.shape.overlap,
             fragments=tuple(Fragment(*pair) for pair in pairs),
         )
@@ -228,7 +228,7 @@ class Job:
         return ProgramPart(data, index, leaves.count, path_of(leaves, index))
 
     def played(self, claim: Claim, step: int) -> int:
-        """Which part the tape of the claim's link is, or that of a step of its round."""
+        """Which part the trace of the claim's link is, or that of a step of its round."""
         header = self.header
         is_link = claim.is_link
         return header.link_part(claim.round) if is_link else header.step_part(claim.round, step)
@@ -271,12 +271,12 @@ def _op(part: Part, op: int, size: int, first: int, *inputs: Input, **more: obje
     )
 
 
-def _tape(node: int, size: int, stride: int = 0) -> Input:
-    return Input(Source.TAPE, node, stride, size)
+def _trace(node: int, size: int, stride: int = 0) -> Input:
+    return Input(Source.TRACE, node, stride, size)
 
 
 def _imports(job: Job) -> list[Template]:
-    """Nodes 0 to 7: one of every source but the tape."""
+    """Nodes 0 to 7: one of every source but the trace."""
     sizes = {name: len(data) for name, data in job.documents.items()}
     base, weights = job.chunks("base").count, job.chunks("base", "w").count
     moments, model = job.chunks("m").count, job.chunks("base", "model").count
@@ -309,27 +309,34 @@ def _step_templates(job: Job, filler: int) -> list[Template]:
     loop: dict[str, object] = {"count": shape.micro_batches, "stride": 4}
     found = [
         *_imports(job),
-        _op(step, ADD, size, 8, _tape(0, size), _tape(5, size), **loop),
+        _op(step, ADD, size, 8, _trace(0, size), _trace(5, size), **loop),
         _op(
-            step, GATHER, size, 9, _tape(8, size, 4), _tape(1, size), words=(shape.weights,), **loop
+            step,
+            GATHER,
+            size,
+            9,
+            _trace(8, size, 4),
+            _trace(1, size),
+            words=(shape.weights,),
+            **loop,
         ),
-        _op(step, SUM, rows, 10, _tape(9, size, 4), words=(shape.row,), **loop),
-        _op(step, COPY, rows, 11, _tape(10, rows)),
+        _op(step, SUM, rows, 10, _trace(9, size, 4), words=(shape.row,), **loop),
+        _op(step, COPY, rows, 11, _trace(10, rows)),
     ]
     if shape.micro_batches > 1:
         more: dict[str, object] = {"count": shape.micro_batches - 1, "stride": 4}
-        sums = (_tape(14, rows, 4), _tape(11, rows, 4))
+        sums = (_trace(14, rows, 4), _trace(11, rows, 4))
         found.append(_op(step, ADD, rows, 15, *sums, **more))
     node = 8 + 4 * shape.micro_batches
-    total = _tape(node - 1, rows)
+    total = _trace(node - 1, rows)
     if filler:
         every: dict[str, object] = {"count": filler, "stride": 1}
-        found.append(_op(step, COPY, 4, node, _tape(2, 4 * TOKENS), **every))
+        found.append(_op(step, COPY, 4, node, _trace(2, 4 * TOKENS), **every))
     node += filler
-    found.append(_op(step, ROOTS, 128, node, _tape(7, 384), total))
-    found.append(_op(step, DIGEST, 32, node + 1, _tape(node, 128)))
+    found.append(_op(step, ROOTS, 128, node, _trace(7, 384), total))
+    found.append(_op(step, DIGEST, 32, node + 1, _trace(node, 128)))
     result = 40 + 4 * shape.micro_batches
-    return [*found, _op(step, RESULT, result, node + 2, _tape(node + 1, 32), total)]
+    return [*found, _op(step, RESULT, result, node + 2, _trace(node + 1, 32), total)]
 
 
 def _link_templates(job: Job) -> list[Template]:
@@ -343,7 +350,7 @@ def _link_templates(job: Job) -> list[Template]:
     ]
     if job.shape.dithered:
         found.append(_op(Part.LINK, COPY, 384, 2, Input(Source.CONTEXT, 0, 0, 384)))
-    return [*found, _op(Part.LINK, ADD, size, len(found), _tape(0, size), _tape(1, size))]
+    return [*found, _op(Part.LINK, ADD, size, len(found), _trace(0, size), _trace(1, size))]
 
 
 @dataclass
@@ -401,7 +408,7 @@ class Run:
     def _input(
         self, source: Input, template: Template, iteration: int, before: Sequence[bytes]
     ) -> bytes:
-        if source.source == Source.TAPE:
+        if source.source == Source.TRACE:
             return before[source.node + iteration * source.stride]
         if source.source == Source.CONTEXT:
             return self.context
@@ -412,7 +419,7 @@ class Run:
     def _name(self, source: Source, template: Template) -> str:
         return template.tail.decode() if template.tail else source.name.lower()
 
-    # --- what `players.Tape` asks ---
+    # --- what `players.Trace` asks ---
 
     @cached_property
     def _tensors(self) -> list[MemoryTree]:
@@ -460,7 +467,7 @@ class Party:
     job: Job
     claim: Claim
     tampers: Mapping[int, Mapping[int, Tamper]] = field(default_factory=dict)
-    _part: int = 0  # of the tape asked for last
+    _part: int = 0  # of the trace asked for last
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -493,7 +500,7 @@ class Party:
     def template(self, node: int) -> ProgramPart:
         return self.job.part(1 + self.job.template_of(self._part, node))
 
-    def tape(self, step: int) -> Run:
+    def trace(self, step: int) -> Run:
         self._part = self.job.played(self.claim, step)
         return self.runs[0 if self.claim.is_link else step % self.job.shape.segment]
 
@@ -505,7 +512,7 @@ class Party:
             root = update_root(len(update), top(piece_tree(update)))
             return replace(self.claim, update_root=root)
         closing, work = self.states[-1], keccak256(self.works)
-        return replace(self.claim, closing=closing, work_word=work)
+        return replace(self.claim, closing=closing, work_tag=work)
 
 
 def played(holder: Knowledge, challenger: Knowledge, claim: Claim) -> list[tuple[bool, Move, Game]]:
@@ -534,8 +541,8 @@ def events_of(move: Move, after: Game) -> list[ev.ContractEvent]:
             return [ev.StepsOpened(1, move.states, move.works)]
         case PickStep():
             return [ev.StepPicked(1, after.step)]
-        case PostTape() | PostLink() if after.phase is Phase.PICK:
-            return [ev.TapePosted(1, after.tape, after.nodes, move.row)]
+        case PostTrace() | PostLink() if after.phase is Phase.PICK:
+            return [ev.TracePosted(1, after.trace, after.nodes, move.row)]
         case Pick():
             return [ev.Picked(1, after.level, after.index)]
         case PickNode():
@@ -618,9 +625,9 @@ class LargeParty:
         loop: dict[str, object] = {"count": LARGE_NODES - 2, "stride": 1}
         return [
             _op(step, COPY, size, 0, Input(Source.TOKENS, 0, 0, size)),
-            _op(step, COPY, size, 1, _tape(0, size), **loop),
+            _op(step, COPY, size, 1, _trace(0, size), **loop),
             _op(
-                step, RESULT, 44, LARGE_NODES - 1, Input(Source.CONTEXT, 0, 0, 384), _tape(0, size)
+                step, RESULT, 44, LARGE_NODES - 1, Input(Source.CONTEXT, 0, 0, 384), _trace(0, size)
             ),
         ]
 
@@ -630,7 +637,7 @@ class LargeParty:
         work = self._result()[32:]
         program = program_root(self.header_, self.templates)
         base = job.claim(program=program, segment=0, round=0)
-        return replace(base, closing=base.data_seed, work_word=keccak256(work))
+        return replace(base, closing=base.data_seed, work_tag=keccak256(work))
 
     def _result(self) -> bytes:
         opened = [_PIECE[:4]]
@@ -659,7 +666,7 @@ class LargeParty:
     def template(self, node: int) -> ProgramPart:
         return self._part(1 if node == 0 else 3 if node == LARGE_NODES - 1 else 2)
 
-    def tape(self, step: int) -> LargeParty:
+    def trace(self, step: int) -> LargeParty:
         return self
 
     @property

@@ -34,7 +34,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     uint256 private constant DUTY_BYTES = 35;
     uint16 private constant FINE = type(uint16).max;
-    uint256 private constant HASH = type(uint256).max << 48; // 26 bytes of the ballot, of the opened body's or the key's hash;
+    uint256 private constant HASH = type(uint256).max << 48; // 26 bytes of the audit report, of the opened body's or the key's hash;
     uint256 private constant OPENED = 1 << 47; // then whether it is opened;
     uint256 private constant MISSED = 1 << 46; // whether a wrong word of it was a miss;
     uint256 private constant REST = (1 << 46) - 1; // then how many duties earn, or when it was sealed or shown
@@ -48,7 +48,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     IJobs public immutable jobs;
     IGame public game;
 
-    mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) public ballotOf;
+    mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) public auditReportOf;
     mapping(uint256 jobId => mapping(uint32 round => uint256)) public leakedOf; // seats
     mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) private _keys;
     mapping(bytes32 duty => Contest) private _contests;
@@ -58,7 +58,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     error NotThen(uint32 id, uint32 round);
     error AlreadyOpened(address account, uint32 round);
     error NotInTime(uint256 sealedAt, uint256 from, uint256 to);
-    error WrongBallot(bytes32 given, bytes32 sealed_);
+    error WrongAuditReport(bytes32 given, bytes32 sealed_);
     error WrongBody(bytes32 given, bytes32 opened);
     error BodyLength(uint256 length);
     error NotADuty(uint16 seat, uint32 id);
@@ -88,15 +88,15 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         game = IGame(game_);
     }
 
-    // --- ballots ---
+    // --- audit reports ---
 
     /// @inheritdoc IAudits
     /// @dev Whether the caller is a member, and in time, is asked when it opens: what a stranger seals harms nobody.
-    function ballot(uint256 jobId, uint32 round, bytes32 ballot_) external {
-        bytes32 record = ballotOf[jobId][round][msg.sender];
+    function sealAuditReport(uint256 jobId, uint32 round, bytes32 auditReport_) external {
+        bytes32 record = auditReportOf[jobId][round][msg.sender];
         if (uint256(record) & OPENED != 0) revert AlreadyOpened(msg.sender, round);
-        ballotOf[jobId][round][msg.sender] = bytes32(uint256(ballot_) & HASH | block.timestamp);
-        emit Balloted(jobId, msg.sender, round, ballot_);
+        auditReportOf[jobId][round][msg.sender] = bytes32(uint256(auditReport_) & HASH | block.timestamp);
+        emit AuditReportSealed(jobId, msg.sender, round, auditReport_);
     }
 
     /// @inheritdoc IAudits
@@ -110,10 +110,10 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
         bytes32 hash = keccak256(body);
         _requireSealed(
-            a, jobId, round, Hashing.ballot(_slot(jobId, round), facts.auditSeed, id, msg.sender, hash, salt)
+            a, jobId, round, Hashing.auditReport(_slot(jobId, round), facts.auditSeed, id, msg.sender, hash, salt)
         );
         uint256 fine = _requireDuties(a, Where(jobId, round), m.index, facts, body);
-        ballotOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | fine);
+        auditReportOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | fine);
         emit Opened(jobId, msg.sender, id, round, body);
     }
 
@@ -126,7 +126,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requireFacts(a, facts);
         Holder memory m = _requireMember(jobId, round, id);
         if (!_isDutyOf(a, Where(jobId, round), _rankOf(facts, m.index), facts, seat)) revert NotADuty(seat, id);
-        bytes32 record = ballotOf[jobId][round][m.account];
+        bytes32 record = auditReportOf[jobId][round][m.account];
         if (uint256(record) & OPENED != 0) {
             _requireBody(record, body);
             if (_find(body, seat) < body.length) revert WasAudited(seat, id);
@@ -191,7 +191,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     }
 
     /// @inheritdoc IAudits
-    function strike(Shown calldata s) external {
+    function reportMissingKey(Shown calldata s) external {
         Times memory t = rounds.timesOf(s.jobId, s.round);
         _requireBetween(t.keysEnd, t.windowEnd);
         _requireKeyless(s);
@@ -219,8 +219,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         if (c.by != address(0)) revert AlreadyContested(id, s.seat);
         (c.by, c.seat) = (msg.sender, s.seat);
         address auditor = members.holderOf(s.jobId, Role.VERIFIER, id).account;
-        bytes32 record = ballotOf[s.jobId][s.round][auditor];
-        ballotOf[s.jobId][s.round][auditor] = bytes32(uint256(record) - 1); // one duty less earns
+        bytes32 record = auditReportOf[s.jobId][s.round][auditor];
+        auditReportOf[s.jobId][s.round][auditor] = bytes32(uint256(record) - 1); // one duty less earns
         emit Contested(s.jobId, msg.sender, id, s.round, s.seat);
     }
 
@@ -238,9 +238,9 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         if (id == LEAK) return _settleLeak(jobId, round, c.seat, isLost ? BURN : c.by);
         if (isLost) return _creditFee(jobId, id);
         address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
-        uint256 record = uint256(ballotOf[jobId][round][auditor]);
+        uint256 record = uint256(auditReportOf[jobId][round][auditor]);
         if (record & MISSED != 0) return;
-        ballotOf[jobId][round][auditor] = bytes32(record | MISSED);
+        auditReportOf[jobId][round][auditor] = bytes32(record | MISSED);
         IJobsHooks(address(jobs)).credit(jobId, c.by, _rewardOf(jobId));
         members.miss(jobId, Role.VERIFIER, id, round, Miss.WORDS);
     }
@@ -276,9 +276,9 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     /// @inheritdoc IAuditsHooks
     function dutiesOf(uint256 jobId, address account, uint32 from, uint32 to) external view returns (uint256 total) {
-        mapping(uint32 => mapping(address => bytes32)) storage ballots = ballotOf[jobId];
+        mapping(uint32 => mapping(address => bytes32)) storage auditReports = auditReportOf[jobId];
         for (uint32 round = from; round < to; round++) {
-            uint256 record = uint256(ballots[round][account]);
+            uint256 record = uint256(auditReports[round][account]);
             if (record & OPENED != 0) total += record & REST;
         }
     }
@@ -289,8 +289,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         view
         returns (uint16 from, bytes32 word)
     {
-        // An account has a ballot a round, and may have had other ids: only one of them counts in the round.
-        bytes32 record = ballotOf[jobId][round][_requireMember(jobId, round, id).account];
+        // An account has an audit report a round, and may have had other ids: only one of them counts in the round.
+        bytes32 record = auditReportOf[jobId][round][_requireMember(jobId, round, id).account];
         if (uint256(record) & OPENED == 0) revert WrongBody(keccak256(body), record);
         _requireBody(record, body);
         uint256 offset = _find(body, seat);
@@ -334,7 +334,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         return !a.hasPartials || rounds.segmentsOf(where.jobId, where.round, seat) != 0;
     }
 
-    /// @return isDrawn whether the seed draws the seat, or it was left out
+    /// @return isDrawn whether the seed draws the seat, or it was excluded
     /// @return ordinal of it among the drawn
     function _drawOf(Audit memory a, Facts calldata facts, uint16 seat)
         private
@@ -349,8 +349,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         ordinal = Draws.rankOfSeat(facts.auditSeed, facts.revealed, seat);
         if (ordinal < count) return (true, ordinal);
         // Behind those of the share, so that no auditor has more than its part of all.
-        if (facts.leftOut.has(seat)) {
-            return (true, count + Draws.rankOfSeat(facts.auditSeed, facts.leftOut, seat));
+        if (facts.excluded.has(seat)) {
+            return (true, count + Draws.rankOfSeat(facts.auditSeed, facts.excluded, seat));
         }
         return (false, 0);
     }
@@ -403,9 +403,9 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     /// @dev Sealed while AUDIT was open: not before the seed was settled, not after its end.
     function _requireSealed(Audit memory a, uint256 jobId, uint32 round, bytes32 given) private view {
-        bytes32 record = ballotOf[jobId][round][msg.sender];
+        bytes32 record = auditReportOf[jobId][round][msg.sender];
         bool isOpened = uint256(record) & OPENED != 0;
-        if (isOpened || (given ^ record) & bytes32(HASH) != 0) revert WrongBallot(given, record);
+        if (isOpened || (given ^ record) & bytes32(HASH) != 0) revert WrongAuditReport(given, record);
         uint256 sealedAt = uint256(record) & REST;
         bool isInTime = sealedAt >= a.settledAt && sealedAt < a.auditEnd;
         if (!isInTime) revert NotInTime(sealedAt, a.settledAt, a.auditEnd);

@@ -108,7 +108,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.PROVIDER);
         RoundState memory s = IRounds(rounds).state(jobId);
         if (s.seed != seed) revert WrongSeed(seed, s.seed);
-        // Until the deadline: else who has missed it could still leave without its cut, before anybody pokes.
+        // Until the deadline: else who has missed it could still leave without its cut, before anybody advances.
         bool isDue = s.phase == Phase.TRAIN && block.timestamp < s.deadline && s.waiting.has(m.index);
         if (!isDue) revert NotNow(jobId, s.phase);
         if (root == 0) revert NoRoot();

@@ -106,7 +106,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         uint256 said = uint32(kept) | mark;
         bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(bytes32(kept)), place, has);
         j.words = bytes32(uint256(accumulator) | said);
-        emit Said(jobId, msg.sender, place, h.roundIn(), h.lotIn(), has);
+        emit Said(jobId, msg.sender, place, h.roundIn(), h.committeeIn(), has);
         if (!h.isSeededIn()) _seedAudit(jobId, j, j.head.load()); // counts, whether that is known yet or not
     }
 
@@ -121,20 +121,20 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRounds
-    function poke(uint256 jobId) external {
+    function advance(uint256 jobId) external {
         Job storage j = _job(jobId);
         Head memory h = j.head.load();
         if (h.phase == Phase.CLOSED) revert NothingToDo(h.phase, 0);
-        if (h.phase == Phase.WAITING) return _pokeWaiting(jobId, j, h);
+        if (h.phase == Phase.WAITING) return _advanceWaiting(jobId, j, h);
         if (block.timestamp >= _lastMoment(j)) return _close(jobId, j, h, JobStatus.EXPIRED);
         if (block.timestamp < h.deadline) revert NothingToDo(h.phase, h.deadline);
         if (h.phase == Phase.TRAIN) return _endTrain(jobId, j, h, j.waiting);
         if (h.phase == Phase.REVEAL) return _endReveal(jobId, j, h, j.waiting);
         if (block.timestamp >= j.shape.expiry) revert NothingToDo(h.phase, _lastMoment(j)); // `settleLate` is due
-        _nextLot(jobId, j, h);
+        _nextCommittee(jobId, j, h);
     }
 
-    function _pokeWaiting(uint256 jobId, Job storage j, Head memory h) private {
+    function _advanceWaiting(uint256 jobId, Job storage j, Head memory h) private {
         Shape memory s = j.shape.load();
         if (block.timestamp >= s.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
         Crew memory c = Crew(j.held, j.ready, 0);
@@ -180,8 +180,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         emit MergeOpened(jobId, h.round, revealed, nextSeed, h.deadline);
     }
 
-    /// @dev Who was silent in a lot that settled nothing misses; the audit seed stays, which the next one is drawn by.
-    function _nextLot(uint256 jobId, Job storage j, Head memory h) private {
+    /// @dev Who was silent in a committee draw that settled nothing misses; the audit seed stays, which the next one is drawn by.
+    function _nextCommittee(uint256 jobId, Job storage j, Head memory h) private {
         if (!_seedAudit(jobId, j, h)) return;
         uint256 said = uint32(uint256(j.words));
         uint256 silent;
@@ -189,13 +189,13 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
             if (said & 1 == 0) silent |= left & (~left + 1);
         }
         if (silent != 0) j.absent[h.round] |= silent;
-        bytes32 previous = h.lot == 0 ? j.auditSeed : j.lotSeed;
-        h.lot++;
-        bytes32 seed = Hashing.lotSeed(previous, h.lot);
-        (j.lotSeed, j.words, j.committee) = (seed, Hashing.noWords(seed), Draws.committee(seed, j.ready));
+        bytes32 previous = h.committeeDraw == 0 ? j.auditSeed : j.committeeSeed;
+        h.committeeDraw++;
+        bytes32 seed = Hashing.committeeSeed(previous, h.committeeDraw);
+        (j.committeeSeed, j.words, j.committee) = (seed, Hashing.noWords(seed), Draws.committee(seed, j.ready));
         h.deadline = uint40(block.timestamp) + j.windows.merge;
         j.head.store(h);
-        emit LotDrawn(jobId, h.round, h.lot, j.committee, h.deadline);
+        emit CommitteeDrawn(jobId, h.round, h.committeeDraw, j.committee, h.deadline);
     }
 
     function _takeSegments(Job storage j, HeadWord h, uint16 seat, Reveal calldata r) private {
@@ -338,7 +338,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     function state(uint256 jobId) external view returns (RoundState memory s) {
         Job storage j = _job(jobId);
         Head memory h = j.head.load();
-        (s.status, s.phase, s.round, s.lot, s.deadline) = (h.status, h.phase, h.round, h.lot, h.deadline);
+        (s.status, s.phase, s.round, s.committeeDraw, s.deadline) =
+        (h.status, h.phase, h.round, h.committeeDraw, h.deadline);
         if (h.phase != Phase.WAITING && h.phase != Phase.CLOSED) s.seed = _seed(j, h.round);
         if (h.phase == Phase.MERGE) s.nextSeed = _seed(j, h.round + 1);
         s.auditSeed = h.isSeeded ? j.auditSeed : bytes32(0);

@@ -14,19 +14,19 @@ import {Pull} from "./libraries/Pull.sol";
 import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 
-/// @title Custody of stakes. Always: balance ≥ sum of active + thawing + unburnt, and locked ≤ active for every account.
+/// @title Custody of stakes. Always: balance ≥ sum of active + unbonding + unburnt, and locked ≤ active for every account.
 contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
     struct Account {
         uint128 active; // includes `locked`
         uint128 locked;
-        uint128 thawing; // tokens of the current thaw pool
-        uint64 generation; // of the thaw pool: a pool slashed to nothing, or nearly, starts anew
-        uint256 thawShares; // shares of the pool; a slash lowers the tokens, not the shares
+        uint128 unbonding; // tokens of the current unbond pool
+        uint64 generation; // of the unbond pool: a pool slashed to nothing, or nearly, starts anew
+        uint256 unbondShares; // shares of the pool; a slash lowers the tokens, not the shares
     }
 
-    struct Thaw {
+    struct Unbond {
         uint256 shares;
         uint64 generation;
         uint64 availableAt;
@@ -46,17 +46,17 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
 
     mapping(address account => mapping(Role => Account)) private _accounts;
     mapping(bytes32 key => uint256 amount) private _locks;
-    mapping(bytes32 key => Thaw) private _thaws;
+    mapping(bytes32 key => Unbond) private _unbonds;
     mapping(bytes32 faultId => bool) public isSlashed;
-    uint256 private _nextThaw;
+    uint256 private _nextUnbond;
 
     error NotAllowed(address caller);
     error NotItsOwner(address caller, address owner);
     error ZeroAmount();
     error InsufficientStake(address account, Role role, uint256 free, uint256 needed);
     error LockExists(bytes32 lockId);
-    error UnknownThaw(address account, uint256 id);
-    error StillThawing(uint256 availableAt, uint256 now_);
+    error UnknownUnbond(address account, uint256 id);
+    error StillUnbonding(uint256 availableAt, uint256 now_);
     error FaultUsed(bytes32 faultId);
     error ShareTooLarge(uint256 bps, uint256 highest);
 
@@ -102,29 +102,29 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     }
 
     /// @inheritdoc IStakes
-    function thaw(address account, Role role, uint256 amount) external onlyOwnerOf(account) returns (uint256 id) {
+    function unbond(address account, Role role, uint256 amount) external onlyOwnerOf(account) returns (uint256 id) {
         Account storage a = _accounts[account][role];
         if (amount == 0) revert ZeroAmount();
         uint256 free = a.active - a.locked;
         if (free < amount) revert InsufficientStake(account, role, free, amount);
-        id = _nextThaw++;
-        uint256 sharesDown = a.thawing == 0 ? amount : Math.mulDiv(amount, a.thawShares, a.thawing);
+        id = _nextUnbond++;
+        uint256 sharesDown = a.unbonding == 0 ? amount : Math.mulDiv(amount, a.unbondShares, a.unbonding);
         uint64 availableAt = uint64(block.timestamp) + unbondingDelay;
-        _thaws[_thawKey(account, role, id)] = Thaw(sharesDown, a.generation, availableAt);
+        _unbonds[_unbondKey(account, role, id)] = Unbond(sharesDown, a.generation, availableAt);
         a.active -= uint128(amount);
-        a.thawing += uint128(amount);
-        a.thawShares += sharesDown;
-        emit ThawStarted(account, role, id, amount, availableAt);
+        a.unbonding += uint128(amount);
+        a.unbondShares += sharesDown;
+        emit UnbondStarted(account, role, id, amount, availableAt);
     }
 
     /// @inheritdoc IStakes
     /// @dev To the caller: who accepted an account has shown that it can send.
     function withdraw(address account, Role role, uint256 id) external nonReentrant onlyOwnerOf(account) {
-        bytes32 key = _thawKey(account, role, id);
-        Thaw memory entry = _thaws[key];
-        if (entry.availableAt == 0) revert UnknownThaw(account, id);
-        if (block.timestamp <= entry.availableAt) revert StillThawing(entry.availableAt, block.timestamp);
-        delete _thaws[key];
+        bytes32 key = _unbondKey(account, role, id);
+        Unbond memory entry = _unbonds[key];
+        if (entry.availableAt == 0) revert UnknownUnbond(account, id);
+        if (block.timestamp <= entry.availableAt) revert StillUnbonding(entry.availableAt, block.timestamp);
+        delete _unbonds[key];
         uint256 amount = _takeFromPoolDown(_accounts[account][role], entry);
         emit Withdrawn(account, role, id, amount);
         if (amount > 0) token.safeTransfer(msg.sender, amount);
@@ -177,10 +177,10 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     function stakeOf(address account, Role role)
         external
         view
-        returns (uint256 active, uint256 locked, uint256 thawing)
+        returns (uint256 active, uint256 locked, uint256 unbonding)
     {
         Account storage a = _accounts[account][role];
-        return (a.active, a.locked, a.thawing);
+        return (a.active, a.locked, a.unbonding);
     }
 
     /// @inheritdoc ICustody
@@ -203,36 +203,36 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         a.locked -= uint128(fromLock);
         uint256 fromActive = _min(order.amount, a.active - a.locked);
         a.active -= uint128(fromActive);
-        uint256 fromThawing = _min(order.amount - fromActive, a.thawing);
-        if (fromThawing > 0) {
-            a.thawing -= uint128(fromThawing);
-            if (a.thawShares / MAX_SHARES_PER_TOKEN >= a.thawing) {
-                a.active += a.thawing; // nothing, but after several cuts of nearly everything
+        uint256 fromUnbonding = _min(order.amount - fromActive, a.unbonding);
+        if (fromUnbonding > 0) {
+            a.unbonding -= uint128(fromUnbonding);
+            if (a.unbondShares / MAX_SHARES_PER_TOKEN >= a.unbonding) {
+                a.active += a.unbonding; // nothing, but after several cuts of nearly everything
                 _endPool(a);
             }
         }
-        return fromActive + fromThawing;
+        return fromActive + fromUnbonding;
     }
 
     /// @return amount the entry's part of the pool, rounded down; the last entry takes all that is left
-    function _takeFromPoolDown(Account storage a, Thaw memory entry) private returns (uint256 amount) {
+    function _takeFromPoolDown(Account storage a, Unbond memory entry) private returns (uint256 amount) {
         if (entry.generation != a.generation) return 0;
-        amount = entry.shares == a.thawShares ? a.thawing : Math.mulDiv(entry.shares, a.thawing, a.thawShares);
-        a.thawing -= uint128(amount);
-        a.thawShares -= entry.shares;
-        if (a.thawing == 0) _endPool(a);
+        amount = entry.shares == a.unbondShares ? a.unbonding : Math.mulDiv(entry.shares, a.unbonding, a.unbondShares);
+        a.unbonding -= uint128(amount);
+        a.unbondShares -= entry.shares;
+        if (a.unbonding == 0) _endPool(a);
     }
 
     /// Shares of an ended pool are worth nothing.
     function _endPool(Account storage a) private {
-        (a.generation, a.thawing, a.thawShares) = (a.generation + 1, 0, 0);
+        (a.generation, a.unbonding, a.unbondShares) = (a.generation + 1, 0, 0);
     }
 
     function _lockKey(address account, Role role, bytes32 lockId) private pure returns (bytes32) {
         return keccak256(abi.encode(account, role, lockId));
     }
 
-    function _thawKey(address account, Role role, uint256 id) private pure returns (bytes32) {
+    function _unbondKey(address account, Role role, uint256 id) private pure returns (bytes32) {
         return keccak256(abi.encode(account, role, id));
     }
 

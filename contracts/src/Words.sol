@@ -11,7 +11,7 @@ import {Hashing} from "./libraries/Hashing.sol";
 import {Reveals} from "./libraries/Reveals.sol";
 import "./types/Types.sol";
 
-/// @title Late words, for the pay of updates that a committee did not have; and members that certified two models.
+/// @title Late votes, for the pay of updates that a committee did not have; and members that certified two models.
 contract Words is IWords {
     using Bits for uint256;
 
@@ -35,13 +35,13 @@ contract Words is IWords {
     }
 
     /// @inheritdoc IWords
-    function lateWord(uint256 jobId, uint32 round, uint32 id, uint256 has) external {
+    function lateVote(uint256 jobId, uint32 round, uint32 id, uint256 has) external {
         _requireBefore(rounds.timesOf(jobId, round).auditEnd);
         Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
         if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
         if (m.from > round + 1 || m.to <= round) revert NotThen(id, round);
         _late[jobId][round][id] |= has;
-        emit LateWord(jobId, msg.sender, round, id, has);
+        emit LateVote(jobId, msg.sender, round, id, has);
     }
 
     /// @inheritdoc IWords
@@ -49,7 +49,7 @@ contract Words is IWords {
         _requireBefore(rounds.timesOf(jobId, round).auditEnd);
         Reveals.requireFacts(rounds, jobId, round, h.facts);
         if (audits.leakedOf(jobId, round).has(seat)) revert WasLeaked(seat);
-        (bytes32 words, uint256 having) = _wordsOf(h.lotSeed, h.places, h.has, seat);
+        (bytes32 words, uint256 having) = _wordsOf(h.committeeSeed, h.places, h.has, seat);
         if (words != h.facts.words) revert WrongWords(words, h.facts.words);
         uint256 own = h.facts.committee;
         uint256 electors = own | _nextCommittee(jobId, round, h.next);
@@ -84,12 +84,12 @@ contract Words is IWords {
 
     /// @return words the accumulator that they give
     /// @return having places whose word has the seat
-    function _wordsOf(bytes32 lotSeed, bytes calldata places, uint256[] calldata has, uint16 seat)
+    function _wordsOf(bytes32 committeeSeed, bytes calldata places, uint256[] calldata has, uint16 seat)
         private
         pure
         returns (bytes32 words, uint256 having)
     {
-        words = Hashing.noWords(lotSeed);
+        words = Hashing.noWords(committeeSeed);
         for (uint256 i = 0; i < has.length; i++) {
             words = Hashing.accumulateWord(words, uint8(places[i]), has[i]);
             if (has[i].has(seat)) having |= Bits.bit(uint8(places[i]));

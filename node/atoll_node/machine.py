@@ -16,12 +16,12 @@ from atoll.service.duties.disagreement import (
 )
 from atoll.service.duties.equivocation import decide_equivocation
 from atoll.service.duties.game import decide_games
-from atoll.service.duties.late_words import decide_grants
+from atoll.service.duties.keeper_calls import decide_keeper_calls, decide_pay, place_in_line
+from atoll.service.duties.late_votes import decide_grants
 from atoll.service.duties.material import decide_material
 from atoll.service.duties.membership import decide_announce, decide_membership
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
-from atoll.service.duties.upkeep import decide_pay, decide_upkeep, place_in_line
 from atoll.service.machine import Decision, Event, Order, advance, begun_ahead
 from atoll.service.orders import why_out
 from atoll_node.behaviour import ProviderState
@@ -61,7 +61,7 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_serve(state),
         decide_grants(state),
         decide_games(state, behaviour.judge_function, setup.keeper),
-        decide_upkeep(state, line, setup.keeper),
+        decide_keeper_calls(state, line, setup.keeper),
         *([decide_material(state)] if looks else []),
         decide_announce(state, setup.gateway_url),
         decide_membership(state, Role.PROVIDER, may_join, pick, stops=stops),

@@ -34,7 +34,7 @@ def checked(name: str) -> Merge:
 
 
 def inputs_of(arrived: Arrived) -> MergeInputs:
-    """Who is named, left out and merged there."""
+    """Who is named, excluded and merged there."""
     facts = all_standing(arrived.updates, arrived.manifest)
     where = {"data_seed": arrived.data_seed, "manifest": arrived.manifest}
     return merge_updates(arrived.state, arrived.updates, facts=facts, **where).inputs

@@ -60,10 +60,10 @@ def test_the_loss_does_not_tell_them_apart():
     assert abs(let_in / honest - 1) < 0.02
 
 
-def test_nobody_who_plants_is_left_out():
+def test_nobody_who_plants_is_excluded():
     run, records = played("checked_nnm_trimmed_mean", "backdoor_5")
-    left_out = [inputs_of(run.arrived(each.opening, each.updates)).left_out for each in records]
-    assert sum(seat < SETTING.f for seats in left_out for seat in seats) <= len(records) // 4
+    excluded = [inputs_of(run.arrived(each.opening, each.updates)).excluded for each in records]
+    assert sum(seat < SETTING.f for seats in excluded for seat in seats) <= len(records) // 4
 
 
 def test_without_colluders_nothing_is_planted():

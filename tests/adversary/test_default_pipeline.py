@@ -126,7 +126,7 @@ def test_moments_that_are_distant_are_named_for_it_alone():
     run, records = played("first_largest_payload")
     for record in records[1:]:
         found = inputs_of(run.arrived(record.opening, record.updates))
-        assert found.left_out == (0,)
+        assert found.excluded == (0,)
         assert "score" in found.named[0].reason
 
 

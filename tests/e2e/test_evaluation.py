@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.test_weather import reached
+from tests.e2e.test_chaos import reached
 
 from atoll.protocol.held_out import loss_bytes
 from atoll.protocol.views import JobView

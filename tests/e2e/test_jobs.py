@@ -170,7 +170,7 @@ async def cancel_while_mining(cluster: Cluster) -> Any:
 
 
 def test_a_job_file_runs_on_a_local_network_and_costs_what_was_said(tmp_path: Path) -> None:
-    """With everything left out that can be; a cheat is caught, and the books balance."""
+    """With everything excluded that can be; a cheat is caught, and the books balance."""
     phases = PLAIN.model_dump()["windows"].keys() - {"slower", "step_seconds", "megabits"}
     changes: dict[str, Any] = {f"windows.{name}": None for name in phases}
     changes |= {f"money.{name}": None for name in PLAIN.model_dump()["money"]}
@@ -180,7 +180,7 @@ def test_a_job_file_runs_on_a_local_network_and_costs_what_was_said(tmp_path: Pa
     job, report = write_job(tmp_path, changes), tmp_path / "report.json"
     said = atoll("job", "check", str(job), "--home", str(tmp_path / "home"), "--json")
     assert said.returncode == 0, said.stderr
-    outlook = json.loads(said.stdout)
+    quote = json.loads(said.stdout)
 
     command = ["devnet", "run", "--job", str(job), "--cheat", "2:hollow", "--skip-windows"]
     command += ["--verifiers", "2", "--report", str(report), "--folder", str(tmp_path / "run")]
@@ -194,10 +194,10 @@ def test_a_job_file_runs_on_a_local_network_and_costs_what_was_said(tmp_path: Pa
     check_books(ran)
     assert ran["job"]["status"] == "done"
     assert all(cheat["caught"] for cheat in ran["cheats"])
-    assert ran["escrow"]["funded_wei"] == outlook["budget_wei"]
-    assert 2.99 * 10**18 < int(outlook["budget_wei"]) <= 3 * 10**18
-    assert int(ran["escrow"]["paid_wei"]) <= int(outlook["budget_wei"])
-    computed = {figure["path"] for figure in outlook["computed"]}
+    assert ran["escrow"]["funded_wei"] == quote["budget_wei"]
+    assert 2.99 * 10**18 < int(quote["budget_wei"]) <= 3 * 10**18
+    assert int(ran["escrow"]["paid_wei"]) <= int(quote["budget_wei"])
+    computed = {figure["path"] for figure in quote["computed"]}
     assert {"windows.train", "windows.audit", "money.provider_bond", "lifetime"} <= computed
 
 

@@ -2,7 +2,7 @@
 
 It runs as a program of its own. What it is given is the manifest, the training tokens, the held-out
 ones and the job's events; what it prints is compared with what the same events say: states, masked
-words and update roots of every seat, merged digests, certificates, facts, ballots and pay.
+words and update roots of every seat, merged digests, certificates, facts, audit reports and pay.
 """
 
 from __future__ import annotations

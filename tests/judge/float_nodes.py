@@ -68,7 +68,7 @@ def lines(op: Op, kinds: str) -> Draw:
 
 
 def singles(op: Op, kinds: str, words: int = 0) -> Draw:
-    """Numbers of each kind: f32 (f), f64 (d), i64 (i). On a tape there is one of each."""
+    """Numbers of each kind: f32 (f), f64 (d), i64 (i). On a trace there is one of each."""
 
     def draw(rng: Rng, count: int) -> Node:
         made = {"f": reals, "d": wide_reals, "i": integers64}

@@ -1,6 +1,6 @@
 """Nodes of families 1 and 2: see `elements`.
 
-Grids are those of their lines, as on a tape: what is not finite has integers of 0, and all others
+Grids are those of their lines, as on a trace: what is not finite has integers of 0, and all others
 are within the levels. Lines are of the kinds that part implementations of the kernels.
 """
 

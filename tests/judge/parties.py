@@ -1,6 +1,6 @@
 """Players about real steps of small jobs: honest ones, liars and those who accuse the honest.
 
-Rule of this file: a liar's tape is wrong at one element and consistent behind it: every node that
+Rule of this file: a liar's trace is wrong at one element and consistent behind it: every node that
 depends on the element is computed again from it.
 """
 
@@ -28,7 +28,7 @@ from atoll.protocol.games.trees import MemoryTree, piece_tree, top
 from atoll.protocol.hashing import keccak256, sha256, update_root
 from atoll.protocol.program import Part, Source
 from atoll.protocol.words import ZERO_DIGEST, Address, Digest
-from atoll.train.judging import OwnTape
+from atoll.train.judging import OwnTrace
 
 PLACE: Final = Digest(b"\x77" * 32)
 
@@ -133,7 +133,7 @@ def _with_model(sources: Sources, model: GlobalState) -> Sources:
     return replace(sources, context=context, model=model.params, exponents=exponents)
 
 
-class Party(OwnTape):
+class Party(OwnTrace):
     """What one side knows: the honest run, with other tensors at some nodes.
 
     Args:
@@ -176,7 +176,7 @@ class Party(OwnTape):
         index, _ = self._program.at(self._part, node)
         return self._opened(1 + index, self._program.templates[index].to_bytes())
 
-    def tape(self, step: int) -> Party:
+    def trace(self, step: int) -> Party:
         return self
 
     def size_of(self, node: int) -> int:
@@ -189,7 +189,7 @@ class Party(OwnTape):
         if self._part == Part.LINK:
             root = update_root(len(result), top(piece_tree(result)))
             return replace(claim, update_root=root)
-        return replace(claim, closing=self.states[-1], work_word=keccak256(self.works))
+        return replace(claim, closing=self.states[-1], work_tag=keccak256(self.works))
 
     def result(self) -> bytes:
         """The bytes of the last node."""
@@ -235,12 +235,12 @@ def liar(trial: Trial, node: int, element: int) -> Party:
 
 
 def rerun(trial: Trial, wrong: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    """The nodes that change with these, in the order of the tape; honest where nothing changes."""
+    """The nodes that change with these, in the order of the trace; honest where nothing changes."""
     program, changed = trial.job.program, dict(wrong)
     for node in range(min(wrong), len(trial.digests)):
         index, iteration = program.at(trial.part, node)
         template = program.templates[index]
-        reads = (r for r in template.inputs if r.source is Source.TAPE)
+        reads = (r for r in template.inputs if r.source is Source.TRACE)
         if node in wrong or not _touches(changed, (r.node + iteration * r.stride for r in reads)):
             continue
         values = _Overlaid(trial.values, changed)

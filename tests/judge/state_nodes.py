@@ -1,7 +1,7 @@
 """Nodes of families 0 and 5: what a step reads from elsewhere, and the digest of where it leads.
 
-Rule of this file: as `float_nodes`. These operations read a tail, or sources beside the tape, whose
-bytes stand in the place of an input.
+Rule of this file: as `float_nodes`. These operations read a tail, or sources beside the trace,
+whose bytes stand in the place of an input.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _FROM: Final[Mapping[int, int]] = dict.fromkeys(range(0x0001, 0x000F), 1) | {
     Op.IDS: 0,
     Op.TARGETS: 0,
 }
-"""Where the nodes of the tape begin among an import's inputs: behind the source."""
+"""Where the nodes of the trace begin among an import's inputs: behind the source."""
 
 
 def _sources(node: Node) -> Sources:

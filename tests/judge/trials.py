@@ -47,7 +47,7 @@ TRIALS: Final = (*STEPS, *LINKS)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An element of a trial's tape."""
+    """An element of a trial's trace."""
 
     trial: str
     op: Op

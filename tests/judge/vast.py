@@ -2,7 +2,7 @@
 
 Rule of this file: shapes, depths and the lengths of what is shown are the program's; contents and
 digests are of nobody's run. All pieces of a tensor are alike, so its tree needs one hash a level,
-and what no proof reads of a tape's tree is drawn. What is shown has as few zero bytes as it may.
+and what no proof reads of a trace's tree is drawn. What is shown has as few zero bytes as it may.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class World:
     def _made_by(self, part: Part, node: int) -> Template:
         """The template of which the numbers of a node are, wherever they were moved."""
         template = self.template(part, node)
-        while template.op in _SHAPELESS and template.inputs[0].source is Source.TAPE:
+        while template.op in _SHAPELESS and template.inputs[0].source is Source.TRACE:
             template = self.template(part, template.inputs[0].node)
         return template
 
@@ -190,7 +190,7 @@ def even(size: int, piece: bytes, others: Mapping[int, bytes] | None = None) -> 
 
 
 class Vast:
-    """One party to a dispute about an element: `players.Knowledge` and `players.Tape`.
+    """One party to a dispute about an element: `players.Knowledge` and `players.Trace`.
 
     Args:
         wrong: whether its element is another than that of the party without.
@@ -266,7 +266,7 @@ class Vast:
         index, _ = self.world.program.at(self.part, node)
         return self._opened(1 + index, self.world.program.templates[index].to_bytes())
 
-    def tape(self, step: int) -> Vast:
+    def trace(self, step: int) -> Vast:
         return self
 
     def claim(self, holder: Address) -> Claim:
@@ -294,9 +294,9 @@ class Vast:
             size = self._size(self._last)
             root = update_root(size, top(self.tensor(self._last)))
             return replace(claim, update_root=root)
-        return replace(claim, closing=self.states[-1], work_word=keccak256(self.works))
+        return replace(claim, closing=self.states[-1], work_tag=keccak256(self.works))
 
-    # --- players.Tape ---
+    # --- players.Trace ---
 
     @property
     def roots(self) -> StateRoots:
@@ -312,7 +312,7 @@ class Vast:
     @cached_property
     def tree(self) -> SparseTree:
         """Given are what the proof reads, the node in dispute and the last one."""
-        reads = (i for i in self._template.inputs if i.source is Source.TAPE)
+        reads = (i for i in self._template.inputs if i.source is Source.TRACE)
         nodes = {i.node + self.iteration * i.stride for i in reads} | {self.node, self._last}
         count = self.world.program.nodes(self.part)
         return SparseTree(count, {node: top(self.tensor(node)) for node in nodes})
@@ -424,7 +424,7 @@ def at_proof(party: Vast, claim: Claim) -> Game:
         header=party.header.data,
         template=template.to_bytes(),
         nodes=party.tree.count,
-        tape=top(party.tree),
+        trace=top(party.tree),
         tree=top(words_tree(leaf)),
         index=index,
         node=party.node,
@@ -435,7 +435,7 @@ def at_proof(party: Vast, claim: Claim) -> Game:
 
 
 def _rows(tree: SparseTree, node: int) -> tuple[Row, ...]:
-    """Those that lead to a node of a tape."""
+    """Those that lead to a node of a trace."""
     rows, level = [], height(tree.count)
     while True:
         below = level - row_levels(level)
@@ -471,7 +471,7 @@ def fields_of(game: Game, table: Table, now: int) -> dict[str, Any]:
         "header": keccak256(game.header),
         "from": game.start,
         "result": game.result,
-        "tape": game.tape,
+        "trace": game.trace,
         "tree": game.tree,
         "template": keccak256(game.template),
         "nodes": game.nodes,

@@ -49,8 +49,8 @@ HELD_BY: Final = {
     "src/libraries/TermsCheck.sol": ("Jobs",),
 }
 """The game's rules, and who has their code. Libraries whose own tests have their code in them are
-left out, and so is what steps compute, which is compared with a reference."""
-LEFT_OUT: Final = "Gas|Steps|SoftFloat|BlsTest"
+excluded, and so is what steps compute, which is compared with a reference."""
+EXCLUDED: Final = "Gas|Steps|SoftFloat|BlsTest"
 """Tests that count gas, and those of what has no mutants: steps, keys."""
 BRIEF: Final = {
     "FOUNDRY_FUZZ_RUNS": "8",
@@ -174,7 +174,7 @@ class Bench:
 
     def passes(self) -> bool:
         """Whether all tests pass, in time where it is known how long they take."""
-        command = [str(self._forge), "test", "--fail-fast", "--no-match-contract", LEFT_OUT]
+        command = [str(self._forge), "test", "--fail-fast", "--no-match-contract", EXCLUDED]
         environment = {**os.environ, **BRIEF}
         try:
             done = subprocess.run(

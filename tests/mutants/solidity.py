@@ -68,9 +68,9 @@ def _nodes(tree: object) -> Iterator[Node]:
             return
         if kind is not None:
             yield tree
-        left_out = {"errorCall"} if kind == "RevertStatement" else set[str]()
+        excluded = {"errorCall"} if kind == "RevertStatement" else set[str]()
         for name, value in tree.items():
-            if name not in left_out:
+            if name not in excluded:
                 yield from _nodes(value)
 
 

@@ -23,13 +23,13 @@ from atoll.aggregation.round import merge_updates
 from atoll.numerics.layout import max_state_bytes
 from atoll.numerics.state import GlobalState
 from atoll.protocol.certificates import Kind
+from atoll.protocol.keeper_calls import Call, keeper_calls
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.pay import budget
-from atoll.protocol.upkeep import Call, upkeep
 from atoll.protocol.views import Holder, JobView, SettledRound
 from atoll.protocol.words import Address, Digest, JobId, Miss, Phase, Role
 from atoll.service.beside import beside
-from atoll.service.duties.upkeep import is_over
+from atoll.service.duties.keeper_calls import is_over
 from atoll.service.session import Session, SessionConfig, open_session
 from atoll.storage.cid import DAG_CBOR, Cid
 from atoll.storage.local import LocalStore
@@ -240,7 +240,7 @@ def is_settled_up(view: JobView, now: int) -> bool:
     standing = {(h.role, h.id): h for h in everybody(view) if not h.has_fallen}
     is_paid = not any(view.credits.values()) and not any(
         (item.role, item.holder) in standing if item.call is Call.CLAIM else item.call in LATE
-        for item in upkeep(view, now)
+        for item in keeper_calls(view, now)
     )
     return is_decided(view, now) and is_paid and all(h.is_released for h in standing.values())
 

@@ -39,7 +39,7 @@ async def test_one_watcher_is_enough_and_a_fine_without_a_replay_earns_nothing(
     assert set(lost) == {0, 1}
     assert (lost[0].challenger, lost[0].claim.is_link) == (watcher.account, True)
     assert lost[1].challenger == watcher.account
-    assert any(lost[1].claim.work_word)  # what the key gave, which no run of the steps does
+    assert any(lost[1].claim.work_tag)  # what the key gave, which no run of the steps does
     assert not any(game.outcome is Outcome.CHALLENGER_FELL for game in view.games.values())
     for holder in honest:
         assert not holder.cuts

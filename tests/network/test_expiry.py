@@ -11,7 +11,7 @@ from atoll.protocol.words import ZERO_DIGEST, JobStatus, Miss
 
 LASTS = 600
 """Seconds of the chain's clock, in which all members come and the first round trains."""
-LOT = 300
+COMMITTEE_DRAW = 300
 """Of which few end before the expiry."""
 
 
@@ -20,7 +20,9 @@ async def test_a_submitter_that_is_all_verifiers_neither_slashes_nor_withholds(
 ) -> None:
     """They say what they have, sign nothing, and accuse honest seats without playing it."""
     who = Who(verifiers=dict.fromkeys(range(3), "no-sign+false-differs+no-challenge"))
-    async with network(tmp_path, who, lasts=LASTS, rounds=2, merge_seconds=LOT) as running:
+    async with network(
+        tmp_path, who, lasts=LASTS, rounds=2, merge_seconds=COMMITTEE_DRAW
+    ) as running:
         view = await running.until(is_settled_up)
         seats = [running.provider(seat) for seat in range(4)]
         accusers = [running.verifier(place) for place in range(3)]
@@ -46,9 +48,11 @@ async def test_a_submitter_that_is_all_verifiers_neither_slashes_nor_withholds(
 
 
 async def test_half_of_a_committee_that_does_not_sign_takes_nobodys_pay(tmp_path: Path) -> None:
-    """Two of four are more than a third: no lot is certified, and the job goes on to its end."""
+    """Two of four are more than a third: no committee draw is certified, and the job goes on to its
+    end.
+    """
     who = Who(verifiers=dict.fromkeys((2, 3), "no-sign"), places=4)
-    terms = {"rounds": 2, "places": 4, "min_verifiers": 4, "merge_seconds": LOT}
+    terms = {"rounds": 2, "places": 4, "min_verifiers": 4, "merge_seconds": COMMITTEE_DRAW}
     async with network(tmp_path, who, lasts=LASTS, **terms) as running:
         view = await running.until(is_settled_up)
         honest = [running.provider(seat) for seat in range(4)]

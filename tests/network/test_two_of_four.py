@@ -47,7 +47,7 @@ async def test_flips_fall_and_the_job_says_what_it_is_worth(
     accused = set(range(4)) - set(seats) if outsiders else set()
     assert {game.claim.seat for game in against_honest} == accused
     assert all(game.outcome is Outcome.CHALLENGER_FELL for game in against_honest)
-    weighed = past.facts.available & ~past.verdict.left_out if past.verdict.merged else 0
+    weighed = past.facts.available & ~past.verdict.excluded if past.verdict.merged else 0
     if sum(weighed >> seat & 1 for seat in seats) > terms.f:
         assert unsafe_rounds(view) == (0,)
         assert last_safe(view).before == 0

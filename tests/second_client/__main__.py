@@ -96,21 +96,21 @@ def work_out(
         seat: rounds.commitment(slot, seed, seat, reveal["account"], reveal, before)
         for seat, reveal in told["reveals"].items()
     }
-    later = rounds.later_lot(told["auditSeed"], told["lot"])
+    later = rounds.later_committee(told["auditSeed"], told["committeeDraw"])
     of_round = {
         "seed": seed,
         "auditSeed": told["auditSeed"],
         "reveals": rounds.reveals_accumulator(seed, made.items()),
-        "words": rounds.words_accumulator(later if told["lot"] else seed, told["words"]),
+        "words": rounds.words_accumulator(later if told["committeeDraw"] else seed, told["words"]),
         "model": before,
         "revealed": sum(1 << seat for seat in made),
         "available": sum(1 << seat for seat in had(facts)),
-        "leftOut": sum(1 << seat for seat in inputs["leftOut"]),
+        "excluded": sum(1 << seat for seat in inputs["excluded"]),
         "ready": told["ready"],
         "committee": told["committee"],
     }
     verdict = told["verdict"] | {
-        "leftOut": of_round["leftOut"],
+        "excluded": of_round["excluded"],
         "merged": len(inputs["merged"]),
         "state": global_digest(after),
         "cid": file_cid(global_bytes(after)),
@@ -118,13 +118,13 @@ def work_out(
     }
     last = slot[3] + 1 == terms["rounds"]
     drawn = rounds.drawn_seats(told["auditSeed"], of_round, terms, last)
-    lot = later if told["lot"] else told["drawnBy"]
+    committee_draw = later if told["committeeDraw"] else told["drawnBy"]
     return after, {
         "seats": {
             str(seat): _seat(each, told["reveals"][seat], told) for seat, each in done.items()
         },
         "commitments": {str(seat): each.hex() for seat, each in made.items()},
-        "committee": rounds.committee_of(lot, told["ready"]),
+        "committee": rounds.committee_of(committee_draw, told["ready"]),
         "facts": rounds.facts_hash(of_round).hex(),
         "digest": rounds.certificate_digest(slot, seed, of_round["words"], verdict).hex(),
         "merged": global_digest(after).hex(),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.second_client import money
-from tests.second_client.rounds import following_lot
+from tests.second_client.rounds import following_committee
 from tests.second_client.words import ZERO, bits
 
 Event = tuple[str, Mapping[str, Any]]
@@ -18,7 +18,7 @@ PROVIDER, VERIFIER = 0, 1
 ENTERS = {"Seated": (PROVIDER, "seat"), "Enrolled": (VERIFIER, "place")}
 LEAVES = {"SeatLeaving": PROVIDER, "PlaceLeaving": VERIFIER}
 NEVER = 1 << 32
-REFUSED = frozenset({"Missed", "Fell", "Struck", "Leaked", "Contested", "LateWord"})
+REFUSED = frozenset({"Missed", "Fell", "Struck", "Leaked", "Contested", "LateVote"})
 
 
 def read(plain: Iterable[Mapping[str, Any]]) -> list[Event]:
@@ -71,7 +71,7 @@ def rounds_of(events: Iterable[Event]) -> list[dict[str, Any]]:
             whole = said["terms"]["steps"] // said["terms"]["segmentSteps"]
         elif name == "RoundOpened":
             del rounds[said["round"] :]
-            by = said["seed"] if waits else following_lot(rounds[-1]["auditSeed"])
+            by = said["seed"] if waits else following_committee(rounds[-1]["auditSeed"])
             rounds.append(_opened(said) | {"drawnBy": by, "whole": whole})
         elif name in _FOLDS:
             _FOLDS[name](rounds[said["round"]], said)
@@ -83,7 +83,7 @@ def rounds_of(events: Iterable[Event]) -> list[dict[str, Any]]:
 def _opened(said: Mapping[str, Any]) -> dict[str, Any]:
     names = ("round", "seed", "ready", "committee", "model")
     lists: dict[str, Any] = {"reveals": {}, "words": [], "bodies": {}, "keys": {}}
-    return {name: said[name] for name in names} | lists | {"lot": 0, "auditSeed": ZERO}
+    return {name: said[name] for name in names} | lists | {"committeeDraw": 0, "auditSeed": ZERO}
 
 
 def _revealed(told: dict[str, Any], said: Mapping[str, Any]) -> None:
@@ -94,8 +94,8 @@ def _said(told: dict[str, Any], said: Mapping[str, Any]) -> None:
     told["words"].append((said["place"], said["has"]))
 
 
-def _lot(told: dict[str, Any], said: Mapping[str, Any]) -> None:
-    told.update(lot=said["lot"], committee=said["committee"], words=[])
+def _committee_draw(told: dict[str, Any], said: Mapping[str, Any]) -> None:
+    told.update(committee_draw=said["committeeDraw"], committee=said["committee"], words=[])
 
 
 def _settled(told: dict[str, Any], said: Mapping[str, Any]) -> None:
@@ -117,7 +117,7 @@ def _key(told: dict[str, Any], said: Mapping[str, Any]) -> None:
 _FOLDS = {
     "Revealed": _revealed,
     "Said": _said,
-    "LotDrawn": _lot,
+    "CommitteeDrawn": _committee_draw,
     "Settled": _settled,
     "Signed": lambda told, said: told.update(signers=said["signers"]),
     "PayChanged": lambda told, said: told.update(pay=said["pay"]),

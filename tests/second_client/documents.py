@@ -114,10 +114,10 @@ def is_public(codec: dict[str, Any]) -> bool:
     return not carries_params(codec)
 
 
-def epoch_of(manifest: Manifest) -> int:
+def reset_period_of(manifest: Manifest) -> int:
     """How many rounds open publicly once, at most."""
-    epoch: int = 1 if is_public(manifest["codec"]) else manifest["terms"]["rounds"]
-    return epoch
+    reset_period: int = 1 if is_public(manifest["codec"]) else manifest["terms"]["rounds"]
+    return reset_period
 
 
 def fragment_of(name: str, codec: dict[str, Any]) -> int:

@@ -183,7 +183,7 @@ def merge_inputs(
     terms: Mapping[str, Any],
     of_moments: Gram | None = None,
 ) -> dict[str, Any]:
-    """Who is available, named, left out and merged.
+    """Who is available, named, excluded and merged.
 
     `facts` has `segments`, what every revealed seat did; `committee`, its size, and its `words`;
     the bitmaps fallen and accused. `terms` are the manifest's rule, f, kappa and S as segments. A
@@ -204,7 +204,7 @@ def merge_inputs(
     inputs: dict[str, Any] = {
         "available": available,
         "named": [{"check": check, "seat": seat} for check, seat in odd],
-        "leftOut": [],
+        "excluded": [],
         "merged": [],
         "setAside": [],
         "fPrime": 0,
@@ -213,14 +213,14 @@ def merge_inputs(
         return inputs
     accused = [seat for seat in available if facts["accused"] >> seat & 1]
     order = list(dict.fromkeys([*accused, *(seat for _, seat in odd)]))
-    left_out = order[: min(f, len(available) - needs)]
-    merged = [seat for seat in available if seat not in left_out]
+    excluded = order[: min(f, len(available) - needs)]
+    merged = [seat for seat in available if seat not in excluded]
     aside: list[int] = []
     if of_moments:
         kept = [i for i, seat in enumerate(decoded) if seat in merged]
         found_aside = other_directions([[of_moments[i][j] for j in kept] for i in kept])
         aside = [merged[i] for i in found_aside][: min(f, len(merged) - needs)]
-    return inputs | {"leftOut": left_out, "merged": merged, "setAside": aside, "fPrime": f}
+    return inputs | {"excluded": excluded, "merged": merged, "setAside": aside, "fPrime": f}
 
 
 def other_directions(G: Gram) -> list[int]:

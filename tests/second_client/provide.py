@@ -178,7 +178,7 @@ def _optimised(
 def segment(
     state: State, index: int, job: Job, model: State, seat: codec.Seat
 ) -> tuple[State, bytes] | None:
-    """The state after a segment of the model's round, and its work word.
+    """The state after a segment of the model's round, and its work tag.
 
     None where a step is not finite: the round has ended with the segment before.
     """
@@ -219,7 +219,7 @@ def batch_of(job: Job, offsets: list[int]) -> Ids:
 
 
 def work_of(norm: float, losses: Iterable[Any]) -> bytes:
-    """What the work word takes in of a step."""
+    """What the work tag takes in of a step."""
     words = (_float_bytes(float(loss), ">f") for loss in losses)
     return _float_bytes(norm, ">d") + b"".join(words)
 
@@ -241,7 +241,7 @@ def provide(job: Job, model: State, brought: State | None, seat: codec.Seat) -> 
             as in every public job.
 
     Returns:
-        `states`: digests after the segments done; `words`: their plain work words; `update`, empty
+        `states`: digests after the segments done; `words`: their plain work tags; `update`, empty
         where none was done, with its `root`; `carried`.
     """
     state = opening_state(job.manifest, model, brought)
@@ -282,7 +282,7 @@ def replay(
 
 
 def duty(account: bytes, found: tuple[list[bytes], int | None, bytes]) -> tuple[int, bytes]:
-    """What a ballot says of a replay."""
+    """What an audit report says of a replay."""
     words, at, own = found
     return (rounds.FINE, rounds.fine_word(account, words)) if at is None else (at, own)
 

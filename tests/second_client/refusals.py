@@ -198,7 +198,7 @@ MANIFEST = of(
         "name": lambda value: isinstance(value, str) and 1 <= len(value) <= 64,
         "created": integer(0, 2**63 - 1),
         "tables": octets(32),
-        "epoch": integer(1, 2**32 - 1),
+        "reset_period": integer(1, 2**32 - 1),
         "model": MODEL,
         "lora": or_null(LORA),
         "numerics": of(dict.fromkeys(("code_digest", "probe_digest"), octets(32))),
@@ -247,7 +247,7 @@ def check_manifest(manifest: Any) -> None:
     carries = codec["feedback"] != "0" or codec["fragments"] > 1
     carries = carries or codec["overlap"] > 0 or codec["mixing"] != "0"
     most = terms["rounds"] if carries else 1
-    refuse(manifest["epoch"] > most, "not this codec's epoch")
+    refuse(manifest["reset_period"] > most, "not this codec's reset period")
     refuse(codec["overlap"] >= inner["steps"], "an overlap that is not below H")
     refuse(codec["fragments"] > model["layers"], "more fragments than layers")
     is_delayed = manifest["outer"]["kind"] == "delayed_nesterov"

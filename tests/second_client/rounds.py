@@ -39,13 +39,13 @@ def masked(word: bytes, key: bytes, j: int) -> bytes:
 
 
 def leaves_of(states: Sequence[bytes], words: Sequence[bytes], key: bytes) -> bytes:
-    """What a reveal has of the segments: state digests and masked words."""
+    """What a reveal has of the segments: state digests and blinded tags."""
     pairs = zip(states, words, strict=True)
     return b"".join(state + masked(word, key, j) for j, (state, word) in enumerate(pairs))
 
 
 def read_leaves(leaves: bytes) -> list[tuple[bytes, bytes]]:
-    """State digest and masked word of every segment. Raises ValueError for other lengths."""
+    """State digest and blinded tag of every segment. Raises ValueError for other lengths."""
     if len(leaves) % LEAF:
         raise ValueError("not whole leaves")
     starts = range(0, len(leaves), LEAF)
@@ -86,15 +86,17 @@ def audit_seed(slot: Slot, reveals: bytes, block_hash: bytes) -> bytes:
     return hashed("atoll.audit.v3", *slot, reveals, block_hash)
 
 
-def following_lot(audit_seed_: bytes) -> bytes:
-    """ℓ of the first lot of a round, by the audit seed of the one that its opening settled."""
+def following_committee(audit_seed_: bytes) -> bytes:
+    """ℓ of the first committee draw of a round, by the audit seed of the one that its opening
+    settled.
+    """
     return keccak(abi(audit_seed_, 0))
 
 
-def later_lot(audit_seed_: bytes, lot: int) -> bytes:
-    """ℓ of a lot after the first, by its round's own audit seed."""
+def later_committee(audit_seed_: bytes, committee_draw: int) -> bytes:
+    """ℓ of a committee draw after the first, by its round's own audit seed."""
     seed = audit_seed_
-    for i in range(1, lot + 1):
+    for i in range(1, committee_draw + 1):
         seed = keccak(abi(seed, i))
     return seed
 
@@ -105,7 +107,7 @@ def _smallest(hashes: Mapping[int, bytes], count: int) -> list[int]:
 
 
 def committee_of(seed: bytes, pool: int) -> list[int]:
-    """Places of a lot, ascending."""
+    """Places of a committee draw, ascending."""
     return sorted(_smallest({place: keccak(abi(seed, place)) for place in bits(pool)}, COMMITTEE))
 
 
@@ -124,7 +126,7 @@ def drawn_seats(
         q = share_of(q, terms["share_bps"], facts["ready"].bit_count())
     if q < len(order):
         hashes = {seat: keccak(abi(seed, seat)) for seat in order}
-        left = {seat: hashes[seat] for seat in bits(facts["leftOut"])}
+        left = {seat: hashes[seat] for seat in bits(facts["excluded"])}
         order = _smallest(hashes, q)
         standing = {seat: q + i for i, seat in enumerate(_smallest(left, len(left)))}
     else:
@@ -144,9 +146,9 @@ def auditors_of(seed: bytes, ordinal: int, ready: int, last: bool) -> list[int]:
 # ------------------------------------------------------- words and certificates (sections 2, 7)
 
 
-def words_accumulator(lot: bytes, words: Iterable[tuple[int, int]]) -> bytes:
+def words_accumulator(committee_draw: bytes, words: Iterable[tuple[int, int]]) -> bytes:
     """Over (place, has) in the chain's order: 28 bytes and four zero bytes."""
-    found = lot[:28] + bytes(4)
+    found = committee_draw[:28] + bytes(4)
     for place, has in words:
         found = keccak(abi(found, place, has))[:28] + bytes(4)
     return found
@@ -156,7 +158,7 @@ def certificate_digest(
     slot: Slot, data_seed_: bytes, words: bytes, verdict: Mapping[str, Any]
 ) -> bytes:
     """What a committee signs."""
-    said = (verdict["leftOut"], verdict["merged"], verdict["state"], keccak(verdict["cid"]))
+    said = (verdict["excluded"], verdict["merged"], verdict["state"], keccak(verdict["cid"]))
     # A bytes8 stands at the left of its word.
     loss = verdict["loss"].ljust(32, b"\0")
     return hashed("atoll.certificate.v1", *slot, data_seed_, words, *said, loss)
@@ -177,11 +179,11 @@ def signers_of(digest: bytes, committee: Sequence[bytes], certificate: bytes) ->
 def facts_hash(facts: Mapping[str, Any]) -> bytes:
     """What the contract keeps of a round."""
     names = ("seed", "auditSeed", "reveals", "words", "model")
-    maps = ("revealed", "available", "leftOut", "ready", "committee")
+    maps = ("revealed", "available", "excluded", "ready", "committee")
     return hashed("atoll.facts.v1", *(facts[name] for name in (*names, *maps)))
 
 
-# ------------------------------------------------------------------------ ballots (section 2)
+# ------------------------------------------------------------------------ audit reports (section 2)
 
 
 def fine_word(account: bytes, words: Sequence[bytes]) -> bytes:
@@ -196,11 +198,11 @@ def body_of(duties: Mapping[int, tuple[int, bytes]]) -> bytes:
     )
 
 
-def ballot_hash(
+def audit_report_hash(
     slot: Slot, audit_seed_: bytes, member: tuple[int, bytes], body: bytes, salt: bytes
 ) -> bytes:
     """`member`: the auditor's id and account."""
-    return hashed("atoll.ballot.v1", *slot, audit_seed_, *member, keccak(body), salt)
+    return hashed("atoll.audit-report.v1", *slot, audit_seed_, *member, keccak(body), salt)
 
 
 # -------------------------------------------------------------------------- names (section 2)

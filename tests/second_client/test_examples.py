@@ -259,7 +259,7 @@ def worked_round() -> Lines:
     reveals, block_hash = unhex(seeds["reveals"]), unhex(seeds["blockHash"])
     draw = ROUNDS["draws"][0]
     drawn_by, ready = unhex(draw["seed"]), int(draw["ready"], 16)
-    facts = {"revealed": int(draw["revealed"], 16), "leftOut": 0, "ready": ready}
+    facts = {"revealed": int(draw["revealed"], 16), "excluded": 0, "ready": ready}
     seats = rounds.drawn_seats(drawn_by, facts, {"f": 1, "share_bps": 5000}, last=False)
     first = [rounds.auditors_of(drawn_by, i, ready, last=False)[0] for i in seats.values()]
     values = [unhex(v) if str(v).startswith("0x") else int(v) for v in ROUNDS["money"]["terms"]]
@@ -269,7 +269,7 @@ def worked_round() -> Lines:
         ("R", rounds.reveals_accumulator(seed, [(told["seat"], made)])),
         ("data", rounds.data_seed(slot, reveals, block_hash)),
         ("audit", rounds.audit_seed(slot, reveals, block_hash)),
-        ("ℓ₁", rounds.later_lot(unhex(seeds["auditSeed"]), 1)),
+        ("ℓ₁", rounds.later_committee(unhex(seeds["auditSeed"]), 1)),
         ("words", rounds.words_accumulator(seed, [(2, 0b1011)])),
         ("places", np.array(rounds.committee_of(drawn_by, ready))),
         ("drawn", np.array(list(seats))),

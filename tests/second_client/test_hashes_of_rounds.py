@@ -50,14 +50,17 @@ def test_a_commitment_and_what_it_opens_to() -> None:
     assert rounds.fine_word(unhex(case["member"]), plain) == unhex(case["fine"])
 
 
-def test_seeds_lots_and_words() -> None:
+def test_seeds_committee_draws_and_words() -> None:
     case = VECTORS["seeds"]
     reveals, block = unhex(case["reveals"]), unhex(case["blockHash"])
     assert rounds.data_seed(SLOT, reveals, block) == unhex(case["dataSeed"])
     seed = rounds.audit_seed(SLOT, reveals, block)
     assert seed == unhex(case["auditSeed"])
-    lots = [rounds.following_lot(seed), *(rounds.later_lot(seed, i) for i in (1, 2))]
-    assert lots == [unhex(lot) for lot in case["lots"]]
+    committee_draws = [
+        rounds.following_committee(seed),
+        *(rounds.later_committee(seed, i) for i in (1, 2)),
+    ]
+    assert committee_draws == [unhex(committee_draw) for committee_draw in case["committeeDraws"]]
     said = [(word["place"], int(word["has"], 16)) for word in case["words"][1:]]
     for count, word in enumerate(case["words"]):
         found = rounds.words_accumulator(unhex(case["dataSeed"]), said[:count])
@@ -67,7 +70,7 @@ def test_seeds_lots_and_words() -> None:
 def verdict() -> Json:
     plain = VECTORS["certificate"]["verdict"]
     read = {name: unhex(plain[name]) for name in ("state", "cid", "loss")}
-    return read | {"leftOut": int(plain["leftOut"], 16), "merged": plain["merged"]}
+    return read | {"excluded": int(plain["excluded"], 16), "merged": plain["merged"]}
 
 
 def test_a_certificate_is_of_those_who_signed_it() -> None:
@@ -116,13 +119,13 @@ def test_who_signs_what_is_recovered() -> None:
         assert curve.recover(digest, curve.sign(secret, digest)) == account
 
 
-def test_facts_and_ballots() -> None:
-    names = {"revealed", "available", "leftOut", "ready", "committee"}
+def test_facts_and_audit_reports() -> None:
+    names = {"revealed", "available", "excluded", "ready", "committee"}
     plain = dict(VECTORS["facts"])
     expected = unhex(plain.pop("hash"))
     facts = {name: int(v, 16) if name in names else unhex(v) for name, v in plain.items()}
     assert rounds.facts_hash(facts) == expected
-    case, body = VECTORS["ballot"], unhex(VECTORS["ballot"]["body"])
+    case, body = VECTORS["auditReport"], unhex(VECTORS["auditReport"]["body"])
     read = {
         body[at]: (int.from_bytes(body[at + 1 : at + 3], "big"), body[at + 3 : at + 35])
         for at in range(0, len(body), 35)
@@ -130,8 +133,10 @@ def test_facts_and_ballots() -> None:
     assert rounds.body_of(read) == body
     assert read[5] == (rounds.FINE, unhex(VECTORS["commit"]["fine"]))
     member = case["id"], unhex(case["account"])
-    sealed = rounds.ballot_hash(SLOT, unhex(case["auditSeed"]), member, body, unhex(case["salt"]))
-    assert sealed == unhex(case["ballot"])
+    sealed = rounds.audit_report_hash(
+        SLOT, unhex(case["auditSeed"]), member, body, unhex(case["salt"])
+    )
+    assert sealed == unhex(case["auditReport"])
 
 
 def test_names_of_bonds_places_and_faults() -> None:
@@ -150,7 +155,7 @@ def test_names_of_bonds_places_and_faults() -> None:
 @pytest.mark.parametrize("case", VECTORS["draws"], ids=lambda case: case["name"])
 def test_draws(case: Json) -> None:
     seed, ready = unhex(case["seed"]), int(case["ready"], 16)
-    facts = {name: int(case[name], 16) for name in ("revealed", "leftOut", "ready")}
+    facts = {name: int(case[name], 16) for name in ("revealed", "excluded", "ready")}
     assert sum(1 << p for p in rounds.committee_of(seed, ready)) == int(case["committee"], 16)
     terms = {"f": 1, "share_bps": case["shareBps"]}
     drawn = rounds.drawn_seats(seed, facts, terms, last=False)

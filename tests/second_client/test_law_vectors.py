@@ -159,7 +159,7 @@ def test_state_digests() -> None:
     assert state.state_digest(roots) == unhex(vectors["stateDigest"])
 
 
-def test_work_words() -> None:
+def test_work_tags() -> None:
     for case in load("trace.json")["works"]:
         work = b""
         for norm, losses in zip(case["norms"], case["losses"], strict=True):

@@ -58,15 +58,15 @@ def test_what_follows_from_a_round_is_that_of_the_view(number: int) -> None:
     """What was signed of it, which seats are audited, and by whom."""
     told, expected = TOLD[number], LOG["view"]["rounds"][number]
     slot = (LOG["chainId"], unhex(LOG["rounds"]), LOG["jobId"], number)
-    later = rounds.later_lot(told["auditSeed"], told["lot"])
-    lot = later if told["lot"] else told["seed"]
-    words = rounds.words_accumulator(lot, told["words"])
+    later = rounds.later_committee(told["auditSeed"], told["committeeDraw"])
+    committee_draw = later if told["committeeDraw"] else told["seed"]
+    words = rounds.words_accumulator(committee_draw, told["words"])
     digest = rounds.certificate_digest(slot, told["seed"], words, told["verdict"])
     assert digest == unhex(expected["digest"])
     terms, ready = CREATED["terms"], told["ready"]
     last = number + 1 == terms["rounds"]
     revealed = sum(1 << seat for seat in told["reveals"])
-    facts = {"revealed": revealed, "leftOut": told["verdict"]["leftOut"], "ready": ready}
+    facts = {"revealed": revealed, "excluded": told["verdict"]["excluded"], "ready": ready}
     own = {"f": terms["f"], "share_bps": terms["shareBps"]}
     drawn = rounds.drawn_seats(told["auditSeed"], facts, own, last=last)
     assert sum(1 << seat for seat in drawn) == expected["drawn"]

@@ -367,7 +367,7 @@ def as_plain(found: MergeInputs) -> dict[str, Any]:
     return {
         "available": list(found.available),
         "named": [{"check": str(x.check), "seat": x.seat} for x in found.named],
-        "leftOut": list(found.left_out),
+        "excluded": list(found.excluded),
         "merged": list(found.merged),
         "setAside": list(found.set_aside),
         "fPrime": found.f_prime,
@@ -386,13 +386,13 @@ def test_the_rounds_have_all_that_a_merge_decides() -> None:
     for round_ in rounds(1000, 400):
         _, inputs = round_.by_the_second_client()
         seen |= {named["check"] for named in inputs["named"]}
-        seen |= {"left out"} if inputs["leftOut"] else set()
+        seen |= {"excluded"} if inputs["excluded"] else set()
         seen |= {"set aside"} if inputs["setAside"] else set()
         seen |= {"nothing merged"} if not inputs["merged"] else set()
         seen |= {f"f' = {inputs['fPrime']}"}
         seen |= {"dropped"} if len(inputs["available"]) < len(round_.updates) else set()
     checks = {"distant", "loud", "silent", "copy", "misaligned"}
-    does = {"left out", "set aside", "nothing merged", "dropped"}
+    does = {"excluded", "set aside", "nothing merged", "dropped"}
     assert seen >= checks | does | {"f' = 0", "f' = 3"}
 
 

@@ -127,7 +127,7 @@ def small_gram(rng: Rng, n: int) -> list[list[int]]:
     return (rows @ rows.T).tolist()
 
 
-def test_who_is_named_left_out_and_merged() -> None:
+def test_who_is_named_excluded_and_merged() -> None:
     rng = np.random.default_rng(2)
     for _ in range(CASES):
         n = int(rng.integers(0, 13))

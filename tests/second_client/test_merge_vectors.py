@@ -55,7 +55,7 @@ def test_whole_merges(case: Case) -> None:
         }
         model, inputs = second.merge(manifest, model, facts_of(number["facts"]), updates, seed)
         assert [f"{named['check']} {named['seat']}" for named in inputs["named"]] == number["named"]
-        for field in ("leftOut", "merged", "setAside", "fPrime"):
+        for field in ("excluded", "merged", "setAside", "fPrime"):
             assert inputs[field] == number[field]
         assert opening_root(model) == unhexed(number["openingRoot"])
         assert global_digest(model) == unhexed(number["digest"])

@@ -16,7 +16,7 @@ from eth_utils.address import to_checksum_address
 from tests.second_client import money, rounds, words
 from tests.unit.protocol.factories import make_terms
 
-from atoll.protocol import ballots, clocks, hashing, leaves, lots, misses, pay
+from atoll.protocol import audit_reports, clocks, committee_draws, hashing, leaves, misses, pay
 from atoll.protocol.words import (
     Address,
     Bitmap,
@@ -94,9 +94,9 @@ def seeds(roll: Roll) -> Iterator[Pair]:
     source, block = word(roll), word(roll)
     yield rounds.data_seed(mine, source, block), hashing.data_seed(theirs, source, block)
     yield rounds.audit_seed(mine, source, block), hashing.audit_seed(theirs, source, block)
-    yield rounds.following_lot(source), lots.following_lot(source)
-    second = lots.next_lot(lots.next_lot(source, 1), 2)
-    yield rounds.later_lot(source, 2), second
+    yield rounds.following_committee(source), committee_draws.following_committee(source)
+    second = committee_draws.next_committee(committee_draws.next_committee(source, 1), 2)
+    yield rounds.later_committee(source, 2), second
 
 
 def commitments(roll: Roll) -> Iterator[Pair]:
@@ -120,13 +120,16 @@ def masks(roll: Roll) -> Iterator[Pair]:
     yield rounds.leaves_of(states, plain, key), theirs.to_bytes()
     yield rounds.words_of(theirs.to_bytes(), key), list(theirs.words(key))
     yield rounds.key_hash(key), leaves.key_hash(key)
-    yield rounds.fine_word(raw, plain), ballots.fine_word(account, plain)
+    yield rounds.fine_word(raw, plain), audit_reports.fine_word(account, plain)
 
 
 def said(roll: Roll) -> Iterator[Pair]:
-    lot = word(roll)
+    committee_draw = word(roll)
     pairs = [(PlaceIndex(roll.randrange(256)), bitmap(roll)) for _ in range(roll.randrange(4))]
-    yield rounds.words_accumulator(lot, pairs), hashing.accumulate_words(lot, pairs)
+    yield (
+        rounds.words_accumulator(committee_draw, pairs),
+        hashing.accumulate_words(committee_draw, pairs),
+    )
 
 
 def certificates(roll: Roll) -> Iterator[Pair]:
@@ -134,7 +137,7 @@ def certificates(roll: Roll) -> Iterator[Pair]:
     seed, accumulator = word(roll), word(roll)
     verdict = Verdict(bitmap(roll), roll.randrange(257), word(roll), b"x" * 36, roll.randbytes(8))
     plain = asdict(verdict)
-    plain["leftOut"] = plain.pop("left_out")
+    plain["excluded"] = plain.pop("excluded")
     found = hashing.certificate_hash(theirs, seed, accumulator, verdict)
     yield rounds.certificate_digest(mine, seed, accumulator, plain), found
 
@@ -142,7 +145,7 @@ def certificates(roll: Roll) -> Iterator[Pair]:
 def facts(roll: Roll) -> Iterator[Pair]:
     told = Facts(*(word(roll) for _ in range(5)), *(bitmap(roll) for _ in range(5)))
     plain = asdict(told)
-    plain |= {"auditSeed": plain["audit_seed"], "leftOut": plain["left_out"]}
+    plain |= {"auditSeed": plain["audit_seed"], "excluded": plain["excluded"]}
     yield rounds.facts_hash(plain), hashing.facts_hash(told)
 
 
@@ -152,10 +155,12 @@ def sealed(roll: Roll) -> Iterator[Pair]:
     seed, salt, id = word(roll), word(roll), HolderId(roll.getrandbits(32))
     seats = roll.sample(range(256), roll.randrange(1, 5))
     plain = {seat: (roll.getrandbits(16), word(roll)) for seat in sorted(seats)}
-    body = ballots.Body(tuple(ballots.Duty(SeatIndex(s), *duty) for s, duty in plain.items()))
+    body = audit_reports.Body(
+        tuple(audit_reports.Duty(SeatIndex(s), *duty) for s, duty in plain.items())
+    )
     yield rounds.body_of(plain), body.to_bytes()
-    found = ballots.ballot_hash(theirs, seed, (id, account), body.hash, salt)
-    yield rounds.ballot_hash(mine, seed, (id, raw), body.to_bytes(), salt), found
+    found = audit_reports.audit_report_hash(theirs, seed, (id, account), body.hash, salt)
+    yield rounds.audit_report_hash(mine, seed, (id, raw), body.to_bytes(), salt), found
 
 
 def names(roll: Roll) -> Iterator[Pair]:
@@ -171,21 +176,21 @@ def names(roll: Roll) -> Iterator[Pair]:
 def drawn(roll: Roll) -> Iterator[Pair]:
     sizes = (256,) if roll.random() < 0.02 else (1, 4, 12, 40)  # every member is hashed thrice
     seed, pool, revealed = word(roll), bitmap(roll, 1, sizes), bitmap(roll, 1, sizes)
-    share, left_out = roll.randrange(1, 10_001), Bitmap(revealed & bitmap(roll))
-    yield rounds.committee_of(seed, pool), list(lots.draw_committee(seed, pool))
-    count = lots.audited_share(revealed.bit_count(), share, pool.bit_count())
-    places = lots.draw_seats(seed, revealed, left_out, count)
-    told = {"revealed": revealed, "leftOut": left_out, "ready": pool}
+    share, excluded = roll.randrange(1, 10_001), Bitmap(revealed & bitmap(roll))
+    yield rounds.committee_of(seed, pool), list(committee_draws.draw_committee(seed, pool))
+    count = committee_draws.audited_share(revealed.bit_count(), share, pool.bit_count())
+    places = committee_draws.draw_seats(seed, revealed, excluded, count)
+    told = {"revealed": revealed, "excluded": excluded, "ready": pool}
     mine = rounds.drawn_seats(seed, told, {"f": 1, "share_bps": share}, last=False)
     yield mine, dict(places)
     last = roll.random() < 0.5
     terms = replace(make_terms(), f=1, share_bps=share)
     words_of_it, nobody = [seed] * 5, Bitmap(0)
-    facts_of_it = Facts(*words_of_it, revealed, revealed, left_out, pool, nobody)
+    facts_of_it = Facts(*words_of_it, revealed, revealed, excluded, pool, nobody)
     counted = pay.most_duties(terms, facts_of_it, is_last=last)
     yield money.most_duties(asdict(terms), told, seed, last=last), counted
     for ordinal in list(mine.values())[:2]:
-        theirs = lots.auditors_of(seed, ordinal, pool, is_last=last)
+        theirs = committee_draws.auditors_of(seed, ordinal, pool, is_last=last)
         yield rounds.auditors_of(seed, ordinal, pool, last=last), list(theirs)
 
 

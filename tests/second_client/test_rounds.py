@@ -124,7 +124,7 @@ def changed(job: Job, changes: Changes) -> Job:
     steps = plain["inner"]["batch"] * plain["model"]["seq"]
     plain["terms"] = plain["terms"] | {"tokens_per_step": steps, "f": 0}
     plain["robust"] = plain["robust"] | {"f": 0}
-    plain["epoch"] = documents.epoch_of(plain)
+    plain["reset_period"] = documents.reset_period_of(plain)
     plain["tables"] = tables_root(plain)
     return job.of(Manifest.model_validate(plain))
 
@@ -165,7 +165,7 @@ def trained(job: Job, brought: SeatState | None) -> Trained:
             break
         state = done.state
         states.append(done.digest)
-        words.append(done.work_word)
+        words.append(done.work_tag)
     if not states:
         return Trained((), (), b"")
     update, carried = close_round(manifest, job.model, state, task.dither)

@@ -237,7 +237,7 @@ def test_training_has_the_vectors_bits(name: str) -> None:
     assert ran is not None
     last, word = ran
     assert state.state_digest(state.state_roots(last)).hex() == case["segment"]["stateDigest"]
-    assert word.hex() == case["segment"]["workWord"]
+    assert word.hex() == case["segment"]["workTag"]
     update, carried = provide.link(manifest, model, last, seat)
     assert update.hex() == case["update"]
     assert codec.update_root(update).hex() == case["updateRoot"]

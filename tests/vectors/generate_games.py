@@ -45,7 +45,7 @@ def _digest_of(game: Game) -> bytes:
     """What both languages must know alike after a move."""
     node = game.node or 0
     place = (game.step, game.level, game.index, node)
-    values = (int(game.phase), int(game.outcome), *place, game.tape, game.tree)
+    values = (int(game.phase), int(game.outcome), *place, game.trace, game.tree)
     return keccak256(encode(["uint256"] * 6 + ["bytes32"] * 2, values))
 
 
@@ -167,7 +167,7 @@ def _link() -> Any:
     claim, holder, challenger = _at(SMALL, 2, 700, is_link=True)
 
     def of_the_right_update(move: Move) -> list[Move]:
-        """The tape that a wrong holder would defend itself with, if it need not be the update's."""
+        """The trace a wrong holder would defend itself with, if it need not be the update's."""
         return [defend(Game.begin(claim, 1000), challenger)] if isinstance(move, PostLink) else []
 
     return _game("link", claim, (holder, challenger), refuse=True, others=of_the_right_update)

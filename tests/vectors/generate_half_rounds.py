@@ -38,7 +38,7 @@ def case(number: int) -> Json:
 
 
 def _rounds(script: Script) -> Any:
-    script.net.poke()
+    script.net.advance()
     for round in range(ROUNDS):
         if script.net.phase is Phase.TRAIN:
             yield round

@@ -61,7 +61,7 @@ def draws() -> dict[str, Any]:
 
 
 def program_roots() -> dict[str, str]:
-    """Programs' roots of the small jobs of the tape's tests."""
+    """Programs' roots of the small jobs of the trace's tests."""
     return {name: "0x" + small(name).program.root.hex() for name in JOBS}
 
 

@@ -36,7 +36,7 @@ def played() -> Script:
     script.train({1: 4})
     script.say()
     net.wait(1)
-    script.settle(left_out={1}, merged=3)
+    script.settle(excluded={1}, merged=3)
     script.train({2: 5})
     script.say()
     net.wait(1)

@@ -38,7 +38,7 @@ from atoll.protocol.manifest import (
     OuterSpec,
     RobustSpec,
     TensorExponents,
-    epoch_of,
+    reset_period_of,
 )
 from atoll.protocol.merge_inputs import MergeFacts
 from atoll.protocol.words import Bitmap, SeatIndex
@@ -131,9 +131,9 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
     }
     if not given.get("whole"):
         parts |= {"lora": ADAPTERS, "init": FROZEN}
-    epoch = epoch_of(parts["codec"], base.terms.rounds)
+    reset_period = reset_period_of(parts["codec"], base.terms.rounds)
     terms = replace(base.terms, f=parts["robust"].f, seats=SEATS)
-    changed = base.model_copy(update=parts | {"epoch": epoch, "terms": terms})
+    changed = base.model_copy(update=parts | {"reset_period": reset_period, "terms": terms})
     return Manifest.model_validate(changed.model_dump())
 
 
@@ -260,7 +260,7 @@ def merged_round(
             "words": [hex(word) for word in words],
         },
         "fPrime": inputs.f_prime,
-        "leftOut": list(inputs.left_out),
+        "excluded": list(inputs.excluded),
         "merged": list(inputs.merged),
         "named": [f"{found.check} {found.seat}" for found in inputs.named],
         "openingRoot": hexed(merged.global_state.moments.opening_root),
@@ -298,7 +298,7 @@ def merge_cases() -> Json:
             *(merge_case(kind, of("grid4", "median", kind)) for kind in OUTERS),
             merge_case("delayed_nesterov renews", of("grid4", "median", "delayed_nesterov"), 5),
             merge_case("a fragment", of("grid8", "median", "nesterov", fragments=2), 5),
-            merge_case("a flip is left out", default, odd={3: -2}),
+            merge_case("a flip is excluded", default, odd={3: -2}),
             merge_case("two that stand out", of("grid8", "median", "sgd", f=2), odd={3: -2, 5: 9}),
             merge_case("who fell is not scored", default, fallen=0b1000, odd={3: 9}),
             merge_case("one is accused", default, accused=0b10000),

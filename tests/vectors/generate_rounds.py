@@ -19,13 +19,13 @@ from tests.unit.protocol.factories import make_manifest, make_terms
 from tests.unit.protocol.identities import address, cid, digest
 
 from atoll.protocol import (
-    ballots,
+    audit_reports,
     bls,
     certificates,
     clocks,
+    committee_draws,
     draws,
     hashing,
-    lots,
     misses,
     pay,
     views,
@@ -38,7 +38,7 @@ from atoll.protocol.leaves import (
     key_hash,
     key_message,
     key_of,
-    work_word,
+    work_tag,
 )
 from atoll.protocol.manifest import RobustSpec
 from atoll.protocol.merge_inputs import MergeFacts, MergeTerms, merge_inputs
@@ -143,7 +143,7 @@ def case(name: str, gram: Gram | None, **given: Json) -> Json:
         "inputs": {
             "available": list(found.available),
             "fPrime": found.f_prime,
-            "leftOut": list(found.left_out),
+            "excluded": list(found.excluded),
             "merged": list(found.merged),
             "named": [{"check": x.check, "seat": x.seat} for x in found.named],
             "setAside": list(found.set_aside),
@@ -230,9 +230,9 @@ def moment_cases() -> list[Json]:
              against_all(alike(6), 4, 70), 2, 60)),
         case("set aside: nobody where there is no room", alike(5),
              moments=against_all(alike(5), 2, 0)),
-        case("set aside: who is left out takes the room", silent(alike(6), 1),
+        case("set aside: who is excluded takes the room", silent(alike(6), 1),
              moments=against_all(alike(6), 2, 60)),
-        case("set aside: who is left out shifts no median", silent(alike(8), 1, 3),
+        case("set aside: who is excluded shifts no median", silent(alike(8), 1, 3),
              moments=changed(alike(8), (5, 0, 80), (5, 2, 80), (5, 1, 0), (5, 3, 0))),
         case("set aside: not per segment", alike(8), segments=[8] * 5 + [6] + [8] * 2,
              moments=against_all(alike(8), 5, 80)),
@@ -332,7 +332,7 @@ def commit_case() -> Json:
         "account": ACCOUNT,
         "accumulators": [text(first), text(hashing.accumulate_reveal(first, SeatIndex(2), other))],
         "commitment": text(commitment),
-        "fine": text(ballots.fine_word(MEMBER, WORDS)),
+        "fine": text(audit_reports.fine_word(MEMBER, WORDS)),
         "key": text(KEY),
         "member": MEMBER,
         "model": text(MODEL),
@@ -348,16 +348,16 @@ def seed_cases() -> Json:
     block = digest("block")
     data_seed = hashing.data_seed(SLOT, digest("reveals"), block)
     audit_seed = hashing.audit_seed(SLOT, digest("reveals"), block)
-    second = lots.next_lot(audit_seed, 1)
+    second = committee_draws.next_committee(audit_seed, 1)
     said = [(PlaceIndex(2), Bitmap(0b1011)), (PlaceIndex(31), Bitmap(1 << 255))]
     return {
         "auditSeed": text(audit_seed),
         "blockHash": text(block),
         "dataSeed": text(data_seed),
-        "lots": [
-            text(lots.following_lot(audit_seed)),
+        "committeeDraws": [
+            text(committee_draws.following_committee(audit_seed)),
             text(second),
-            text(lots.next_lot(second, 2)),
+            text(committee_draws.next_committee(second, 2)),
         ],
         "reveals": text(digest("reveals")),
         "words": [
@@ -390,7 +390,7 @@ def certificate_case() -> Json:
         "digest": text(found),
         "seed": text(SEED),
         "signers": 0b1011,
-        "verdict": record(VERDICT, "left_out"),
+        "verdict": record(VERDICT, "excluded"),
         "words": text(digest("words")),
     }
 
@@ -435,24 +435,24 @@ def bls_case() -> Json:
 
 
 def facts_case() -> Json:
-    names = ("revealed", "available", "left_out", "ready", "committee")
+    names = ("revealed", "available", "excluded", "ready", "committee")
     maps = (0b1111, 0b1101, 0b100, 0b11011, 0b11011)
     digests = (digest(name) for name in ("seed", "audit", "reveals", "words", "model"))
     facts = Facts(*digests, *map(Bitmap, maps))
     return record(facts, *names) | {"hash": text(hashing.facts_hash(facts))}
 
 
-def ballot_case() -> Json:
+def audit_report_case() -> Json:
     duties = (
-        ballots.Duty.fine(SeatIndex(5), MEMBER, WORDS),
-        ballots.Duty(SeatIndex(200), 3, digest("own")),
+        audit_reports.Duty.fine(SeatIndex(5), MEMBER, WORDS),
+        audit_reports.Duty(SeatIndex(200), 3, digest("own")),
     )
-    body, salt, id = ballots.Body(duties), digest("ballot's salt"), HolderId(9)
-    sealed = ballots.ballot_hash(SLOT, AUDIT_SEED, (id, MEMBER), body.hash, salt)
+    body, salt, id = audit_reports.Body(duties), digest("audit report's salt"), HolderId(9)
+    sealed = audit_reports.audit_report_hash(SLOT, AUDIT_SEED, (id, MEMBER), body.hash, salt)
     return {
         "account": MEMBER,
         "auditSeed": text(AUDIT_SEED),
-        "ballot": text(sealed),
+        "auditReport": text(sealed),
         "body": text(body.to_bytes()),
         "bodyHash": text(body.hash),
         "id": id,
@@ -485,27 +485,28 @@ def name_cases() -> list[Json]:
 def draw_cases() -> list[Json]:
     """Committees, drawn seats and their auditors."""
     cases = []
-    for name, revealed, left_out, ready, share in (
+    for name, revealed, excluded, ready, share in (
         ("four of four", 0b1111, 0, 0b111, 5_000),
-        ("one left out", 0b1111_1111, 0b1000, 0b1101_0111, 2_500),
+        ("one excluded", 0b1111_1111, 0b1000, 0b1101_0111, 2_500),
         ("a large pool", (1 << 64) - 1, 0b101, (1 << 60) - 1, 2_500),
         ("everybody", (1 << 256) - 1, 0, (1 << 256) - 1, 10_000),
         ("few are ready", 0b1111_0000, 0, 0b10, 10_000),
     ):
         seed, pool = digest(name), Bitmap(ready)
         count = Bitmap(revealed).bit_count()
-        share_count = lots.audited_share(count, share, pool.bit_count())
-        drawn = lots.draw_seats(seed, Bitmap(revealed), Bitmap(left_out), share_count)
+        share_count = committee_draws.audited_share(count, share, pool.bit_count())
+        drawn = committee_draws.draw_seats(seed, Bitmap(revealed), Bitmap(excluded), share_count)
         some = sorted(drawn)[:5]
         cases.append(
             {
                 "auditors": [
-                    lots.auditors_of(seed, drawn[seat], pool, is_last=True) for seat in some
+                    committee_draws.auditors_of(seed, drawn[seat], pool, is_last=True)
+                    for seat in some
                 ],
-                "committee": hex(to_bitmap(lots.draw_committee(seed, pool))),
+                "committee": hex(to_bitmap(committee_draws.draw_committee(seed, pool))),
                 "count": share_count,
                 "drawn": hex(to_bitmap(drawn)),
-                "leftOut": hex(left_out),
+                "excluded": hex(excluded),
                 "name": name,
                 "ordinals": [drawn[seat] for seat in some],
                 "ready": hex(ready),
@@ -536,7 +537,7 @@ def money_case() -> Json:
 
 def round_cases() -> Json:
     return {
-        "ballot": ballot_case(),
+        "auditReport": audit_report_case(),
         "bls": bls_case(),
         "certificate": certificate_case(),
         "commit": commit_case(),
@@ -610,7 +611,7 @@ def work(steps: Sequence[StepWork]) -> Json:
     return {
         "losses": [[text(float_bytes(">f", x)) for x in step.losses] for step in steps],
         "norms": [text(float_bytes(">d", step.norm)) for step in steps],
-        "word": text(work_word(steps)),
+        "word": text(work_tag(steps)),
     }
 
 

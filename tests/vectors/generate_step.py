@@ -300,7 +300,7 @@ def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
     plain = PLAIN.but(changes_of_job).resolve(data, None, numerics, now=0).model_dump()
     plain["inner"] = inner.model_dump()
     plain["codec"] |= changes["codec"]
-    plain["epoch"] = 3 if CodecSpec.model_validate(plain["codec"]).carries_more else 1
+    plain["reset_period"] = 3 if CodecSpec.model_validate(plain["codec"]).carries_more else 1
     plain["tables"] = tables_root(model, inner, 3 * inner.steps)
     if "lora" in changes:
         plain["lora"] = changes["lora"]
@@ -358,7 +358,7 @@ def training(changes: dict[str, dict[str, Any]]) -> Json:
             "losses": np.array(step.work.losses, ">f4").tobytes().hex(),
             "stateRoots": [part.hex() for part in state_roots(step.state)],
         },
-        "segment": {"stateDigest": done.digest.hex(), "workWord": done.work_word.hex()},
+        "segment": {"stateDigest": done.digest.hex(), "workTag": done.work_tag.hex()},
         "update": update.hex(),
         "updateRoot": root_of_update(update).hex(),
         "carriedRoot": state_roots(carried).optimiser_root.hex(),

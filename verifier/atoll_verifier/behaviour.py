@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from atoll.protocol.ballots import Body
+from atoll.protocol.audit_reports import Body
 from atoll.protocol.views import JobView, SettledRound
 from atoll.protocol.words import Bitmap, Digest, Verdict
 from atoll.service.duties.game import PLAY
@@ -56,20 +56,20 @@ class VerifierBehaviour:
         """Whether no verdict is signed."""
         return False
 
-    def ballot_override(self, view: JobView, body: Body) -> Body:
-        """What is balloted instead of what was found."""
+    def audit_report_override(self, view: JobView, body: Body) -> Body:
+        """What is reported instead of what was found."""
         return body
 
-    def sent_ballot(self, past: SettledRound, ballot: Digest) -> Digest | None:
-        """What is sent as our sealed ballot of a settled round; None while nothing is."""
-        return ballot
+    def sent_audit_report(self, past: SettledRound, audit_report: Digest) -> Digest | None:
+        """What is sent as our sealed audit report of a settled round; None while nothing is."""
+        return audit_report
 
     def may_accuse(self, view: JobView) -> bool:
         """Whether what we found wrong is brought before the judge."""
         return True
 
     def skips_opening(self, view: JobView) -> bool:
-        """Whether ballots are not opened."""
+        """Whether audit reports are not opened."""
         return False
 
 

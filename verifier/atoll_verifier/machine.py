@@ -11,12 +11,12 @@ from atoll.service.duties.disagreement import decide_disagreement, decide_model,
 from atoll.service.duties.equivocation import decide_equivocation
 from atoll.service.duties.evaluation import decide_evaluation
 from atoll.service.duties.game import decide_games
-from atoll.service.duties.late_words import decide_late_words
+from atoll.service.duties.keeper_calls import decide_keeper_calls, decide_pay, place_in_line
+from atoll.service.duties.late_votes import decide_late_votes
 from atoll.service.duties.material import decide_material
 from atoll.service.duties.membership import decide_announce, decide_membership
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
-from atoll.service.duties.upkeep import decide_pay, decide_upkeep, place_in_line
 from atoll.service.machine import Decision, Event, Order, advance, begun_ahead
 from atoll.service.orders import why_out
 from atoll_verifier.behaviour import VerifierState
@@ -52,9 +52,9 @@ def decide(state: VerifierState) -> list[Decision]:
         *decide_committee(state, owed, line),
         decide_disagreement(state),
         decide_audit(state, owed),
-        decide_late_words(state),
+        decide_late_votes(state),
         decide_games(state, behaviour.judge_function, setup.keeper),
-        decide_upkeep(state, line, setup.keeper),
+        decide_keeper_calls(state, line, setup.keeper),
         *joining,
         *([] if held is None else [decide_model(state), decide_updates(state)]),
         *([] if held is None else [decide_evaluation(state)]),

@@ -4,9 +4,9 @@ pragma solidity 0.8.37;
 import {Shown} from "../libraries/Reveals.sol";
 import "../types/Types.sol";
 
-/// @title Ballots, openings and keys of settled rounds, and the contest of one bit. SPEC-ROUNDS.md, 8.
+/// @title Audit reports, openings and keys of settled rounds, and the contest of one bit. SPEC-ROUNDS.md, 8.
 interface IAudits {
-    event Balloted(uint256 indexed jobId, address indexed account, uint32 indexed round, bytes32 ballot);
+    event AuditReportSealed(uint256 indexed jobId, address indexed account, uint32 indexed round, bytes32 auditReport);
     event Opened(uint256 indexed jobId, address indexed account, uint32 indexed id, uint32 round, bytes body);
     event KeyShown(uint256 indexed jobId, address indexed account, uint32 indexed round, bytes32 key);
     event Leaked(uint256 indexed jobId, address indexed by, uint16 indexed seat, uint32 round, bytes32 key);
@@ -16,9 +16,9 @@ interface IAudits {
     event Dropped(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat);
     event Proven(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 indexed seat);
 
-    /// @notice A member's sealed ballot of a round's duties. The last one before auditEnd counts, so one that was made for
+    /// @notice A member's sealed audit report of a round's duties. The last one before auditEnd counts, so one that was made for
     /// another seed can be replaced. Warning: one that is sealed later replaces it, too, and cannot be opened.
-    function ballot(uint256 jobId, uint32 round, bytes32 ballot_) external;
+    function sealAuditReport(uint256 jobId, uint32 round, bytes32 auditReport_) external;
     /// @notice Opens it, between auditEnd and openEnd. Every seat in it has to be a duty of the member.
     /// @param body 35 bytes a duty: seat, 0xffff or the first segment that differs, word
     function open(uint256 jobId, uint32 round, uint32 id, Facts calldata facts, bytes calldata body, bytes32 salt)
@@ -33,7 +33,7 @@ interface IAudits {
     /// @notice Anyone, once the seat's round is FINAL: a miss, and a part of the fee to who contested; or the fee back.
     function settleContest(uint256 jobId, uint32 round, uint32 id, uint32 seatId) external;
     /// @notice Anyone, after keysEnd: a drawn seat without the committed key loses the round's pay and misses.
-    function strike(Shown calldata shown) external;
+    function reportMissingKey(Shown calldata shown) external;
     /// @notice Anyone, in the second half of the window: a drawn seat without the committed key has lost.
     function noKey(Shown calldata shown) external;
     /// @notice Anyone, after openEnd: the auditor of a drawn seat said nothing about it.
@@ -50,7 +50,7 @@ interface IAudits {
         external
         view
         returns (uint16 from, bytes32 word);
-    function ballotOf(uint256 jobId, uint32 round, address account) external view returns (bytes32);
+    function auditReportOf(uint256 jobId, uint32 round, address account) external view returns (bytes32);
     /// @return seats whose key another account showed before the end of AUDIT
     function leakedOf(uint256 jobId, uint32 round) external view returns (uint256);
 }

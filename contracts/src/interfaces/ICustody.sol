@@ -21,7 +21,7 @@ interface ICustody {
     function lock(address account, Role role, bytes32 lockId, uint256 amount) external;
     /// @notice Frees what is left of a lock. Does nothing for a lock that is not there.
     function unlock(address account, Role role, bytes32 lockId) external;
-    /// @notice Takes up to the amount: from the lock, then from free active stake, then from thawing stake.
+    /// @notice Takes up to the amount: from the lock, then from free active stake, then from unbonding stake.
     /// @dev Never reverts because of anything the victim did. A fault id works once.
     /// @return taken what was there
     function slash(Slash calldata order) external returns (uint256 taken);

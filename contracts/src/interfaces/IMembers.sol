@@ -53,7 +53,7 @@ interface IMembers {
     /// of the running round, from its end on, and while none runs at once.
     function ready(uint256 jobId) external;
     function leavePool(uint256 jobId) external;
-    /// @notice Cuts a member that gave no word by the end of a lot's words. Anyone.
+    /// @notice Cuts a member that gave no word by the end of a committee draw's words. Anyone.
     function cutMember(uint256 jobId, uint32 round, uint32 id) external;
     /// @notice Unlocks the bond of who owes nothing any more. Anyone.
     function release(uint256 jobId, Role role, uint32 id) external;

@@ -16,7 +16,7 @@ interface IOwners {
     /// @notice Only the account's owner: where pay goes. Warning: nobody accepts it, and what was paid to it is gone.
     function setPayee(address account, address payee) external;
 
-    /// @return who may thaw, withdraw, propose and name a payee: the account itself, unless another one accepted
+    /// @return who may unbond, withdraw, propose and name a payee: the account itself, unless another one accepted
     function ownerOf(address account) external view returns (address);
     /// @return whom pay, credits and what games bring a holder are sent to
     function payeeOf(address account) external view returns (address);

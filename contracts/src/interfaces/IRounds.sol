@@ -7,7 +7,7 @@ import "../types/Types.sol";
 /// @title The round state machine: who may say what, when, and what follows from it. SPEC-ROUNDS.md is the rule.
 interface IRounds is IRoundsEvents {
     /// @notice Anyone: moves a job on whose deadline has passed. Reverts with NothingToDo when nothing is due.
-    function poke(uint256 jobId) external;
+    function advance(uint256 jobId) external;
     /// @notice Binds a seat to its work before anyone shows theirs. The last commit opens the reveals.
     /// @dev Warning: a commitment nobody can reveal counts as a miss.
     /// @param seed data seed of the round: what was made for another one is refused
@@ -15,7 +15,7 @@ interface IRounds is IRoundsEvents {
     /// @notice Opens a commitment. The last reveal fixes the next data seed and opens the merge.
     /// @param seed data seed of the round, which the commitment has to name, too
     function reveal(uint256 jobId, uint16 seat, bytes32 seed, Reveal calldata reveal_) external;
-    /// @notice A committee member's word: the seats whose update it has. Once a lot. The first one after the block in which the
+    /// @notice A committee member's word: the seats whose update it has. Once a committee draw. The first one after the block in which the
     /// merge opened fixes the audit seed, by that block's hash.
     /// @param has bits of seats that did not reveal count nothing
     function word(uint256 jobId, uint16 place, bytes32 seed, uint256 has) external;
@@ -23,12 +23,12 @@ interface IRounds is IRoundsEvents {
     /// 256 blocks have passed since, the chain has forgotten that block's hash, and this notes the present block instead.
     function seedAudit(uint256 jobId) external;
     /// @notice Anyone: ends the merge with what two thirds of the committee signed, and opens the next round.
-    /// @param places of the lot's words, a byte each, in the chain's order
+    /// @param places of the committee draw's words, a byte each, in the chain's order
     /// @param has the words themselves
     /// @param shown the committee's accounts in it, by ascending place, need not be there: they are cheaper shown than read, once a
     /// whole pool has settled a round and is the next one's committee too
     function settle(uint256 jobId, bytes calldata places, uint256[] calldata has, Certified calldata shown) external;
-    /// @notice Anyone, from the job's expiry on, once the lot's deadline has passed: pays what was had and closes the job.
+    /// @notice Anyone, from the job's expiry on, once the committee draw's deadline has passed: pays what was had and closes the job.
     function settleLate(uint256 jobId, bytes calldata places, uint256[] calldata has) external;
     /// @notice Adds a member's signature of the last certificate, until the next settlement and auditEnd.
     /// @param id of a member of the committee that settled

@@ -23,9 +23,16 @@ interface IRoundsEvents {
     event MergeOpened(uint256 indexed jobId, uint32 indexed round, uint256 revealed, bytes32 nextSeed, uint64 deadline);
     event AuditSeeded(uint256 indexed jobId, uint32 indexed round, bytes32 auditSeed);
     event Said(
-        uint256 indexed jobId, address indexed account, uint16 indexed place, uint32 round, uint16 lot, uint256 has
+        uint256 indexed jobId,
+        address indexed account,
+        uint16 indexed place,
+        uint32 round,
+        uint16 committeeDraw,
+        uint256 has
     );
-    event LotDrawn(uint256 indexed jobId, uint32 indexed round, uint16 lot, uint256 committee, uint64 deadline);
+    event CommitteeDrawn(
+        uint256 indexed jobId, uint32 indexed round, uint16 committeeDraw, uint256 committee, uint64 deadline
+    );
     event Settled(
         uint256 indexed jobId,
         uint32 indexed round,

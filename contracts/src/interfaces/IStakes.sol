@@ -3,11 +3,11 @@ pragma solidity 0.8.37;
 
 import "../types/Types.sol";
 
-/// @title Custody of stakes, per role: active, locked for a job, thawing (still slashable), withdrawn.
+/// @title Custody of stakes, per role: active, locked for a job, unbonding (still slashable), withdrawn.
 /// @notice Only the members contract locks, unlocks and slashes, and only by the rules of a job that the account joined itself. Nobody can change a running exit.
 interface IStakes {
     event Deposited(address indexed account, Role role, uint256 amount);
-    event ThawStarted(address indexed account, Role role, uint256 id, uint256 amount, uint64 availableAt);
+    event UnbondStarted(address indexed account, Role role, uint256 id, uint256 amount, uint64 availableAt);
     event Withdrawn(address indexed account, Role role, uint256 id, uint256 amount);
     event Locked(address indexed account, Role role, bytes32 lockId, uint256 amount);
     event Unlocked(address indexed account, Role role, bytes32 lockId, uint256 amount);
@@ -30,11 +30,14 @@ interface IStakes {
     function depositWithPermit(Role role, uint256 amount, uint256 deadline, uint8 v, bytes32 r, bytes32 s) external;
     /// @notice Only the account's owner: starts an exit of stake that no lock holds. It can be withdrawn strictly after the unbonding delay.
     /// @dev Warning: it stays slashable until withdrawn; a slash is shared by all of the account's exits alike.
-    function thaw(address account, Role role, uint256 amount) external returns (uint256 id);
+    function unbond(address account, Role role, uint256 amount) external returns (uint256 id);
     /// @notice Only the account's owner, and to it: pays out one exit, whoever began it.
     function withdraw(address account, Role role, uint256 id) external;
     /// @return active stake that is not leaving, locked stake included
     /// @return locked the part of it that jobs hold
-    /// @return thawing stake on its way out
-    function stakeOf(address account, Role role) external view returns (uint256 active, uint256 locked, uint256 thawing);
+    /// @return unbonding stake on its way out
+    function stakeOf(address account, Role role)
+        external
+        view
+        returns (uint256 active, uint256 locked, uint256 unbonding);
 }

@@ -7,18 +7,18 @@ import "../types/Types.sol";
 struct Having {
     Facts facts;
     Facts next; // of the next round, if that is settled; else ignored
-    bytes32 lotSeed; // of the lot that settled
+    bytes32 committeeSeed; // of the committee draw that settled
     bytes places; // of its words, in the chain's order
     uint256[] has; // those words
-    uint32[] late; // ids of members that said late words
+    uint32[] late; // ids of members that said late votes
 }
 
 /// @title What is said about a committee's words after they settled. SPEC-ROUNDS.md, 7 and 8.
 interface IWords {
-    event LateWord(uint256 indexed jobId, address indexed account, uint32 round, uint32 indexed id, uint256 has);
+    event LateVote(uint256 indexed jobId, address indexed account, uint32 round, uint32 indexed id, uint256 has);
 
     /// @notice A member of the round's pool, or of the next one's: "I have these updates now", for their pay. Before auditEnd.
-    function lateWord(uint256 jobId, uint32 round, uint32 id, uint256 has) external;
+    function lateVote(uint256 jobId, uint32 round, uint32 id, uint256 has) external;
     /// @notice Anyone, before auditEnd: more than half of both committees have the seat's update; so it is paid.
     function grant(uint256 jobId, uint32 round, uint16 seat, Having calldata having) external;
     /// @notice Anyone: one member signed two verdicts about the same words, each alone or with others.

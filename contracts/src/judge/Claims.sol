@@ -28,14 +28,14 @@ struct Evidence {
     Shown shown;
     bool isLink;
     uint32 segment; // of a link the last one
-    bytes32 key; // of the masks of that round's work words whose window is open; zero where it is not known
+    bytes32 key; // of the masks of that round's work tags whose window is open; zero where it is not known
     uint32 member; // whose *fine* it is; zero for the seat's own claim
     bytes body; // what that member opened
     Model model; // of the global state that the round opened from
     bytes header; // of the program
     uint256 programLeaves;
     bytes32[] headerProof;
-    uint32 via; // the round whose window is open: the same, or a later one of its epoch that the holder counts in
+    uint32 via; // the round whose window is open: the same, or a later one of its reset period that the holder counts in
     Shown before; // of segment 0, where the holder may go on with its state: the round before; where it did not reveal, its facts
     Shown[] onwards; // of a *fine* of a later round: the rounds behind this one up to that one, whose states come from this one's
 }
@@ -65,7 +65,7 @@ contract Claims is IClaims, Wired {
     error NotFine(uint16 seat, uint16 from);
     error OtherWord(bytes32 given, bytes32 said);
     error OnlyGame(address caller);
-    error AnotherEpoch(uint256 round, uint256 via);
+    error AnotherResetPeriod(uint256 round, uint256 via);
     error NotTheRoundBefore(uint256 round);
 
     constructor(address rounds_, address members_, address jobs_, address audits_) {
@@ -89,7 +89,7 @@ contract Claims is IClaims, Wired {
         if (terms.program == 0) revert NoJudge(s.jobId);
         Holder memory holder = Reveals.requireShown(rounds, members, s);
         _requireHeader(e, terms.program);
-        if (e.via != s.round) _requireSameEpoch(e, holder);
+        if (e.via != s.round) _requireSameResetPeriod(e, holder);
         (c.program, c.seat, c.round, c.segment) = (terms.program, s.seat, s.round, e.segment);
         (c.isLink, c.dataSeed, c.windowEnd) = (e.isLink, s.facts.seed, t.windowEnd);
         (c.holderSeconds, c.challengerSeconds) = (terms.gameSeconds, terms.gameSeconds);
@@ -131,11 +131,11 @@ contract Claims is IClaims, Wired {
     }
 
     /// @dev Who is audited in a round is so for what its state came from, too.
-    function _requireSameEpoch(Evidence calldata e, Holder memory holder) private pure {
-        uint256 epoch = ProgramReader.epoch(e.header);
+    function _requireSameResetPeriod(Evidence calldata e, Holder memory holder) private pure {
+        uint256 resetPeriod = ProgramReader.resetPeriod(e.header);
         uint256 round = e.shown.round;
-        bool isIts = e.via > round && e.via / epoch == round / epoch && e.via < holder.to;
-        if (!isIts) revert AnotherEpoch(round, e.via);
+        bool isIts = e.via > round && e.via / resetPeriod == round / resetPeriod && e.via < holder.to;
+        if (!isIts) revert AnotherResetPeriod(round, e.via);
     }
 
     /// @dev The model that a round opens from is the last certificate's, and before there is one the program's.
@@ -171,8 +171,8 @@ contract Claims is IClaims, Wired {
         c.opening = e.segment == 0 ? _opening(e, holder) : Reveals.digestAt(r, e.segment - 1);
         if (e.key == 0 || e.via != e.shown.round) return; // words are owed of the round whose window is open, and shown in it
         Reveals.requireKey(r, e.key);
-        c.workWord = Reveals.workWordAt(r, e.segment, e.key);
-        if (c.workWord == 0) c.workWord = NOBODYS_WORD; // zero is for no word, and nobody opens either
+        c.workTag = Reveals.workTagAt(r, e.segment, e.key);
+        if (c.workTag == 0) c.workTag = NOBODYS_WORD; // zero is for no word, and nobody opens either
     }
 
     /// @dev A member's *fine* says what the seat said, of its round and of all that its state came from. Its words show
@@ -202,7 +202,7 @@ contract Claims is IClaims, Wired {
     function _opening(Evidence calldata e, Holder memory holder) private view returns (bytes32) {
         Shown calldata s = e.shown;
         bytes32 own;
-        if (s.round % ProgramReader.epoch(e.header) != 0 && holder.from < s.round) own = _carried(e);
+        if (s.round % ProgramReader.resetPeriod(e.header) != 0 && holder.from < s.round) own = _carried(e);
         return own != 0 ? own : _openingDigest(e.model.paramsRoot, e.model.openingRoot);
     }
 
@@ -221,7 +221,7 @@ contract Claims is IClaims, Wired {
     /// @return what was revealed in the round that was called fine
     function _requireOnwards(Evidence calldata e) private view returns (Reveal calldata) {
         Shown calldata last = e.shown;
-        if (e.onwards.length != e.via - last.round) revert AnotherEpoch(last.round, e.via);
+        if (e.onwards.length != e.via - last.round) revert AnotherResetPeriod(last.round, e.via);
         for (uint256 i = 0; i < e.onwards.length; i++) {
             Shown calldata next = e.onwards[i];
             _requireNext(last, next);

@@ -16,7 +16,7 @@ struct Part {
 }
 
 /// @title The judge: two parties search for the first thing that they computed otherwise, and the EVM computes it.
-/// @notice A segment: `openSteps`, `pickStep`, `postTape`; a link: `postLink`. Then `pick` and `reveal` down the tape's tree, 64
+/// @notice A segment: `openSteps`, `pickStep`, `postTrace`; a link: `postLink`. Then `pick` and `reveal` down the trace's tree, 64
 /// nodes a row; `pickNode`; `reveal` and `pick` down that node's bytes; `postLeaf`; `prove`. The challenger picks what
 /// differs first, so that it knows all inputs of what it disputes. SPEC-GAME.md is the rule; `protocol/games` does the same.
 /// @dev A move of another chain's history cannot hurt: claim, steps, results, rows and picks are bound by hashes of this game.
@@ -28,7 +28,7 @@ contract Game is GameQueue {
 
     event StepsOpened(uint256 indexed id, bytes32[] states, bytes works);
     event StepPicked(uint256 indexed id, uint256 step);
-    event TapePosted(uint256 indexed id, bytes32 root, uint256 nodes, bytes32[] row);
+    event TracePosted(uint256 indexed id, bytes32 root, uint256 nodes, bytes32[] row);
     event RowRevealed(uint256 indexed id, bytes32[] row);
     event Picked(uint256 indexed id, uint256 level, uint256 index);
     event NodePicked(uint256 indexed id, uint256 node, bytes32 digest, uint256 size);
@@ -50,7 +50,7 @@ contract Game is GameQueue {
         judge = Judge(judge_);
     }
 
-    /// @notice Holder: the digest of the state after every step, and what the work word hashes, all finite.
+    /// @notice Holder: the digest of the state after every step, and what the work tag hashes, all finite.
     /// @param header part 0 of the program
     /// @param states after each step; the last is the claim's closing digest
     /// @param works of each step the norm (binary64) and every micro-batch's loss (binary32), big-endian
@@ -69,8 +69,8 @@ contract Game is GameQueue {
         if (count == 0 || (claim.segment + 1) * count > steps) revert WrongSegment(claim.segment, steps);
         if (states.length != count) revert WrongLength(states.length, count);
         if (states[count - 1] != claim.closing) revert WrongClosing(states[count - 1], claim.closing);
-        bool isAsSaid = claim.workWord == 0 || keccak256(works) == claim.workWord;
-        if (!isAsSaid) revert WrongWork(keccak256(works), claim.workWord);
+        bool isAsSaid = claim.workTag == 0 || keccak256(works) == claim.workTag;
+        if (!isAsSaid) revert WrongWork(keccak256(works), claim.workTag);
         m.from = _rootOfSteps(claim.opening, states, works, 8 + 4 * ProgramReader.microBatches(header.data));
         m.nodes = uint40(ProgramReader.stepNodes(header.data));
         (m.size, m.step) = (uint64(count), uint32(claim.segment * count));
@@ -91,19 +91,19 @@ contract Game is GameQueue {
         m.step += uint32(step);
         if (m.takes == step + 1) m.nodes = m.takingNodes;
         else m.part = 0;
-        m.phase = Phase.POST_TAPE;
+        m.phase = Phase.POST_TRACE;
         emit StepPicked(id, m.step);
     }
 
-    /// @notice Holder: the step's tape, whose last node is the result that it opened.
-    /// @param path of that node in the tape
-    /// @param row the nodes of the tape's tree six levels below its top; of leaves, the digests
-    function postTape(uint256 id, bytes32[] calldata path, bytes32[] calldata row) external {
-        Match storage m = _move(id, Phase.POST_TAPE);
-        _takeTape(m, id, path, row);
+    /// @notice Holder: the step's trace, whose last node is the result that it opened.
+    /// @param path of that node in the trace
+    /// @param row the nodes of the trace's tree six levels below its top; of leaves, the digests
+    function postTrace(uint256 id, bytes32[] calldata path, bytes32[] calldata row) external {
+        Match storage m = _move(id, Phase.POST_TRACE);
+        _takeTrace(m, id, path, row);
     }
 
-    /// @notice Holder: the link's tape, whose last node are the update's bytes.
+    /// @notice Holder: the link's trace, whose last node are the update's bytes.
     /// @param template of the last node; its size is that of the update
     /// @param roots params, optimiser, buffers, RNG: of the last state
     /// @param pieces piece root of the update
@@ -129,7 +129,7 @@ contract Game is GameQueue {
         bytes32 update = keccak256(abi.encode(UPDATE, uint64(ProgramReader.outputBytes(template.data)), pieces));
         if (update != claim.updateRoot) revert WrongUpdate(update, claim.updateRoot);
         (m.from, m.result, m.step) = (claim.opening, pieces, uint32(steps));
-        _takeTape(m, id, path, row);
+        _takeTrace(m, id, path, row);
     }
 
     /// @notice Holder: the nodes six levels below the one in dispute (fewer, where there are not six); of leaves, their digests.
@@ -145,13 +145,13 @@ contract Game is GameQueue {
     /// @param path of the node up to the one above the row
     function pick(uint256 id, uint256 child, bytes32 node, bytes32[] calldata path) external {
         Match storage m = _move(id, Phase.PICK);
-        if (m.level <= ROW_LEVELS && !m.inTensor) revert WrongChild(child); // that is a node of the tape
+        if (m.level <= ROW_LEVELS && !m.inTensor) revert WrongChild(child); // that is a node of the trace
         _takeChild(m, child, node, path);
         m.phase = m.level == 0 ? Phase.POST_LEAF : Phase.REVEAL;
         emit Picked(id, m.level, m.index);
     }
 
-    /// @notice Challenger: the first node of the tape that differs, with its template.
+    /// @notice Challenger: the first node of the trace that differs, with its template.
     function pickNode(
         uint256 id,
         uint256 child,
@@ -194,13 +194,13 @@ contract Game is GameQueue {
         if (keccak256(proof.header) != m.header) revert OtherBytes(keccak256(proof.header), m.header);
         if (keccak256(proof.template) != m.template) revert OtherBytes(keccak256(proof.template), m.template);
         bytes32 posted = _posted(m, proof);
-        bytes memory computed = judge.compute(Disputed(m.from, m.tape, m.nodes, m.node, m.step), claim, proof);
+        bytes memory computed = judge.compute(Disputed(m.from, m.trace, m.nodes, m.node, m.step), claim, proof);
         bool isRight = computed.length == ProgramReader.elementBytes(proof.template)
             && keccak256(computed) == keccak256(_first(posted, computed.length));
         _decide(m, id, isRight ? Outcome.CHALLENGER_FELL : Outcome.HOLDER_FELL);
     }
 
-    // --- steps and tapes ---
+    // --- steps and traces ---
 
     function _setLink(Match storage m, bytes calldata header, uint32 round) private {
         (uint256 nodes, uint8 part) = ProgramReader.link(header, round);
@@ -265,16 +265,16 @@ contract Game is GameQueue {
         }
     }
 
-    function _takeTape(Match storage m, uint256 id, bytes32[] calldata path, bytes32[] calldata row) private {
+    function _takeTrace(Match storage m, uint256 id, bytes32[] calldata path, bytes32[] calldata row) private {
         uint256 nodes = m.nodes;
         m.level = uint8(Openings.height(nodes));
         m.index = 0;
         bytes32 root = Openings.rootFrom(m.result, nodes - 1, nodes, path);
         bytes32 above = _above(m, row, 0, Openings.none());
         if (above != root) revert WrongPath(above, root);
-        (m.tape, m.tree) = (root, root);
+        (m.trace, m.tree) = (root, root);
         m.phase = Phase.PICK;
-        emit TapePosted(id, root, nodes, row);
+        emit TracePosted(id, root, nodes, row);
     }
 
     // --- the search ---

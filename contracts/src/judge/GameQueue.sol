@@ -8,13 +8,13 @@ import {Pull} from "../libraries/Pull.sol";
 import {Wired} from "../libraries/Wired.sol";
 import {Claim, IClaims, IGame} from "./IClaims.sol";
 
-/// Whose move it is follows: the holder in OPEN_STEPS, POST_TAPE, POST_LINK, REVEAL and POST_LEAF, else the challenger.
+/// Whose move it is follows: the holder in OPEN_STEPS, POST_TRACE, POST_LINK, REVEAL and POST_LEAF, else the challenger.
 enum Phase {
     NONE,
     WAITING, // for the game about the same bond that is being played
     OPEN_STEPS,
     PICK_STEP,
-    POST_TAPE,
+    POST_TRACE,
     POST_LINK,
     PICK,
     REVEAL,
@@ -54,7 +54,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         Phase phase;
         Outcome outcome;
         bool isLink;
-        bool inTensor; // the search is in the node's bytes, not in the tape any more
+        bool inTensor; // the search is in the node's bytes, not in the trace any more
         uint128 bond;
         uint64 latestStart;
         uint32 step; // in the round
@@ -65,16 +65,16 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         bytes32 place;
         bytes32 header; // keccak256
         bytes32 from; // root over the segment's steps; then the digest of the state that the step opens with
-        bytes32 result; // piece root of the tape's last node
-        bytes32 tape; // root
+        bytes32 result; // piece root of the trace's last node
+        bytes32 trace; // root
         bytes32 tree; // the tree node in dispute (a sealed root at the top); then the root over the words of the posted leaf
         bytes32 template; // keccak256
-        uint40 nodes; // of the tape
+        uint40 nodes; // of the trace
         uint40 node; // in dispute
         uint64 index; // of the tree node in dispute, within its level
         uint64 size; // steps of the segment; then bytes of the node
         uint8 part; // of the program
-        uint40 takingNodes; // of the tape of the step that takes in
+        uint40 takingNodes; // of the trace of the step that takes in
     }
 
     struct Queue {
@@ -84,7 +84,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
 
     address public constant BURN = address(0xdead);
     uint256 public constant MAX_WAITING = 5;
-    /// No game has more moves: tapes below 2^40 nodes (7 rows) and tensors below 2^64 bytes (9 rows).
+    /// No game has more moves: traces below 2^40 nodes (7 rows) and tensors below 2^64 bytes (9 rows).
     uint256 public constant MAX_MOVES = 40;
     uint256 public constant FELL_GAS = 2_000_000;
 
@@ -169,7 +169,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         emit CrowdedOut(msg.sender, c);
     }
 
-    /// @dev About an earlier round of the epoch it is the accusation that the place's own round began with something false.
+    /// @dev About an earlier round of the reset period it is the accusation that the place's own round began with something false.
     function _accusation(Claim memory c) private view returns (bytes32) {
         bool isEarlier = c.round < uint32(uint256(c.place));
         (uint256 segment, bool isLink) = isEarlier ? (0, false) : (uint256(c.segment), c.isLink);
@@ -373,7 +373,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     }
 
     function _isHoldersMove(Phase phase) private pure returns (bool) {
-        return phase == Phase.OPEN_STEPS || phase == Phase.POST_TAPE || phase == Phase.POST_LINK
+        return phase == Phase.OPEN_STEPS || phase == Phase.POST_TRACE || phase == Phase.POST_LINK
             || phase == Phase.REVEAL || phase == Phase.POST_LEAF;
     }
 }

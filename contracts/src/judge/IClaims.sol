@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 /// What somebody said about its training, and what the chain knows of it: enough to play a game about it.
-/// A segment says: these steps lead from `opening` to `closing`, and their norms and losses hash to `workWord`.
+/// A segment says: these steps lead from `opening` to `closing`, and their norms and losses hash to `workTag`.
 /// A link says: what was sent (`updateRoot`) follows from the last state (`opening`), whose moments are those revealed.
 struct Claim {
     address holder; // who made the claim, and defends it
@@ -16,13 +16,13 @@ struct Claim {
     bytes32 dataSeed;
     bytes32 opening; // state digest before the segment; of a link, after the last one
     bytes32 closing; // state digest after the segment; of a link zero
-    bytes32 workWord; // of the segment, without a mask; of a link zero, and where no key shows it
+    bytes32 workTag; // of the segment, without a mask; of a link zero, and where no key shows it
     bytes32 updateRoot; // of a link; else zero
     bytes32 modelParams; // params root of the global state that the round began with
     bytes32 modelExponents; // SHA-256 of that state's exponents, as in its digest
     uint64 windowEnd; // unix seconds; challenges are taken until then
     uint128 lowestBond; // of a challenge; at least 1
-    uint32 holderSeconds; // allowance for the whole game: censorship, a replay of the round, one tape
+    uint32 holderSeconds; // allowance for the whole game: censorship, a replay of the round, one trace
     uint32 challengerSeconds;
     uint32 moveSeconds; // of each response, not charged
 }

@@ -6,7 +6,7 @@ import {Operands} from "./Operands.sol";
 
 /// @title Family 0: what a step takes from elsewhere.
 /// @notice sdk/atoll/numerics/trace/imports.py has the same operations on whole tensors, and opcodes.py their words and
-/// inputs. Whatever vouches for the bytes, this only says which they are and turns them into the tape's:
+/// inputs. Whatever vouches for the bytes, this only says which they are and turns them into the trace's:
 /// 0001 STATE    the state before the step     0007 COSINES      chapter 17's c
 /// 0002 TOKENS   SPEC.md 5's draws             0008 SINES        chapter 17's s
 /// 0003 IDS      what the model reads          0009 DROPOUT_KEY  SPEC.md 5's key
@@ -154,7 +154,7 @@ contract ImportSteps is IOneStep {
         revert NoSuchOperation(op);
     }
 
-    /// @return i32: the id, or −1 − id where the highest bit of a masked word says that it is no target
+    /// @return i32: the id, or −1 − id where the highest bit of a blinded tag says that it is no target
     function _token(bytes calldata attributes, uint256 word) private pure returns (uint256) {
         uint256 bit = 1 << (8 * Operands.word(attributes, 2) - 1);
         bool isNone = Operands.word(attributes, 3) == 1 && word & bit != 0;

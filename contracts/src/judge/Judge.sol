@@ -10,7 +10,7 @@ import {Input, ProgramReader, Source} from "./ProgramReader.sol";
 struct Opening {
     bytes data;
     bytes32[] siblings; // of the range, in the tensor's tree
-    bytes32[] path; // of the tensor's digest, in the tape; else empty
+    bytes32[] path; // of the tensor's digest, in the trace; else empty
 }
 
 /// What the challenger shows in the last move.
@@ -27,14 +27,14 @@ struct Proof {
 /// The node in dispute, as the game has come to know it.
 struct Disputed {
     bytes32 from; // digest of the state that the step opens with
-    bytes32 tape;
+    bytes32 trace;
     uint256 nodes;
     uint256 node;
     uint256 step; // in the round
 }
 
 /// @title Computing one element of one node from what is opened of its inputs.
-/// @notice Nothing here trusts who calls: every opened byte hangs on the holder's own tape, on the claim or on the program.
+/// @notice Nothing here trusts who calls: every opened byte hangs on the holder's own trace, on the claim or on the program.
 /// @dev Without storage but for the list of families, so the game and whoever prepares a proof ask the same code.
 contract Judge {
     uint256 public constant MAX_OPENINGS = 8;
@@ -94,7 +94,7 @@ contract Judge {
         Input memory input,
         Need memory need
     ) private pure returns (bytes memory) {
-        if (input.source == Source.TAPE) return _openNode(disputed, opening, input, need);
+        if (input.source == Source.TRACE) return _openNode(disputed, opening, input, need);
         if (input.source == Source.TOKENS) {
             bytes32 data = ProgramReader.dataRoot(proof.header);
             return _openPieces(data, ProgramReader.dataBytes(proof.header), opening, input, need);
@@ -125,8 +125,8 @@ contract Judge {
     {
         uint256 first = need.offset / Openings.PIECE;
         bytes32 digest = Openings.pieceRoot(opening.data, first, input.size, opening.siblings);
-        bytes32 tape = Openings.rootFrom(digest, input.node, disputed.nodes, opening.path);
-        if (tape != disputed.tape) revert WrongRoot(input.source, tape);
+        bytes32 trace = Openings.rootFrom(digest, input.node, disputed.nodes, opening.path);
+        if (trace != disputed.trace) revert WrongRoot(input.source, trace);
         return _shown(opening.data, first * Openings.PIECE, need);
     }
 

@@ -5,7 +5,7 @@ import {Openings} from "./Openings.sol";
 
 /// Where an input's bytes are opened: `protocol/program.py` has the same list.
 enum Source {
-    TAPE, // another node
+    TRACE, // another node
     STATE, // the state that the step opens with
     TOKENS, // the training data
     TABLES,
@@ -17,7 +17,7 @@ enum Source {
 
 struct Input {
     Source source;
-    uint256 node; // of this iteration, where the source is the tape
+    uint256 node; // of this iteration, where the source is the trace
     uint256 size; // of the whole input, in bytes
 }
 
@@ -26,7 +26,7 @@ library ProgramReader {
     uint256 internal constant HEADER_BYTES = 183; // of jobs whose seats keep no parameters; else these follow
     /// Bytes that a game's first move may show of a segment: 5M gas, a quarter of what a transaction may carry.
     uint256 internal constant MOST_SHOWN = 32_768;
-    uint256 private constant EPOCH_AT = 183;
+    uint256 private constant RESET_PERIOD_AT = 183;
     uint256 private constant OVERLAP_AT = 187;
     uint256 private constant FRAGMENTS_AT = 191;
     uint256 private constant PAIRS_AT = 195;
@@ -69,7 +69,7 @@ library ProgramReader {
         return _number(header, 1, 8);
     }
 
-    /// @return how many nodes the link's tape of a round has; 0 where a job has no link
+    /// @return how many nodes the link's trace of a round has; 0 where a job has no link
     /// @return part that its templates are of: behind the step's, number 0, each fragment has one
     function link(bytes calldata header, uint256 round) internal pure returns (uint256, uint8 part) {
         uint256 count = fragments(header);
@@ -88,8 +88,8 @@ library ProgramReader {
     }
 
     /// @return so many rounds open publicly once
-    function epoch(bytes calldata header) internal pure returns (uint256) {
-        return header.length > HEADER_BYTES ? _number(header, EPOCH_AT, 4) : 1;
+    function resetPeriod(bytes calldata header) internal pure returns (uint256) {
+        return header.length > HEADER_BYTES ? _number(header, RESET_PERIOD_AT, 4) : 1;
     }
 
     /// @return which step of a round takes in

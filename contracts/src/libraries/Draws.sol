@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {Bits} from "./Bits.sol";
 
-/// @title Lots: who says which updates arrived, what is audited, and by whom. The smallest hashes win.
+/// @title Committee draws: who says which updates arrived, what is audited, and by whom. The smallest hashes win.
 library Draws {
     using Bits for uint256;
 
@@ -11,15 +11,15 @@ library Draws {
     uint256 private constant BPS = 10_000;
     uint256 private constant NO_SEAT = 256; // in tickets of places that audit
 
-    /// @return drawn the (at most 32) places of the pool with the smallest hashes under the lot's seed
-    function committee(bytes32 lotSeed, uint256 pool) internal pure returns (uint256 drawn) {
+    /// @return drawn the (at most 32) places of the pool with the smallest hashes under the committee draw's seed
+    function committee(bytes32 committeeSeed, uint256 pool) internal pure returns (uint256 drawn) {
         if (pool.popcount() <= COMMITTEE) return pool;
         uint256[32] memory best; // ascending
         uint256[32] memory places;
         uint256 count;
         for (uint256 left = pool; left != 0; left &= left - 1) {
             uint256 place = left.lowest();
-            uint256 value = uint256(ticket(lotSeed, place));
+            uint256 value = uint256(ticket(committeeSeed, place));
             if (count == COMMITTEE && value >= best[COMMITTEE - 1]) continue;
             uint256 rank = count < COMMITTEE ? count++ : COMMITTEE - 1;
             for (; rank > 0 && best[rank - 1] > value; rank--) {
@@ -52,10 +52,10 @@ library Draws {
         }
     }
 
-    /// @dev `rankOfSeat` of each would say it, too, and hash every ticket once for each: a seat in three may be left out.
+    /// @dev `rankOfSeat` of each would say it, too, and hash every ticket once for each: a seat in three may be excluded.
     /// @param count of the revealed seats that the seed draws
-    /// @return others of those that were left out, which it does not draw
-    function beside(bytes32 auditSeed, uint256 revealed, uint256 leftOut, uint256 count)
+    /// @return others of those that were excluded, which it does not draw
+    function beside(bytes32 auditSeed, uint256 revealed, uint256 excluded, uint256 count)
         internal
         pure
         returns (uint256 others)
@@ -66,8 +66,8 @@ library Draws {
             for (uint256 seat = 0; revealed >> seat != 0; seat++) {
                 if (revealed.has(seat)) tickets[length++] = ticket(auditSeed, seat);
             }
-            for (; leftOut != 0; leftOut &= leftOut - 1) {
-                bytes32 own = ticket(auditSeed, leftOut.lowest());
+            for (; excluded != 0; excluded &= excluded - 1) {
+                bytes32 own = ticket(auditSeed, excluded.lowest());
                 uint256 before = 0;
                 for (uint256 i = 0; i < length && before < count; i++) {
                     if (tickets[i] < own) before++;

@@ -11,7 +11,7 @@ library Hashing {
     bytes32 internal constant AUDIT = keccak256("atoll.audit.v3");
     bytes32 internal constant CERTIFICATE = keccak256("atoll.certificate.v1");
     bytes32 internal constant FACTS = keccak256("atoll.facts.v1");
-    bytes32 internal constant BALLOT = keccak256("atoll.ballot.v1");
+    bytes32 internal constant AUDIT_REPORT = keccak256("atoll.audit-report.v1");
     bytes32 internal constant FAULT = keccak256("atoll.fault.v2");
     uint256 private constant CUT = ~uint256(type(uint32).max);
 
@@ -43,8 +43,8 @@ library Hashing {
         }
     }
 
-    function lotSeed(bytes32 previous, uint256 lot) internal pure returns (bytes32) {
-        return keccak256(abi.encode(previous, lot));
+    function committeeSeed(bytes32 previous, uint256 committeeDraw) internal pure returns (bytes32) {
+        return keccak256(abi.encode(previous, committeeDraw));
     }
 
     /// @param model digest of the state that the round opened from
@@ -82,9 +82,9 @@ library Hashing {
         }
     }
 
-    /// @return the accumulator that a lot's words begin with
-    function noWords(bytes32 lotSeed_) internal pure returns (bytes32) {
-        return cut(lotSeed_);
+    /// @return the accumulator that a committee draw's words begin with
+    function noWords(bytes32 committeeSeed_) internal pure returns (bytes32) {
+        return cut(committeeSeed_);
     }
 
     /// @param accumulator with its last 4 bytes zero
@@ -112,7 +112,7 @@ library Hashing {
         bytes32[12] memory said;
         _into(said, CERTIFICATE, slot);
         (said[5], said[6]) = (seed, words);
-        (said[7], said[8]) = (bytes32(v.leftOut), bytes32(uint256(v.merged)));
+        (said[7], said[8]) = (bytes32(v.excluded), bytes32(uint256(v.merged)));
         (said[9], said[10], said[11]) = (v.state, keccak256(v.cid), bytes32(v.loss));
         assembly ("memory-safe") {
             value := keccak256(said, 384)
@@ -146,13 +146,16 @@ library Hashing {
         }
     }
 
-    function ballot(Slot memory slot, bytes32 auditSeed_, uint32 id, address account, bytes32 bodyHash, bytes32 salt)
-        internal
-        view
-        returns (bytes32 value)
-    {
+    function auditReport(
+        Slot memory slot,
+        bytes32 auditSeed_,
+        uint32 id,
+        address account,
+        bytes32 bodyHash,
+        bytes32 salt
+    ) internal view returns (bytes32 value) {
         bytes32[12] memory said;
-        _into(said, BALLOT, slot);
+        _into(said, AUDIT_REPORT, slot);
         (said[5], said[6], said[7]) = (auditSeed_, bytes32(uint256(id)), bytes32(uint256(uint160(account))));
         (said[8], said[9]) = (bodyHash, salt);
         assembly ("memory-safe") {
@@ -167,7 +170,7 @@ library Hashing {
         }
     }
 
-    /// @return what the mask of a segment's work word is
+    /// @return what the mask of a segment's work tag is
     function mask(bytes32 key, uint256 segment) internal pure returns (bytes32) {
         return keccak256(abi.encode(key, segment));
     }

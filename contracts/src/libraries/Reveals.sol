@@ -72,8 +72,8 @@ library Reveals {
         return bytes32(reveal.leaves[segment * LEAF_BYTES:]);
     }
 
-    /// @return the segment's work word, without its mask
-    function workWordAt(Reveal calldata reveal, uint256 segment, bytes32 key) internal pure returns (bytes32) {
+    /// @return the segment's work tag, without its mask
+    function workTagAt(Reveal calldata reveal, uint256 segment, bytes32 key) internal pure returns (bytes32) {
         return bytes32(reveal.leaves[segment * LEAF_BYTES + 32:]) ^ Hashing.mask(key, segment);
     }
 
@@ -85,7 +85,7 @@ library Reveals {
             mstore(add(said, 32), shl(96, auditor))
         }
         for (uint256 i = 0; i < count; i++) {
-            bytes32 word = workWordAt(reveal, i, key);
+            bytes32 word = workTagAt(reveal, i, key);
             assembly ("memory-safe") {
                 mstore(add(add(said, 52), mul(i, 32)), word)
             }

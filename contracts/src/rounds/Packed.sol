@@ -9,13 +9,13 @@ struct Head {
     JobStatus status;
     uint32 round; // also: how many are settled
     uint40 deadline;
-    uint16 lot;
+    uint16 committeeDraw;
     uint8 streak; // of rounds that merged nothing
     bool isCancelled;
     bool isSeeded; // the audit seed is fixed
     uint40 beacon; // block whose hash draws: in MERGE the audit, in WAITING the first committee (0: none yet)
     uint16 segments; // of a whole round; as in the shape
-    uint32 signing; // of a lot: the seconds before its deadline in which no word is taken any more
+    uint32 signing; // of a committee draw: the seconds before its deadline in which no word is taken any more
     uint32 train; // seconds; as in the windows
     bool hasMoved; // some seat or place came, became ready or left since the last settlement
 }
@@ -23,7 +23,7 @@ struct Head {
 /// The head as it lies in storage: a message looks at four of its fields, and need not lay out the others in memory.
 type HeadWord is uint256;
 
-using {phaseIn, roundIn, deadlineIn, lotIn, isSeededIn, segmentsIn, wordsEndIn} for HeadWord global;
+using {phaseIn, roundIn, deadlineIn, committeeIn, isSeededIn, segmentsIn, wordsEndIn} for HeadWord global;
 
 function phaseIn(HeadWord h) pure returns (Phase) {
     return Phase(uint8(HeadWord.unwrap(h)));
@@ -37,7 +37,7 @@ function deadlineIn(HeadWord h) pure returns (uint256) {
     return uint40(HeadWord.unwrap(h) >> 48);
 }
 
-function lotIn(HeadWord h) pure returns (uint16) {
+function committeeIn(HeadWord h) pure returns (uint16) {
     return uint16(HeadWord.unwrap(h) >> 88);
 }
 
@@ -49,7 +49,7 @@ function segmentsIn(HeadWord h) pure returns (uint256) {
     return uint16(HeadWord.unwrap(h) >> 168);
 }
 
-/// @return unix seconds from which on a lot's words are fixed
+/// @return unix seconds from which on a committee draw's words are fixed
 function wordsEndIn(HeadWord h) pure returns (uint256) {
     return deadlineIn(h) - uint32(HeadWord.unwrap(h) >> 184); // signing
 }
@@ -104,7 +104,7 @@ library Packed {
             mstore(add(h, 32), and(shr(8, word), 0xff)) // status
             mstore(add(h, 64), and(shr(16, word), 0xffffffff)) // round
             mstore(add(h, 96), and(shr(48, word), 0xffffffffff)) // deadline
-            mstore(add(h, 128), and(shr(88, word), 0xffff)) // lot
+            mstore(add(h, 128), and(shr(88, word), 0xffff)) // committee draw
             mstore(add(h, 160), and(shr(104, word), 0xff)) // streak
             mstore(add(h, 192), and(shr(112, word), 0xff)) // isCancelled
             mstore(add(h, 224), and(shr(120, word), 0xff)) // isSeeded
@@ -122,7 +122,7 @@ library Packed {
             word := or(word, shl(8, mload(add(h, 32)))) // status
             word := or(word, shl(16, mload(add(h, 64)))) // round
             word := or(word, shl(48, mload(add(h, 96)))) // deadline
-            word := or(word, shl(88, mload(add(h, 128)))) // lot
+            word := or(word, shl(88, mload(add(h, 128)))) // committee draw
             word := or(word, shl(104, mload(add(h, 160)))) // streak
             word := or(word, shl(112, mload(add(h, 192)))) // isCancelled
             word := or(word, shl(120, mload(add(h, 224)))) // isSeeded

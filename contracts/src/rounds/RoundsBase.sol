@@ -54,7 +54,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         uint256 poolIn;
         uint256 poolOut;
         uint256 committee;
-        bytes32 lotSeed; // of lots after the first, whose seed is the round's
+        bytes32 committeeSeed; // of committee draws after the first, whose seed is the round's
         bytes32 model;
         bytes32 digest;
         bytes32 accounts; // hash of the committee's; zero or `NONE` where it is not that of a whole pool that has not changed
@@ -115,13 +115,13 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         return h.phase == Phase.WAITING || h.phase == Phase.CLOSED ? h.round : h.round + 1;
     }
 
-    /// @return unix seconds from which on a lot's words are fixed, so that there is time to sign over them, and to settle
+    /// @return unix seconds from which on a committee draw's words are fixed, so that there is time to sign over them, and to settle
     function _wordsEnd(Head memory h) internal pure returns (uint256) {
         return h.deadline - h.signing;
     }
 
     /// @return unix seconds from which on nothing of a round is settled any more, and what is said counts nothing
-    /// @dev One mergeSeconds is for the last lot, another for `settleLate` behind it.
+    /// @dev One mergeSeconds is for the last committee draw, another for `settleLate` behind it.
     function _lastMoment(Job storage j) internal view returns (uint256) {
         Windows memory w = j.windows.load();
         return uint256(j.shape.expiry) + w.train + w.reveal + 2 * uint256(w.merge);
@@ -154,7 +154,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         (j.reveals, j.words, j.committee) = (seed, Hashing.noWords(seed), c.committee);
         // No round opens where the two are not the same: in MERGE all have revealed, and while the job waits nobody is seated.
         if (j.seated != c.seated) (j.seated, j.waiting) = (c.seated, c.seated);
-        (h.phase, h.lot, h.isSeeded) = (Phase.TRAIN, 0, false);
+        (h.phase, h.committeeDraw, h.isSeeded) = (Phase.TRAIN, 0, false);
         h.deadline = uint40(block.timestamp) + h.train;
         j.head.store(h);
         emit RoundOpened(jobId, h.round, seed, c.seated, c.ready, c.committee, j.model, h.deadline);
@@ -170,7 +170,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         return true;
     }
 
-    /// @dev What is kept of a committee's accounts is not the next one's. Later lots of a round change nothing: what is kept is
+    /// @dev What is kept of a committee's accounts is not the next one's. Later committee draws of a round change nothing: what is kept is
     /// of the whole pool, which is then in each of them.
     function _forgetAccounts(Job storage j) internal {
         if (j.accounts != 0) j.accounts = NONE;

@@ -19,7 +19,7 @@ contract RoundsSettlement is RoundsBase {
     using Packed for Head;
     using Packed for Shape;
 
-    /// What the words of a lot say.
+    /// What the words of a committee draw say.
     struct Count {
         bytes32 words;
         uint256 available;
@@ -31,7 +31,7 @@ contract RoundsSettlement is RoundsBase {
 
     error WrongWords(bytes32 given, bytes32 kept);
     error StillOpen(uint256 deadline, uint256 now_);
-    error WrongVerdict(uint256 leftOut, uint256 merged, uint256 available);
+    error WrongVerdict(uint256 excluded, uint256 merged, uint256 available);
     error TooFewSigners(uint256 signers, uint256 members);
     error WrongFacts(bytes32 given, bytes32 kept);
     error NotDue(uint32 id, uint256 due);
@@ -105,7 +105,7 @@ contract RoundsSettlement is RoundsBase {
         if (block.timestamp >= j.shape.expiry && block.timestamp >= _lastMoment(j)) {
             revert DeadlinePassed(_lastMoment(j), block.timestamp);
         }
-        c.words = Hashing.noWords(h.lot == 0 ? _seed(j, h.round) : j.lotSeed);
+        c.words = Hashing.noWords(h.committeeDraw == 0 ? _seed(j, h.round) : j.committeeSeed);
         uint256 size = j.committee.popcount();
         bytes32 kept = Hashing.cut(j.words);
         if (has.length > size || places.length != has.length) revert WrongWords(c.words, kept);
@@ -144,10 +144,10 @@ contract RoundsSettlement is RoundsBase {
     // --- verdicts ---
 
     function _requireSound(Job storage j, Verdict calldata v, uint256 available) private view {
-        uint256 left = v.leftOut.popcount();
-        bool isWithin = v.leftOut & ~available == 0 && left <= j.shape.f;
+        uint256 left = v.excluded.popcount();
+        bool isWithin = v.excluded & ~available == 0 && left <= j.shape.f;
         bool isMerged = isWithin && uint256(v.merged) + left <= available.popcount();
-        if (!isMerged) revert WrongVerdict(v.leftOut, v.merged, available);
+        if (!isMerged) revert WrongVerdict(v.excluded, v.merged, available);
         if (v.cid.length > MAX_CID_BYTES) revert CidTooLong(v.cid.length, MAX_CID_BYTES);
     }
 
@@ -213,7 +213,7 @@ contract RoundsSettlement is RoundsBase {
         if (!_seedAudit(jobId, j, h)) revert Unseeded(h.beacon, block.number);
         _noteSilent(j, h, c.spoke);
         Shape memory s = j.shape.load();
-        Facts memory f = _factsOf(j, h.round, c, v.leftOut);
+        Facts memory f = _factsOf(j, h.round, c, v.excluded);
         if (signers != f.committee) j.digest = digest; // else nobody is left to sign it
         Rows.set(j.pay, s.seatBits, h.round, f.available);
         if (f.available != f.revealed) Rows.set(j.lost, s.seatBits, h.round, f.revealed & ~f.available);
@@ -222,13 +222,13 @@ contract RoundsSettlement is RoundsBase {
         emit Settled(jobId, h.round, digest, v, f.available, signers, f);
     }
 
-    function _factsOf(Job storage j, uint32 round, Count memory c, uint256 leftOut)
+    function _factsOf(Job storage j, uint32 round, Count memory c, uint256 excluded)
         private
         view
         returns (Facts memory f)
     {
         (f.seed, f.auditSeed, f.reveals, f.words, f.model) = (_seed(j, round), j.auditSeed, j.reveals, c.words, j.model);
-        (f.revealed, f.available, f.leftOut) = (j.seated, c.available, leftOut);
+        (f.revealed, f.available, f.excluded) = (j.seated, c.available, excluded);
         (f.ready, f.committee) = (c.ready, j.committee);
     }
 
@@ -249,7 +249,7 @@ contract RoundsSettlement is RoundsBase {
         }
         j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(windows), bytes26(Hashing.facts(f)));
         uint256 drawn = isLast || s.f == 0 ? revealed : Draws.sampled(revealed, ready, s.shareBps);
-        if (f.leftOut != 0) drawn += Draws.beside(f.auditSeed, f.revealed, f.leftOut, drawn);
+        if (f.excluded != 0) drawn += Draws.beside(f.auditSeed, f.revealed, f.excluded, drawn);
         Earned memory e = j.earned;
         e.segments += uint64(_segmentsOf(j, s, h.round, f.revealed));
         e.signatures += uint64(f.committee.popcount());
@@ -289,10 +289,10 @@ contract RoundsSettlement is RoundsBase {
         bytes32 seed = _seed(j, h.round);
         // The pool stood still before anybody knew this. Some leavings are later: who leaves takes its own ticket away, and
         // changes nobody else's luck.
-        bytes32 lot = Hashing.lotSeed(j.auditSeed, 0);
-        uint256 committee = Draws.committee(lot, c.ready) & ~out;
+        bytes32 committeeDraw = Hashing.committeeSeed(j.auditSeed, 0);
+        uint256 committee = Draws.committee(committeeDraw, c.ready) & ~out;
         _noteAccounts(j, accounts, c.ready, committee);
-        crew.committee = committee == 0 ? Draws.committee(lot, crew.ready) : committee;
+        crew.committee = committee == 0 ? Draws.committee(committeeDraw, crew.ready) : committee;
         _openRound(jobId, j, h, seed, crew);
     }
 

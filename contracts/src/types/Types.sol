@@ -29,8 +29,8 @@ enum Phase {
 enum Miss {
     SEAT, // no commit, no reveal, or short in two of three rounds running
     KEY,
-    SILENCE, // no word by the end of a lot's words
-    AUDIT, // no ballot, not opened, or a duty left out
+    SILENCE, // no word by the end of a committee draw's words
+    AUDIT, // no audit report, not opened, or a duty excluded
     WORDS,
     DROPPED, // an accusation that was not played
     EQUIVOCATED
@@ -46,7 +46,7 @@ struct Terms {
     uint16 shareBps; // of the revealed seats that are drawn
     uint32 trainSeconds;
     uint32 revealSeconds;
-    uint32 mergeSeconds; // of each lot
+    uint32 mergeSeconds; // of each committee draw
     uint32 auditSeconds;
     uint32 openSeconds;
     uint32 keySeconds;
@@ -70,15 +70,15 @@ struct Terms {
 /// What a seat shows. The commitment binds all of it but the CID, which is a hint.
 struct Reveal {
     bytes32 updateRoot;
-    bytes32 keyHash; // keccak of the key of the work words' masks
+    bytes32 keyHash; // keccak of the key of the work tags' masks
     bytes32 salt;
-    bytes leaves; // state digest and masked work word of each segment done
+    bytes leaves; // state digest and masked work tag of each segment done
     bytes updateCid;
 }
 
 /// What a committee's certificate says beside the slot, the seed and the words.
 struct Verdict {
-    uint256 leftOut; // available seats that were not merged: accused or named
+    uint256 excluded; // available seats that were not merged: accused or named
     uint16 merged; // updates that were; 0: nothing, the model stays
     bytes32 state; // digest of the global state that the next round opens from
     bytes cid;
@@ -101,7 +101,7 @@ struct Facts {
     bytes32 model; // digest of the state that the round opened from; zero in round 0
     uint256 revealed;
     uint256 available;
-    uint256 leftOut;
+    uint256 excluded;
     uint256 ready; // the pool
     uint256 committee;
 }
@@ -145,7 +145,7 @@ struct RoundState {
     JobStatus status;
     Phase phase;
     uint32 round; // also: how many are settled
-    uint16 lot;
+    uint16 committeeDraw;
     uint64 deadline;
     bytes32 seed; // zero while no round runs
     bytes32 nextSeed; // of the next round, while this one merges; else zero

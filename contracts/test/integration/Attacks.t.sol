@@ -25,8 +25,8 @@ contract AttacksTest is Network {
 
     function stakeSum(address account) internal view returns (uint256 sum) {
         for (uint256 r = 0; r < 2; r++) {
-            (uint256 active,, uint256 thawing) = stakes.stakeOf(account, Role(r));
-            sum += active + thawing;
+            (uint256 active,, uint256 unbonding) = stakes.stakeOf(account, Role(r));
+            sum += active + unbonding;
         }
     }
 
@@ -34,7 +34,7 @@ contract AttacksTest is Network {
     function toWordsWith(uint256 jobId, uint256[] memory has) internal {
         toMerge(jobId);
         for (uint16 place = 0; place < has.length; place++) {
-            sayWord(jobId, place, has[place]);
+            castVote(jobId, place, has[place]);
         }
         nextBlock();
     }
@@ -62,7 +62,7 @@ contract AttacksTest is Network {
         same(jobs.escrowOf(jobId).burnt, 8 * segmentPay(), "and its pay is burnt, not refunded");
     }
 
-    /// 2, 16. A ballot takes no room from another: two colluders cannot say anything about seats that are not theirs, and the
+    /// 2, 16. An audit report takes no room from another: two colluders cannot say anything about seats that are not theirs, and the
     /// member whose duty a seat is always can.
     function test_poc02_nobodyTakesAnothersDuty() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
@@ -72,8 +72,8 @@ contract AttacksTest is Network {
         uint32 colluder = honest == 1 ? 2 : 1;
         address account = members.holderOf(jobId, Role.VERIFIER, colluder).account;
         bytes memory body = fineBody(jobId, 0, Bits.bit(seat), account);
-        ballotBody(jobId, 0, colluder, body);
-        ballotBody(jobId, 0, honest, honestBody(jobId, 0, honest));
+        auditReportBody(jobId, 0, colluder, body);
+        auditReportBody(jobId, 0, honest, honestBody(jobId, 0, honest));
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
         Facts memory facts = said[jobId][0].facts;
         vm.prank(account);
@@ -102,7 +102,7 @@ contract AttacksTest is Network {
         vm.prank(SUBMITTER);
         jobs.cancel(jobId);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         jobs.refund(jobId);
         atMost(jobs.escrowOf(jobId).refunded, before - 4 * 8 * segmentPay(), "never refunded");
         for (uint256 i = 0; i < 4; i++) {
@@ -135,7 +135,7 @@ contract AttacksTest is Network {
         return game.challenge(abi.encode(e));
     }
 
-    /// 5. No ballot, an empty one, a guessed one: no fee.
+    /// 5. No audit report, an empty one, a guessed one: no fee.
     function test_poc05_onlyAReplayEarnsAFee() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         play(jobId);
@@ -144,7 +144,7 @@ contract AttacksTest is Network {
         address account = members.holderOf(jobId, Role.VERIFIER, idle).account;
         blame(account);
         bytes memory guess = abi.encodePacked(uint8(seat), type(uint16).max, keccak256("a guess"));
-        ballotBody(jobId, 0, idle, guess);
+        auditReportBody(jobId, 0, idle, guess);
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
         openBody(jobId, 0, idle, guess);
         vm.warp(rounds.timesOf(jobId, 0).openEnd);
@@ -161,7 +161,7 @@ contract AttacksTest is Network {
         same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a miss");
     }
 
-    /// 6. Three of eight that speak and never sign stop a lot, are cut for nothing that they gain, and stop no pay.
+    /// 6. Three of eight that speak and never sign stop a committee draw, are cut for nothing that they gain, and stop no pay.
     function test_poc06_silentSignersStopNoPay() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         toWords(jobId);
@@ -192,7 +192,7 @@ contract AttacksTest is Network {
         address account = members.holderOf(jobId, Role.VERIFIER, liar).account;
         blame(account);
         bytes memory body = abi.encodePacked(uint8(seat), uint16(3), keccak256("my own digest"));
-        ballotBody(jobId, 0, liar, body);
+        auditReportBody(jobId, 0, liar, body);
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
         openBody(jobId, 0, liar, body);
         vm.warp(rounds.timesOf(jobId, 0).half);
@@ -210,7 +210,7 @@ contract AttacksTest is Network {
         }
         for (uint256 i = 0; i < 3; i++) {
             vm.warp(rounds.state(jobId).deadline);
-            rounds.poke(jobId);
+            rounds.advance(jobId);
             inPhase(jobId, Phase.WAITING);
             for (uint16 seat = 0; seat < 4; seat++) {
                 members.cutSeat(jobId, seat);
@@ -228,7 +228,7 @@ contract AttacksTest is Network {
                 sit(jobId, seat, seat);
             }
             nextBlock();
-            rounds.poke(jobId);
+            rounds.advance(jobId);
         }
     }
 
@@ -240,7 +240,7 @@ contract AttacksTest is Network {
         revealAll(jobId, 15);
         nextBlock();
         for (uint16 place = 0; place < 7; place++) {
-            sayWord(jobId, place, 15);
+            castVote(jobId, place, 15);
         }
         vm.warp(rounds.state(jobId).deadline - 25); // until then the eighth may say its word
         settleBy(jobId, verdictFor(jobId, 15), 127);
@@ -258,7 +258,7 @@ contract AttacksTest is Network {
         uint16 seat = drawn(jobId, 0).lowest();
         uint32 thief = auditorOf(jobId, 0, seat);
         bytes memory stolen = fineBody(jobId, 0, Bits.bit(seat), address(0xf00d)); // somebody else's words
-        ballotBody(jobId, 0, thief, stolen);
+        auditReportBody(jobId, 0, thief, stolen);
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
         openBody(jobId, 0, thief, stolen);
         vm.warp(rounds.timesOf(jobId, 0).openEnd);
@@ -301,7 +301,7 @@ contract AttacksTest is Network {
         uint256 jobId = start(defaultTerms(), 4, 3);
         commitAll(jobId, 3);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         revealAll(jobId, 1); // and nobody ever comes back
         vm.warp(rounds.absoluteEnd(jobId) - 1);
         vm.expectPartialRevert(Members.StillMember.selector);
@@ -315,7 +315,7 @@ contract AttacksTest is Network {
             members.release(jobId, Role.VERIFIER, id);
             same(lockedOf(verifier(id - 1), Role.VERIFIER), 0, "a member's bond");
         }
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         hasStatus(jobId, JobStatus.EXPIRED);
         vm.warp(rounds.absoluteEnd(jobId) + 10_000);
         jobs.refund(jobId);
@@ -377,7 +377,7 @@ contract AttacksTest is Network {
         blame(provider(3));
         commitAll(jobId, 7);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         members.cutSeat(jobId, 3);
         same(lockedOf(provider(3), Role.PROVIDER), BOND - 1 ether, "cut");
         same(stakes.unburnt(), 1 ether, "set aside");
@@ -399,9 +399,9 @@ contract AttacksTest is Network {
         jobs.create("spec", "cid", t, address(policy), 1e24);
     }
 
-    /// One seat that serves half of a committee, and one member that speaks in the last second, kept every lot open until its
+    /// One seat that serves half of a committee, and one member that speaks in the last second, kept every committee draw open until its
     /// deadline, when anyone may replace it. Words end earlier, so there is time to sign over what was said.
-    function test_aLastWordReplacesNoLot() public allHome onlyTheGuiltyPay {
+    function test_aLastWordReplacesNoCommitteeDraw() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(many(), 4, 8);
         uint256[] memory has = new uint256[](7);
         for (uint256 i = 0; i < 7; i++) {
@@ -416,7 +416,7 @@ contract AttacksTest is Network {
         rounds.word(jobId, 7, seed, 15);
         vm.warp(deadline - 1);
         vm.expectPartialRevert(bytes4(keccak256("NothingToDo(uint8,uint256)")));
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         settle(jobId, verdictFor(jobId, 13));
         inPhase(jobId, Phase.TRAIN);
     }

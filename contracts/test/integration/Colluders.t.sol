@@ -69,7 +69,7 @@ contract ColludersTest is Network {
         uint32 id = auditorOf(jobId, 1, seat);
         address account = members.holderOf(jobId, Role.VERIFIER, id).account;
         bytes memory body = honestBody(jobId, 1, id);
-        ballotBody(jobId, 1, id, body);
+        auditReportBody(jobId, 1, id, body);
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         openBody(jobId, 1, id, body);
         blame(provider(seat));
@@ -102,13 +102,13 @@ contract ColludersTest is Network {
         member.send(address(members), abi.encodeCall(members.enrol, (jobId, 2, uint128(BOND))));
         member.send(address(members), abi.encodeCall(members.ready, (jobId)));
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         uint256 times;
         for (uint32 round = 0; round < 24; round++) {
             revealLast(jobId, seat, member, chooser);
             nextBlock();
-            sayWord(jobId, 0, 15);
-            sayWord(jobId, 1, 15);
+            castVote(jobId, 0, 15);
+            castVote(jobId, 1, 15);
             settleByTwo(jobId);
             if (drawn(jobId, round).has(3)) times++;
         }
@@ -165,12 +165,12 @@ contract ColludersTest is Network {
     }
 
     /// More than half of a committee, but not two thirds, say that they have what nobody serves: nobody honest can merge
-    /// that, so the lot ends without a certificate, and the next one speaks for itself.
-    function test_aMajoritysLieAboutAnUpdateEndsWithItsLot() public allHome onlyTheGuiltyPay {
+    /// that, so the committee draw ends without a certificate, and the next one speaks for itself.
+    function test_aMajoritysLieAboutAnUpdateEndsWithItsCommitteeDraw() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(longer(8), 4, 8);
         toMerge(jobId);
         for (uint16 place = 0; place < 8; place++) {
-            sayWord(jobId, place, place < 5 ? 15 : 7);
+            castVote(jobId, place, place < 5 ? 15 : 7);
         }
         nextBlock();
         Verdict memory lie = verdictFor(jobId, 15);
@@ -179,8 +179,8 @@ contract ColludersTest is Network {
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsSettlement.TooFewSigners.selector);
         rounds.settle(jobId, places, has, bare(lie, theirs));
-        nextLot(jobId);
-        same(rounds.state(jobId).lot, 1, "the next lot");
+        nextCommittee(jobId);
+        same(rounds.state(jobId).committeeDraw, 1, "the next committee draw");
         sayAll(jobId, 7);
         nextBlock();
         settle(jobId, verdictFor(jobId, 7));
@@ -200,7 +200,7 @@ contract ColludersTest is Network {
             uint256 jobId = start(t, 4, 3);
             for (uint32 round = 0; round < 12; round++) {
                 toTwoWords(jobId);
-                if (speaks == 1) sayWord(jobId, 2, 15);
+                if (speaks == 1) castVote(jobId, 2, 15);
                 nextBlock();
                 settleBy(jobId, verdictFor(jobId, 15), 3);
                 missesNothing(jobId, round);
@@ -253,7 +253,7 @@ contract ColludersTest is Network {
 
     function toTwoWords(uint256 jobId) private {
         toMerge(jobId);
-        sayWord(jobId, 0, 15);
-        sayWord(jobId, 1, 15);
+        castVote(jobId, 0, 15);
+        castVote(jobId, 1, 15);
     }
 }

@@ -39,27 +39,27 @@ contract EventsTest is Network {
         }
         agree("members");
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         agree("opened");
         bytes32 seed = rounds.state(jobId).seed;
         vm.prank(provider(3));
         members.disagree(jobId, seed, "root");
         commitAll(jobId, 3);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         agree("a seat stopped, another missed");
         revealSeat(jobId, 0, revealFor(jobId, 0, 8));
         members.cutSeat(jobId, 2);
         sit(jobId, 8, 2);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         agree("a seat missed its reveal");
-        sayWord(jobId, 1, 1);
-        nextLot(jobId);
-        agree("another lot");
-        sayWord(jobId, 0, 0);
-        sayWord(jobId, 1, 1);
-        sayWord(jobId, 2, 1);
+        castVote(jobId, 1, 1);
+        nextCommittee(jobId);
+        agree("another committee draw");
+        castVote(jobId, 0, 0);
+        castVote(jobId, 1, 1);
+        castVote(jobId, 2, 1);
         nextBlock();
         settle(jobId, verdictFor(jobId, 1));
         agree("settled, too few");
@@ -81,7 +81,7 @@ contract EventsTest is Network {
         members.leavePool(jobId);
         enrol(jobId, 5, 2);
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         agree("opened again");
     }
 

@@ -47,7 +47,7 @@ contract FreeRidesTest is Network {
             check(!dutiesOf(jobId, round, uint16(id - 1)).has(1), "no duty");
             bytes memory body =
                 abi.encodePacked(uint8(1), type(uint16).max, fineWord(jobId, round, 1, verifier(id - 1)));
-            ballotBody(jobId, round, id, body);
+            auditReportBody(jobId, round, id, body);
         }
         vm.warp(rounds.timesOf(jobId, round).auditEnd);
         Facts memory f = said[jobId][round].facts;
@@ -157,13 +157,13 @@ contract FreeRidesTest is Network {
         vm.warp(t.expiry - 1);
         nextBlock();
         vm.warp(t.expiry - 1);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         commitAll(jobId, 7);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId); // one is missing, so the phase lasts as long as it can
+        rounds.advance(jobId); // one is missing, so the phase lasts as long as it can
         revealAll(jobId, 3);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         sayAll(jobId, 3); // and nobody signs
         nextBlock();
         vm.warp(rounds.state(jobId).deadline);
@@ -195,16 +195,16 @@ contract FreeRidesTest is Network {
         commitAll(jobId, 7);
         uint256 lastMoment = defaultTerms().expiry + 600 + 100 + 2 * 100; // the job was made in the same second
         vm.warp(lastMoment - 50);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         vm.warp(lastMoment);
         revealAll(jobId, 1);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         hasStatus(jobId, JobStatus.EXPIRED);
         same(rounds.state(jobId).round, 0, "nothing is settled");
         same(rounds.state(jobId).owing, 8, "who did not commit");
     }
 
-    // --- lots of large pools ---
+    // --- committee draws of large pools ---
 
     /// @dev Whoever holds n cuts back, or has them made, chose among 2ⁿ committees.
     function test_cutsThatAreHeldBackChangeNobodyElsesLuck() public allHome onlyTheGuiltyPay {
@@ -212,14 +212,14 @@ contract FreeRidesTest is Network {
         (t.places, t.minVerifiers) = (64, 3);
         uint256 jobId = start(t, 4, 48);
         uint256 committee = rounds.state(jobId).committee;
-        same(committee.popcount(), 32, "a lot");
+        same(committee.popcount(), 32, "a committee draw");
         commitAll(jobId, 15);
         revealAll(jobId, 15);
         uint256 silent = committee & ~(committee & (committee - 1)); // one says nothing
         for (uint256 left = committee & ~silent; left != 0; left &= left - 1) {
-            sayWord(jobId, left.lowest(), 15);
+            castVote(jobId, left.lowest(), 15);
         }
-        nextLot(jobId);
+        nextCommittee(jobId);
         sayAll(jobId, 15);
         nextBlock();
         uint256 before = vm.snapshotState();
@@ -232,9 +232,9 @@ contract FreeRidesTest is Network {
         same(rounds.state(jobId).committee, held & ~silent, "only its own ticket is gone");
     }
 
-    // --- late words ---
+    // --- late votes ---
 
-    function test_aLateWordIsItsMembersNotItsPlaces() public allHome onlyTheGuiltyPay {
+    function test_aLateVoteIsItsMembersNotItsPlaces() public allHome onlyTheGuiltyPay {
         Terms memory t = audited();
         (t.places, t.minVerifiers) = (4, 2);
         uint256 jobId = start(t, 4, 3);
@@ -247,21 +247,21 @@ contract FreeRidesTest is Network {
         uint32 heir = enrol(jobId, 9, 2); // from round 2 on, so it has no word about round 0
         vm.prank(verifier(9));
         vm.expectPartialRevert(Words.NotThen.selector);
-        words.lateWord(jobId, 0, heir, 1);
+        words.lateVote(jobId, 0, heir, 1);
         toMerge(jobId);
         sayAll(jobId, 14);
         vm.warp(rounds.state(jobId).deadline - 1);
         settle(jobId, verdictFor(jobId, 14));
         vm.prank(verifier(9));
-        words.lateWord(jobId, 1, heir, 1); // but place 2 was another's in round 1, who was in its committee
+        words.lateVote(jobId, 1, heir, 1); // but place 2 was another's in round 1, who was in its committee
         vm.prank(verifier(0));
-        words.lateWord(jobId, 1, 1, 1);
+        words.lateVote(jobId, 1, 1, 1);
         Having memory h = havingOf(jobId, 1);
         (h.late[0], h.late[1], h.late[2]) = (1, heir, heir);
         vm.expectPartialRevert(Words.NotHad.selector);
         words.grant(jobId, 1, 0, h);
         vm.prank(verifier(2));
-        words.lateWord(jobId, 1, 3, 1);
+        words.lateVote(jobId, 1, 3, 1);
         h.late[2] = 3;
         words.grant(jobId, 1, 0, h);
         (uint256 pay,,) = rounds.rowsOf(jobId, 1);
@@ -270,7 +270,7 @@ contract FreeRidesTest is Network {
 
     function havingOf(uint256 jobId, uint32 round) private view returns (Having memory h) {
         Said storage now_ = said[jobId][round];
-        (h.facts, h.lotSeed, h.places, h.has) = (now_.facts, now_.facts.seed, now_.places, now_.has);
+        (h.facts, h.committeeSeed, h.places, h.has) = (now_.facts, now_.facts.seed, now_.places, now_.has);
         h.late = new uint32[](3);
     }
 
@@ -293,7 +293,7 @@ contract FreeRidesTest is Network {
             Shown memory s = shownFor(jobId, round, seat);
             if (seat != 2) blame(provider(seat));
             else vm.expectPartialRevert(Audits.KeyShownAlready.selector);
-            audits.strike(s);
+            audits.reportMissingKey(s);
         }
         showKey(jobId, round, 0);
         vm.warp(rounds.timesOf(jobId, round).half);
@@ -311,7 +311,7 @@ contract FreeRidesTest is Network {
         audits.leak(s, key);
         vm.warp(rounds.timesOf(jobId, round).keysEnd);
         vm.expectPartialRevert(Audits.KeyShownAlready.selector);
-        audits.strike(s);
+        audits.reportMissingKey(s);
     }
 
     // --- accusations ---
@@ -326,7 +326,7 @@ contract FreeRidesTest is Network {
         for (uint256 left = duties; left != 0; left &= left - 1) {
             body = abi.encodePacked(body, uint8(left.lowest()), uint16(3), keccak256("mine"));
         }
-        ballotBody(jobId, round, 1, body);
+        auditReportBody(jobId, round, 1, body);
         vm.warp(rounds.timesOf(jobId, round).auditEnd);
         openBody(jobId, round, 1, body);
         vm.warp(rounds.timesOf(jobId, round).half);
@@ -346,7 +346,7 @@ contract FreeRidesTest is Network {
         uint256 jobId = start(audited(), 4, 2);
         for (uint32 r = 0; r < 6; r++) {
             play(jobId);
-            ballotBody(jobId, r, 1, accusing(jobId, r));
+            auditReportBody(jobId, r, 1, accusing(jobId, r));
         }
         for (uint32 r = 0; r < 6; r++) {
             vm.warp(rounds.timesOf(jobId, r).auditEnd + 6);

@@ -56,9 +56,9 @@ contract GasTest is Network {
         revealSeat(jobId, 3, revealFor(jobId, 3, 8));
         atMost(shown("last reveal"), 85_500, "last reveal");
         nextBlock();
-        sayWord(jobId, 0, 15);
+        castVote(jobId, 0, 15);
         atMost(shown("first word"), 55_000, "first word");
-        sayWord(jobId, 1, 15);
+        castVote(jobId, 1, 15);
         atMost(shown("word"), 40_500, "word");
     }
 
@@ -158,13 +158,13 @@ contract GasTest is Network {
             revealSeat(jobId, seat, revealFor(jobId, seat, partOf(seat)));
         }
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
-        dearest("poke that ends REVEAL");
+        rounds.advance(jobId);
+        dearest("advance that ends REVEAL");
         nextBlock();
         sayAll(jobId, type(uint256).max >> 2);
         nextBlock();
         Verdict memory v = verdictFor(jobId, rounds.state(jobId).seated >> 1);
-        (v.merged, v.leftOut) = (0, Bits.firstBits(85)); // as many as f; what short seats did is counted, and taken back
+        (v.merged, v.excluded) = (0, Bits.firstBits(85)); // as many as f; what short seats did is counted, and taken back
         settle(jobId, v);
         dearest("settlement of 255 partial seats, of which 85 are left out");
         vm.warp(rounds.timesOf(jobId, 0).windowEnd);
@@ -173,8 +173,8 @@ contract GasTest is Network {
         members.cutSeat(jobId, 255);
         dearest("cut of a seat");
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
-        dearest("poke of a void");
+        rounds.advance(jobId);
+        dearest("advance of a void");
     }
 
     /// @dev A fall that leaves the round without a seat voids it, while all of a pool that is full is new. Late in a long job.
@@ -215,7 +215,7 @@ contract GasTest is Network {
         bytes32 key = keyOf(jobId, 0, seat);
         audits.leak(shownFor(jobId, 0, seat + 1), keyOf(jobId, 0, seat + 1));
         dearest("leak, of who revealed second of 256");
-        ballotBody(jobId, 0, 1, body);
+        auditReportBody(jobId, 0, 1, body);
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
         openBody(jobId, 0, 1, body);
         dearest("opening of 256 duties");
@@ -224,8 +224,8 @@ contract GasTest is Network {
         dearest("contest of one of 256 words");
         vm.warp(rounds.timesOf(jobId, 0).half);
         Shown memory silent = shownFor(jobId, 0, seat + 2);
-        audits.strike(silent);
-        dearest("strike of one of 256");
+        audits.reportMissingKey(silent);
+        dearest("reportMissingKey of one of 256");
         audits.noKey(silent);
         dearest("fall of one of 256 for its key");
     }
@@ -272,7 +272,7 @@ contract GasTest is Network {
         both[1].certificate = certificate(jobId, digestFor(jobId, both[1].verdict), committee, type(uint32).max);
     }
 
-    /// @dev Late words of the whole committee of round 0 pay its seat 0.
+    /// @dev Late votes of the whole committee of round 0 pay its seat 0.
     function grantedByAll(uint256 jobId) private {
         Said storage told = said[jobId][0];
         Facts memory none;
@@ -280,7 +280,7 @@ contract GasTest is Network {
         for (uint32 id = 1; id <= 32; id++) {
             h.late[id - 1] = id;
             vm.prank(verifier(id - 1));
-            words.lateWord(jobId, 0, id, type(uint256).max);
+            words.lateVote(jobId, 0, id, type(uint256).max);
         }
         dearest("late word");
         words.grant(jobId, 0, 0, h);
@@ -298,11 +298,11 @@ contract GasTest is Network {
             enrol(jobId, i, i);
         }
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         dearest("noting a pool of 256");
         nextBlock();
-        rounds.poke(jobId);
-        dearest("opening with a lot of 256");
+        rounds.advance(jobId);
+        dearest("opening with a committee draw of 256");
         stakeUp(verifier(299), Role.VERIFIER, 2 * BOND);
         vm.prank(verifier(299));
         members.enrol(jobId, 0, uint128(2 * BOND));
@@ -343,7 +343,7 @@ contract GasTest is Network {
         }
         nextBlock();
         for (uint16 place = 0; place < places; place++) {
-            sayWord(jobId, place, Bits.firstBits(seats));
+            castVote(jobId, place, Bits.firstBits(seats));
             note("word");
         }
         nextBlock();
@@ -351,11 +351,11 @@ contract GasTest is Network {
 
     function auditNoted(uint256 jobId, uint32 round) private {
         bytes[] memory bodies = honestBodies(jobId, round);
-        (uint256 ballots, uint256 opens, uint256 keys) = (0, 0, 0);
+        (uint256 auditReports, uint256 opens, uint256 keys) = (0, 0, 0);
         for (uint32 id = 1; id <= bodies.length; id++) {
             if (bodies[id - 1].length == 0) continue;
-            ballotBody(jobId, round, id, bodies[id - 1]);
-            ballots = note("ballot");
+            auditReportBody(jobId, round, id, bodies[id - 1]);
+            auditReports = note("auditReport");
         }
         vm.warp(rounds.timesOf(jobId, round).auditEnd);
         for (uint32 id = 1; id <= bodies.length; id++) {
@@ -368,7 +368,7 @@ contract GasTest is Network {
             showKey(jobId, round, left.lowest());
             keys = note("key");
         }
-        emit log_named_uint("  ballot", ballots);
+        emit log_named_uint("  audit report", auditReports);
         emit log_named_uint("  open", opens);
         emit log_named_uint("  key", keys);
     }
@@ -470,7 +470,7 @@ contract ChallengeGasTest is Network {
         real = new Game(token_, LONGEST, address(new Judge(new address[](8))));
         deployWith(token_, address(real));
         real.wire(address(claims));
-        epoch = 2; // rounds 0 and 1 are one
+        resetPeriod = 2; // rounds 0 and 1 are one
     }
 
     /// @dev Two rounds, audited: what is challenged is round 1.

@@ -170,7 +170,7 @@ contract HalfRoundsTest is Network {
         same(lost, 0, "nobody's");
     }
 
-    function test_noLateWordPaysWhoWasShortForNothing() public allHome onlyTheGuiltyPay {
+    function test_noLateVotePaysWhoWasShortForNothing() public allHome onlyTheGuiltyPay {
         uint256 jobId = start(termsWith(1), 4, 3);
         playHalf(jobId, 3, 8); // had: seat 3 alone
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 0);
@@ -178,11 +178,11 @@ contract HalfRoundsTest is Network {
         same(lost, 4, "whole, and not had");
         for (uint256 i = 0; i < 3; i++) {
             vm.prank(verifier(i));
-            words.lateWord(jobId, 0, uint32(i + 1), 15);
+            words.lateVote(jobId, 0, uint32(i + 1), 15);
         }
         Having memory h;
         Said storage now_ = said[jobId][0];
-        (h.facts, h.lotSeed, h.places, h.has) = (now_.facts, now_.facts.seed, now_.places, now_.has);
+        (h.facts, h.committeeSeed, h.places, h.has) = (now_.facts, now_.facts.seed, now_.places, now_.has);
         h.late = new uint32[](3);
         (h.late[0], h.late[1], h.late[2]) = (1, 2, 3);
         for (uint16 seat = 0; seat < 2; seat++) {
@@ -205,7 +205,7 @@ contract HalfRoundsTest is Network {
         vm.expectPartialRevert(Audits.NotPaid.selector);
         audits.leak(s, key_);
         vm.warp(rounds.timesOf(jobId, 0).keysEnd);
-        audits.strike(s); // it was drawn, and owed its key all the same
+        audits.reportMissingKey(s); // it was drawn, and owed its key all the same
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 0);
         same(pay | lost, 0, "nobody's");
     }

@@ -24,7 +24,7 @@ contract JudgeTest is Network {
         real.wire(address(claims));
         Terms memory t = defaultTerms();
         t.rounds = 6;
-        epoch = 2; // rounds 2 and 3 are one
+        resetPeriod = 2; // rounds 2 and 3 are one
         t.program = program();
         jobId = start(t, 4, 3);
         for (uint256 r = 0; r < 4; r++) {
@@ -78,7 +78,7 @@ contract JudgeTest is Network {
         stakes.deposit(Role.PROVIDER, 1 ether);
         check(!coin.wasRefused(), "ended within a deposit");
         same(lockedOf(provider(1), Role.PROVIDER), 0, "the bond");
-        uint256 id = stakes.thaw(address(this), Role.PROVIDER, 1 ether);
+        uint256 id = stakes.unbond(address(this), Role.PROVIDER, 1 ether);
         vm.warp(block.timestamp + config.unbondingDelay() + 1);
         coin.arm(address(real), abi.encodeCall(real.timeout, (second)));
         stakes.withdraw(address(this), Role.PROVIDER, id);
@@ -122,7 +122,7 @@ contract JudgeTest is Network {
         same(token.balanceOf(provider(2)), 3 * 8 * segmentPay(), "all others are paid");
     }
 
-    /// Who accuses a round of beginning with something false plays an earlier one of its epoch.
+    /// Who accuses a round of beginning with something false plays an earlier one of its reset period.
     function test_anAccusationIsPlayedByAChallengeViaItsRound() public allHome {
         vm.warp(rounds.timesOf(jobId, 3).auditEnd);
         Evidence memory e = evidenceFor(jobId, 2, 1, 5);

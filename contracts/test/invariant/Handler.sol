@@ -44,7 +44,7 @@ contract Handler is Network {
                 if (k < 3) enrol(jobIds[i], n, k);
             }
             nextBlock();
-            rounds.poke(jobIds[i]);
+            rounds.advance(jobIds[i]);
         }
     }
 
@@ -108,7 +108,7 @@ contract Handler is Network {
         }
         if (block.timestamp >= s.deadline || s.committee == 0) return conclude(jobId, how);
         uint256 has = how % 5 == 0 ? how >> 8 & 15 : 15;
-        sayWord(jobId, chosen(s.committee, who), has);
+        castVote(jobId, chosen(s.committee, who), has);
     }
 
     /// @dev Settles with two or all of the members, leaving somebody out now and then; or late.
@@ -116,7 +116,7 @@ contract Handler is Network {
         RoundState memory s = rounds.state(jobId);
         uint256 had = hadOf(said[jobId][s.round].has, s.committee.popcount()) & s.seated;
         Verdict memory v = verdictFor(jobId, had);
-        if (how % 7 == 0 && had != 0) (v.leftOut, v.merged) = (had & (~had + 1), v.merged - 1);
+        if (how % 7 == 0 && had != 0) (v.excluded, v.merged) = (had & (~had + 1), v.merged - 1);
         if (how % 11 == 0) v.merged = 0;
         uint256 members_ = s.committee.popcount();
         uint256 signers = how % 3 == 0 ? (2 * members_ + 2) / 3 : members_;
@@ -158,7 +158,7 @@ contract Handler is Network {
             if (!s.ready.has(place)) try this.enrolOne(jobId, place) {} catch {}
         }
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
     }
 
     function enrolOne(uint256 jobId, uint16 place) external {
@@ -170,13 +170,13 @@ contract Handler is Network {
         vm.roll(block.number + 1);
     }
 
-    /// @dev Nobody comes in time: misses, or another lot.
+    /// @dev Nobody comes in time: misses, or another committee draw.
     function pass(uint256 i) external tried {
         uint256 jobId = pick(i);
         RoundState memory s = rounds.state(jobId);
         if (s.deadline > block.timestamp) vm.warp(s.deadline);
-        if (s.phase == Phase.MERGE) return nextLot(jobId);
-        rounds.poke(jobId);
+        if (s.phase == Phase.MERGE) return nextCommittee(jobId);
+        rounds.advance(jobId);
     }
 
     // --- members ---
@@ -230,9 +230,9 @@ contract Handler is Network {
     }
 
     /// @param how whether it looked, guessed or accuses
-    function ballotOne(uint256 i, uint256 round, uint256 id, uint256 how) external tried {
+    function auditReportOne(uint256 i, uint256 round, uint256 id, uint256 how) external tried {
         (uint256 jobId, uint32 r, uint32 member) = (pick(i), aRound(i, round), aMember(i, id));
-        ballotBody(jobId, r, member, bodyOf(jobId, r, member, how));
+        auditReportBody(jobId, r, member, bodyOf(jobId, r, member, how));
         bodies[jobId][r][member] = bodyOf(jobId, r, member, how);
     }
 
@@ -298,7 +298,7 @@ contract Handler is Network {
         uint16 seat = uint16(who >> 8) % 4;
         Shown memory shown = shownFor(jobId, r, seat);
         vm.prank(OUTSIDER); // whose stake the winner's share is
-        if (how % 4 == 0) audits.strike(shown);
+        if (how % 4 == 0) audits.reportMissingKey(shown);
         else if (how % 4 == 1) audits.noKey(shown);
         else if (how % 4 == 2) audits.absent(jobId, r, id, seat, f, bodies[jobId][r][id]);
         else audits.dropped(jobId, r, id, seat, uint32(seat) + 1, bodies[jobId][r][id]);
@@ -402,7 +402,7 @@ contract Handler is Network {
         }
     }
 
-    /// @return sum of all accounts' active and thawing stake
+    /// @return sum of all accounts' active and unbonding stake
     function staked() external view returns (uint256 sum) {
         for (uint256 i = 0; i < accounts.length; i++) {
             sum += sumOf(accounts[i]);
@@ -412,9 +412,9 @@ contract Handler is Network {
 
     function sumOf(address account) internal view returns (uint256 sum) {
         for (uint256 role = 0; role < 2; role++) {
-            (uint256 active, uint256 locked, uint256 thawing) = stakes.stakeOf(account, Role(role));
+            (uint256 active, uint256 locked, uint256 unbonding) = stakes.stakeOf(account, Role(role));
             atMost(locked, active, "locked");
-            sum += active + thawing;
+            sum += active + unbonding;
         }
     }
 
@@ -451,7 +451,7 @@ contract Handler is Network {
             for (uint256 k = 0; k < open[jobId].length; k++) {
                 if (game.openGames(open[jobId][k].set) != 0) game.holderWins(open[jobId][k]);
             }
-            try rounds.poke(jobId) {} catch {}
+            try rounds.advance(jobId) {} catch {}
             inPhase(jobId, Phase.CLOSED);
             uint32 settled = rounds.state(jobId).round;
             for (uint256 role = 0; role < 2; role++) {

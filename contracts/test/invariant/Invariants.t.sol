@@ -37,7 +37,12 @@ contract InvariantsTest is Check {
         (s[16], s[17], s[18], s[19]) =
         (Handler.outbid.selector, Handler.disagree.selector, Handler.cutMember.selector, Handler.release.selector);
         (s[20], s[21], s[22], s[23]) =
-        (Handler.ballotOne.selector, Handler.openAll.selector, Handler.keyOne.selector, Handler.contestOne.selector);
+        (
+            Handler.auditReportOne.selector,
+            Handler.openAll.selector,
+            Handler.keyOne.selector,
+            Handler.contestOne.selector
+        );
         (s[24], s[25], s[26], s[27]) =
         (Handler.settleContestOne.selector, Handler.punish.selector, Handler.leakOne.selector, Handler.punish.selector);
         (s[28], s[29], s[30], s[31]) =
@@ -73,7 +78,7 @@ contract InvariantsTest is Check {
     }
 
     function invariant_P07_balanceCoversStakes() external view {
-        same(handler.stakesTokens(), handler.staked(), "active and thawing");
+        same(handler.stakesTokens(), handler.staked(), "active and unbonding");
     }
 
     function invariant_P23_noCommitteeOfAnotherRoundSettles() external view {
@@ -102,7 +107,7 @@ contract InvariantsTest is Check {
         atMost(12, settled, "rounds settled");
         atMost(1, falls, "falls");
         atMost(4, misses, "misses");
-        atMost(2, opened, "ballots opened");
+        atMost(2, opened, "audit reports opened");
         atMost(1, handler.paidOut(), "paid");
         handler.drain();
     }
@@ -116,7 +121,7 @@ contract InvariantsTest is Check {
         else if (which == 20) handler.sitDown(i, a);
         else if (which == 21) handler.cutMember(i, a, b);
         else if (which == 22) handler.release(i, a, b);
-        else if (which < 26) handler.ballotOne(i, a, b, c);
+        else if (which < 26) handler.auditReportOne(i, a, b, c);
         else if (which < 29) handler.openAll(i, a);
         else if (which < 31) handler.keyOne(i, a, b, c);
         else if (which == 31) handler.contestOne(i, a, b, c);

@@ -19,8 +19,8 @@ contract OwnerHandler is Network {
     uint256 public slashed;
     uint256 public tries; // of the thief, all of them refused
     mapping(uint256 node => uint256) public owners; // how many it has had
-    uint256[] internal thaws;
-    mapping(uint256 thaw => uint256) internal thawOf;
+    uint256[] internal unbonds;
+    mapping(uint256 unbond => uint256) internal unbondOf;
 
     constructor() {
         setUp();
@@ -60,11 +60,11 @@ contract OwnerHandler is Network {
     /// Everything that a node's key, or a stranger's, can try, in its own name and in the node's.
     function steal(uint256 i, uint256 amount, bool isHot) external {
         (address thief, address victim) = (isHot ? node(i) : THIEF, node(i));
-        uint256 thaw = thaws.length == 0 ? 0 : thaws[amount % thaws.length];
+        uint256 unbond = unbonds.length == 0 ? 0 : unbonds[amount % unbonds.length];
         bytes[7] memory calls = [
-            abi.encodeCall(custody.thaw, (victim, Role.PROVIDER, within(amount, 1, 1e18))),
-            abi.encodeCall(custody.withdraw, (victim, Role.PROVIDER, thaw)),
-            abi.encodeCall(custody.withdraw, (node(i % NODES + 1), Role.PROVIDER, thaw)),
+            abi.encodeCall(custody.unbond, (victim, Role.PROVIDER, within(amount, 1, 1e18))),
+            abi.encodeCall(custody.withdraw, (victim, Role.PROVIDER, unbond)),
+            abi.encodeCall(custody.withdraw, (node(i % NODES + 1), Role.PROVIDER, unbond)),
             abi.encodeCall(custody.depositFor, (victim, Role.PROVIDER, 1)),
             abi.encodeCall(jobs.proposeOwner, (victim, thief)),
             abi.encodeCall(jobs.setPayee, (victim, thief)),
@@ -88,27 +88,27 @@ contract OwnerHandler is Network {
         put += amount;
     }
 
-    function thawSome(uint256 i, uint256 amount) external {
+    function unbondSome(uint256 i, uint256 amount) external {
         (uint256 active, uint256 locked,) = custody.stakeOf(node(i), Role.PROVIDER);
         if (active == locked) return;
         amount = within(amount, 1, active - locked);
         vm.prank(owner(i));
-        uint256 id = custody.thaw(node(i), Role.PROVIDER, amount);
-        thaws.push(id);
-        thawOf[id] = i % NODES;
+        uint256 id = custody.unbond(node(i), Role.PROVIDER, amount);
+        unbonds.push(id);
+        unbondOf[id] = i % NODES;
     }
 
     function withdrawOne(uint256 which) external {
-        if (thaws.length == 0) return;
+        if (unbonds.length == 0) return;
         vm.warp(block.timestamp + 7 days + 1);
-        takeOut(which % thaws.length);
+        takeOut(which % unbonds.length);
     }
 
     function takeOut(uint256 place) internal {
-        uint256 id = thaws[place];
-        thaws[place] = thaws[thaws.length - 1];
-        thaws.pop();
-        (address by, address of_) = (owner(thawOf[id]), node(thawOf[id]));
+        uint256 id = unbonds[place];
+        unbonds[place] = unbonds[unbonds.length - 1];
+        unbonds.pop();
+        (address by, address of_) = (owner(unbondOf[id]), node(unbondOf[id]));
         uint256 before = token.balanceOf(by);
         vm.prank(by);
         custody.withdraw(of_, Role.PROVIDER, id);
@@ -134,8 +134,8 @@ contract OwnerHandler is Network {
 
     function held() external view returns (uint256 sum, uint256 stolen) {
         for (uint256 i = 0; i < NODES; i++) {
-            (uint256 active,, uint256 thawing) = custody.stakeOf(node(i), Role.PROVIDER);
-            sum += active + thawing;
+            (uint256 active,, uint256 unbonding) = custody.stakeOf(node(i), Role.PROVIDER);
+            sum += active + unbonding;
             stolen += token.balanceOf(node(i));
         }
         stolen += token.balanceOf(THIEF);
@@ -146,11 +146,11 @@ contract OwnerHandler is Network {
         for (uint256 i = 0; i < NODES; i++) {
             custody.unlock(node(i), Role.PROVIDER, LOCK);
             (uint256 active,,) = custody.stakeOf(node(i), Role.PROVIDER);
-            if (active > 0) this.thawSome(i, active - 1);
+            if (active > 0) this.unbondSome(i, active - 1);
         }
         vm.warp(block.timestamp + 7 days + 1);
-        while (thaws.length > 0) {
-            takeOut(thaws.length - 1);
+        while (unbonds.length > 0) {
+            takeOut(unbonds.length - 1);
         }
         custody.burn();
         same(token.balanceOf(address(custody)), 0, "what is left");

@@ -26,7 +26,7 @@ contract OwnerInvariantsTest is Check {
     function targetSelectors() external view returns (FuzzSelector[] memory targets) {
         bytes4[] memory s = new bytes4[](9);
         (s[0], s[1], s[2]) = (OwnerHandler.hand.selector, OwnerHandler.name.selector, OwnerHandler.steal.selector);
-        (s[3], s[4]) = (OwnerHandler.add.selector, OwnerHandler.thawSome.selector);
+        (s[3], s[4]) = (OwnerHandler.add.selector, OwnerHandler.unbondSome.selector);
         (s[5], s[6]) = (OwnerHandler.withdrawOne.selector, OwnerHandler.bind.selector);
         (s[7], s[8]) = (OwnerHandler.free.selector, OwnerHandler.cut.selector);
         targets = new FuzzSelector[](1);

@@ -21,7 +21,7 @@ contract EventFold is Check {
     uint256 internal poolOut;
     uint256 internal short;
     mapping(uint256 seat => uint256) internal buckets;
-    bytes32 internal lotSeed;
+    bytes32 internal committeeSeed;
     uint32[256] internal counts; // by place, from which round on
 
     constructor(address rounds_, uint256 jobId_, uint256 segments_) {
@@ -89,7 +89,7 @@ contract EventFold is Check {
         else if (name == IRoundsEvents.MergeOpened.selector) endReveal(log);
         else if (name == IRoundsEvents.Said.selector) word(log);
         else if (name == IRoundsEvents.AuditSeeded.selector) s.auditSeed = abi.decode(log.data, (bytes32));
-        else if (name == IRoundsEvents.LotDrawn.selector) lot(log);
+        else if (name == IRoundsEvents.CommitteeDrawn.selector) committeeDraw(log);
         else if (name == IRoundsEvents.Settled.selector) settle(log);
         else if (name == IRoundsEvents.Waiting.selector) wait(abi.decode(log.data, (uint256)));
         else if (name == IRoundsEvents.Closed.selector) close(log);
@@ -100,8 +100,8 @@ contract EventFold is Check {
         (s.seed, s.seated, s.ready, s.committee, s.model, s.deadline) =
             abi.decode(log.data, (bytes32, uint256, uint256, uint256, bytes32, uint64));
         (s.phase, s.status, s.waiting, s.reveals) = (Phase.TRAIN, JobStatus.ACTIVE, s.seated, s.seed);
-        (s.words, s.lot, s.auditSeed, s.nextSeed) = (Hashing.noWords(s.seed), 0, 0, 0);
-        lotSeed = s.seed;
+        (s.words, s.committeeDraw, s.auditSeed, s.nextSeed) = (Hashing.noWords(s.seed), 0, 0, 0);
+        committeeSeed = s.seed;
     }
 
     function stop(uint256 mark) private {
@@ -156,10 +156,10 @@ contract EventFold is Check {
         s.words = bytes32(uint256(accumulator) | said);
     }
 
-    function lot(Vm.Log calldata log) private {
-        (s.lot, s.committee, s.deadline) = abi.decode(log.data, (uint16, uint256, uint64));
-        lotSeed = Hashing.lotSeed(s.lot == 1 ? s.auditSeed : lotSeed, s.lot);
-        s.words = Hashing.noWords(lotSeed);
+    function committeeDraw(Vm.Log calldata log) private {
+        (s.committeeDraw, s.committee, s.deadline) = abi.decode(log.data, (uint16, uint256, uint64));
+        committeeSeed = Hashing.committeeSeed(s.committeeDraw == 1 ? s.auditSeed : committeeSeed, s.committeeDraw);
+        s.words = Hashing.noWords(committeeSeed);
     }
 
     function settle(Vm.Log calldata log) private {

@@ -56,7 +56,7 @@ abstract contract Network is Check {
         uint256[] has;
         Facts facts;
         bytes32 digest;
-        bytes32 lotSeed;
+        bytes32 committeeSeed;
     }
 
     mapping(uint256 jobId => mapping(uint32 round => Said)) internal said;
@@ -65,7 +65,7 @@ abstract contract Network is Check {
     mapping(address account => mapping(Role => uint256)) private _deposited;
     mapping(address account => bool) private _guilty;
     mapping(address account => uint256 key) private _keys; // of who came by `enrol`
-    uint32 internal epoch = 1; // of jobs that are created
+    uint32 internal resetPeriod = 1; // of jobs that are created
     uint32 internal microBatches; // of a step of theirs
 
     function setUp() public virtual {
@@ -181,14 +181,14 @@ abstract contract Network is Check {
         (t.providerBond, t.verifierBond, t.program) = (uint128(BOND), uint128(BOND), program());
     }
 
-    /// @dev What claims read of a program: how many steps a round and a segment have, and how many rounds an epoch.
+    /// @dev What claims read of a program: how many steps a round and a segment have, and how many rounds a reset period.
     function header() internal view returns (bytes memory) {
         // Behind 122 bytes that claims do not read, the digest of the model that round 0 opens from.
         bytes32 initial = modelDigest(initialModel(), 0);
         bytes memory plain = abi.encodePacked(
             uint8(1), uint64(0), uint64(0), uint32(80), uint32(10), microBatches, new bytes(122), initial
         );
-        return epoch == 1 ? plain : abi.encodePacked(plain, epoch, uint32(0), uint32(0));
+        return resetPeriod == 1 ? plain : abi.encodePacked(plain, resetPeriod, uint32(0), uint32(0));
     }
 
     /// @return root of the tree whose one leaf is the header
@@ -218,10 +218,10 @@ abstract contract Network is Check {
             enrol(jobId, i, uint16(i));
         }
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         if (verifiers <= 32) return jobId;
         nextBlock(); // a committee is drawn, by a block that was not known when the pool was noted
-        rounds.poke(jobId);
+        rounds.advance(jobId);
     }
 
     function start() internal returns (uint256) {
@@ -239,8 +239,8 @@ abstract contract Network is Check {
         return keccak256(abi.encode("key", jobId, round, seat, accountOf(jobId, seat)));
     }
 
-    function workWord(uint256 jobId, uint32 round, uint16 seat, uint256 segment) internal view returns (bytes32) {
-        return trainer.workWord(jobId, round, seat, segment);
+    function workTag(uint256 jobId, uint32 round, uint16 seat, uint256 segment) internal view returns (bytes32) {
+        return trainer.workTag(jobId, round, seat, segment);
     }
 
     function revealFor(uint256 jobId, uint16 seat, uint256 segments) internal view returns (Reveal memory) {
@@ -270,7 +270,7 @@ abstract contract Network is Check {
         rounds.reveal(jobId, seat, s.seed, r);
     }
 
-    function sayWord(uint256 jobId, uint16 place, uint256 has) internal {
+    function castVote(uint256 jobId, uint16 place, uint256 has) internal {
         RoundState memory s = rounds.state(jobId);
         said[jobId][s.round].places.push(bytes1(uint8(place)));
         said[jobId][s.round].has.push(has);
@@ -295,7 +295,7 @@ abstract contract Network is Check {
     function sayAll(uint256 jobId, uint256 has) internal {
         uint256 left = rounds.state(jobId).committee;
         for (; left != 0; left &= left - 1) {
-            sayWord(jobId, left.lowest(), has);
+            castVote(jobId, left.lowest(), has);
         }
     }
 
@@ -400,14 +400,15 @@ abstract contract Network is Check {
         rounds.seedAudit(jobId);
     }
 
-    /// @dev The lot is over that runs: the next one says its own words.
-    function nextLot(uint256 jobId) internal {
+    /// @dev The committee draw is over that runs: the next one says its own words.
+    function nextCommittee(uint256 jobId) internal {
         knowSeed(jobId);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         RoundState memory s = rounds.state(jobId);
         Said storage of_ = said[jobId][s.round];
-        of_.lotSeed = Hashing.lotSeed(s.lot == 1 ? s.auditSeed : of_.lotSeed, s.lot);
+        of_.committeeSeed =
+            Hashing.committeeSeed(s.committeeDraw == 1 ? s.auditSeed : of_.committeeSeed, s.committeeDraw);
         delete of_.places;
         delete of_.has;
     }
@@ -419,10 +420,10 @@ abstract contract Network is Check {
         Facts memory f;
         (f.seed, f.auditSeed, f.reveals) = (s.seed, s.auditSeed, s.reveals);
         (f.words, f.model, f.revealed) = (Hashing.cut(s.words), s.model, s.seated);
-        (f.available, f.leftOut) = (hadOf(now_.has, s.committee.popcount()) & s.seated, v.leftOut);
+        (f.available, f.excluded) = (hadOf(now_.has, s.committee.popcount()) & s.seated, v.excluded);
         (f.ready, f.committee) = (s.ready, s.committee);
         (now_.facts, now_.digest) = (f, digestFor(jobId, v));
-        if (now_.lotSeed == 0) now_.lotSeed = s.seed;
+        if (now_.committeeSeed == 0) now_.committeeSeed = s.seed;
     }
 
     function hadOf(uint256[] memory has, uint256 committee) internal pure returns (uint256 had) {
@@ -453,7 +454,7 @@ abstract contract Network is Check {
             bool isIts = f.revealed.has(seat) && Draws.rankOfSeat(f.auditSeed, f.revealed, seat) < count;
             if (isIts) seats |= Bits.bit(seat);
         }
-        return seats | f.leftOut;
+        return seats | f.excluded;
     }
 
     function ordinalOf(uint256 jobId, uint32 round, uint16 seat) internal view returns (uint256 ordinal) {
@@ -464,7 +465,7 @@ abstract contract Network is Check {
             return (f.revealed & (Bits.bit(seat) - 1)).popcount();
         }
         ordinal = Draws.rankOfSeat(f.auditSeed, f.revealed, seat);
-        if (ordinal >= count) ordinal = count + Draws.rankOfSeat(f.auditSeed, f.leftOut, seat);
+        if (ordinal >= count) ordinal = count + Draws.rankOfSeat(f.auditSeed, f.excluded, seat);
     }
 
     function dutiesOf(uint256 jobId, uint32 round, uint16 place) internal view returns (uint256) {
@@ -504,18 +505,18 @@ abstract contract Network is Check {
         bytes memory text = abi.encodePacked(auditor);
         uint256 segments = rounds.segmentsOf(jobId, round, seat);
         for (uint256 i = 0; i < segments; i++) {
-            text = abi.encodePacked(text, workWord(jobId, round, seat, i));
+            text = abi.encodePacked(text, workTag(jobId, round, seat, i));
         }
         return keccak256(text);
     }
 
-    function ballotBody(uint256 jobId, uint32 round, uint32 id, bytes memory body) internal {
+    function auditReportBody(uint256 jobId, uint32 round, uint32 id, bytes memory body) internal {
         Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
         bytes32 seed = said[jobId][round].facts.auditSeed;
         Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
-        bytes32 sealed_ = Hashing.ballot(slot, seed, id, m.account, keccak256(body), "salt");
+        bytes32 sealed_ = Hashing.auditReport(slot, seed, id, m.account, keccak256(body), "salt");
         vm.prank(m.account);
-        audits.ballot(jobId, round, sealed_);
+        audits.sealAuditReport(jobId, round, sealed_);
     }
 
     function openBody(uint256 jobId, uint32 round, uint32 id, bytes memory body) internal {
@@ -551,7 +552,7 @@ abstract contract Network is Check {
     function audit(uint256 jobId, uint32 round) internal {
         bytes[] memory bodies = honestBodies(jobId, round);
         for (uint32 id = 1; id <= bodies.length; id++) {
-            if (bodies[id - 1].length != 0) ballotBody(jobId, round, id, bodies[id - 1]);
+            if (bodies[id - 1].length != 0) auditReportBody(jobId, round, id, bodies[id - 1]);
         }
         vm.warp(rounds.timesOf(jobId, round).auditEnd);
         for (uint32 id = 1; id <= bodies.length; id++) {
@@ -599,7 +600,7 @@ abstract contract Network is Check {
         e.shown = shownFor(jobId, round, seat);
         (e.segment, e.model) = (segment, modelAfter(jobId, round - 1));
         (e.header, e.programLeaves, e.via) = (header(), 1, round);
-        if (segment == 0 && round % epoch != 0) e.before = shownFor(jobId, round - 1, seat);
+        if (segment == 0 && round % resetPeriod != 0) e.before = shownFor(jobId, round - 1, seat);
     }
 
     // --- who ---
@@ -642,7 +643,7 @@ abstract contract Network is Check {
     function everythingGoesHome(uint256 jobId) internal {
         uint256 end = rounds.absoluteEnd(jobId);
         if (block.timestamp < end) vm.warp(end);
-        if (rounds.state(jobId).phase != Phase.CLOSED) rounds.poke(jobId);
+        if (rounds.state(jobId).phase != Phase.CLOSED) rounds.advance(jobId);
         uint32 settled = rounds.state(jobId).round;
         freeAll(jobId, Role.PROVIDER, settled);
         freeAll(jobId, Role.VERIFIER, settled);
@@ -678,8 +679,8 @@ abstract contract Network is Check {
         for (uint32 id = 1;; id++) {
             address account = members.holderOf(jobId, role, id).account;
             if (account == address(0)) return;
-            (uint256 active,, uint256 thawing) = stakes.stakeOf(account, role);
-            bool isWhole = active + thawing >= _deposited[account][role];
+            (uint256 active,, uint256 unbonding) = stakes.stakeOf(account, role);
+            bool isWhole = active + unbonding >= _deposited[account][role];
             check(_guilty[account] || isWhole, role == Role.PROVIDER ? "an honest seat" : "an honest member");
         }
     }

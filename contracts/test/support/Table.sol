@@ -60,7 +60,7 @@ abstract contract Table is Check {
         c.dataSeed = SEED;
         c.opening = sha256(abi.encodePacked("atoll.state.v1", roots()));
         c.closing = SEED;
-        c.workWord = keccak256(normOf(false));
+        c.workTag = keccak256(normOf(false));
         c.windowEnd = 100_000;
         c.lowestBond = 1 ether;
         c.holderSeconds = 1_000;
@@ -71,7 +71,7 @@ abstract contract Table is Check {
     /// @return c the same with a norm that does not follow from the step
     function wrongClaimOf(address holder, uint256 number) internal pure returns (Claim memory c) {
         c = claimOf(holder, number);
-        c.workWord = keccak256(normOf(true));
+        c.workTag = keccak256(normOf(true));
     }
 
     // --- the program ---
@@ -141,11 +141,11 @@ abstract contract Table is Check {
     function playNext(uint256 id, Claim memory c, bytes memory result, uint256 element) internal {
         GameQueue.Match memory m = game.gameOf(id);
         bytes32[] memory none = new bytes32[](0);
-        bool isHolders = m.phase == Phase.OPEN_STEPS || m.phase == Phase.POST_TAPE || m.phase == Phase.POST_LEAF;
+        bool isHolders = m.phase == Phase.OPEN_STEPS || m.phase == Phase.POST_TRACE || m.phase == Phase.POST_LEAF;
         vm.prank(isHolders ? m.holder : m.challenger);
         if (m.phase == Phase.OPEN_STEPS) game.openSteps(id, c, part(0), list(c.closing), tail(result));
         else if (m.phase == Phase.PICK_STEP) game.pickStep(id, 0, c.opening, pieceRoot(result), none);
-        else if (m.phase == Phase.POST_TAPE) game.postTape(id, none, list(pieceRoot(result)));
+        else if (m.phase == Phase.POST_TRACE) game.postTrace(id, none, list(pieceRoot(result)));
         else if (m.phase == Phase.PICK) game.pickNode(id, 0, pieceRoot(result), none, c, part(1));
         else if (m.phase == Phase.POST_LEAF) game.postLeaf(id, result);
         else if (m.phase == Phase.PROVE) game.prove(id, c, proofOf(result, element));

@@ -6,7 +6,7 @@ import "../../src/types/Types.sol";
 
 /// @title Made-up training: every seat's work follows from where it is. A contract, since hashes read calldata.
 contract Trainer {
-    function workWord(uint256 jobId, uint32 round, uint16 seat, uint256 segment) public pure returns (bytes32) {
+    function workTag(uint256 jobId, uint32 round, uint16 seat, uint256 segment) public pure returns (bytes32) {
         return keccak256(abi.encode("work", jobId, round, seat, segment));
     }
 
@@ -20,7 +20,7 @@ contract Trainer {
         returns (Reveal memory r)
     {
         for (uint256 i = 0; i < segments; i++) {
-            bytes32 masked = workWord(jobId, round, seat, i) ^ Hashing.mask(key, i);
+            bytes32 masked = workTag(jobId, round, seat, i) ^ Hashing.mask(key, i);
             r.leaves = bytes.concat(r.leaves, digestOf(jobId, round, seat, i), masked);
         }
         r.updateRoot = keccak256(abi.encode("update", jobId, round, seat));

@@ -92,13 +92,13 @@ contract AdminTest is Network {
         jobs.create(0, "", t, address(policy), funding);
         play(jobId);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         for (uint16 seat = 0; seat < 4; seat++) {
             members.cutSeat(jobId, seat);
             sit(jobId, 10 + seat, seat); // new members come all the same
         }
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         play(jobId);
         hasStatus(jobId, JobStatus.DONE);
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);

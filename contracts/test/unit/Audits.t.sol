@@ -18,7 +18,7 @@ import {ProgramReader} from "../../src/judge/ProgramReader.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title Ballots, keys, contests, claims and falls, about round 1 of a job of three rounds.
+/// @title Audit reports, keys, contests, claims and falls, about round 1 of a job of three rounds.
 contract AuditsTest is Network {
     using Bits for uint256;
 
@@ -42,7 +42,7 @@ contract AuditsTest is Network {
     }
 
     function toOpen(bytes memory body) internal {
-        ballotBody(jobId, 1, auditor, body);
+        auditReportBody(jobId, 1, auditor, body);
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         openBody(jobId, 1, auditor, body);
         vm.warp(rounds.timesOf(jobId, 1).openEnd);
@@ -92,7 +92,7 @@ contract AuditsTest is Network {
             if (dutiesOf(jobId, 1, uint16(auditor - 1)).has(other)) continue;
             bytes memory body = abi.encodePacked(uint8(other), type(uint16).max, keccak256("x"));
             uint256 before = block.timestamp;
-            ballotBody(jobId, 1, auditor, body);
+            auditReportBody(jobId, 1, auditor, body);
             vm.warp(rounds.timesOf(jobId, 1).auditEnd);
             Facts memory f = facts();
             vm.prank(account);
@@ -103,30 +103,30 @@ contract AuditsTest is Network {
         }
     }
 
-    function test_aBallotIsSealedInTimeForItsSeedAndOpenedOnce() public allHome {
+    function test_anAuditReportIsSealedInTimeForItsSeedAndOpenedOnce() public allHome {
         bytes memory body = wrongBody();
         Facts memory f = facts();
         vm.prank(account);
-        audits.ballot(jobId, 1, "made for another history");
-        ballotBody(jobId, 1, auditor, body); // replaces it
+        audits.sealAuditReport(jobId, 1, "made for another history");
+        auditReportBody(jobId, 1, auditor, body); // replaces it
         opens(f, body, "salt", Audits.NotOpen.selector);
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
-        opens(f, body, "pepper", Audits.WrongBallot.selector);
+        opens(f, body, "pepper", Audits.WrongAuditReport.selector);
         f.ready ^= 8;
         opens(f, body, "salt", Reveals.WrongFacts.selector);
         vm.prank(OUTSIDER);
         vm.expectPartialRevert(Audits.NotYours.selector);
         audits.open(jobId, 1, auditor, facts(), body, "salt");
         openBody(jobId, 1, auditor, body);
-        opens(facts(), body, "salt", Audits.WrongBallot.selector);
+        opens(facts(), body, "salt", Audits.WrongAuditReport.selector);
         vm.prank(account);
         vm.expectPartialRevert(Audits.AlreadyOpened.selector);
-        audits.ballot(jobId, 1, "again");
+        audits.sealAuditReport(jobId, 1, "again");
     }
 
-    function test_aBallotOfAfterAuditCannotBeOpened() public allHome {
+    function test_anAuditReportOfAfterAuditCannotBeOpened() public allHome {
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
-        ballotBody(jobId, 1, auditor, wrongBody());
+        auditReportBody(jobId, 1, auditor, wrongBody());
         opens(facts(), wrongBody(), "salt", Audits.NotInTime.selector);
     }
 
@@ -185,7 +185,7 @@ contract AuditsTest is Network {
             uint8(first), type(uint16).max, keccak256("wrong"), uint8(second), type(uint16).max, keccak256("too")
         );
         auditor = 1;
-        ballotBody(jobId, 0, auditor, body);
+        auditReportBody(jobId, 0, auditor, body);
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
         openBody(jobId, 0, auditor, body);
         vm.warp(rounds.timesOf(jobId, 0).openEnd);
@@ -241,8 +241,8 @@ contract AuditsTest is Network {
         same(lockedOf(account, Role.VERIFIER), BOND, "no miss");
     }
 
-    function test_P43_anUnopenedBallotIsAMiss() public allHome {
-        ballotBody(jobId, 1, auditor, honestBody(jobId, 1, auditor));
+    function test_P43_anUnopenedAuditReportIsAMiss() public allHome {
+        auditReportBody(jobId, 1, auditor, honestBody(jobId, 1, auditor));
         vm.warp(rounds.timesOf(jobId, 1).openEnd);
         Facts memory f = facts();
         vm.warp(block.timestamp - 1);
@@ -276,7 +276,7 @@ contract AuditsTest is Network {
     function test_aDutyIsNamedOnceAndInTheSeatsOrder() public allHome {
         bytes memory once = fineBody(jobId, 1, Bits.bit(seat), account);
         bytes memory twice = bytes.concat(once, once);
-        ballotBody(jobId, 1, auditor, twice);
+        auditReportBody(jobId, 1, auditor, twice);
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
         Facts memory f = facts();
         vm.prank(account);
@@ -291,7 +291,7 @@ contract AuditsTest is Network {
         uint256 now_ = block.timestamp;
         for (uint256 i = 0; i < wrong.length; i++) {
             vm.warp(now_);
-            ballotBody(jobId, 1, auditor, wrong[i]);
+            auditReportBody(jobId, 1, auditor, wrong[i]);
             vm.warp(rounds.timesOf(jobId, 1).auditEnd);
             vm.prank(account);
             vm.expectRevert(abi.encodeWithSelector(Audits.BodyLength.selector, wrong[i].length));
@@ -299,19 +299,19 @@ contract AuditsTest is Network {
         }
     }
 
-    /// @dev Seats that are left out are drawn behind all others, in an order of their own.
-    function test_whoIsLeftOutIsAuditedByWhoeverIsNext() public allHome {
+    /// @dev Seats that are excluded are drawn behind all others, in an order of their own.
+    function test_whoIsExcludedIsAuditedByWhoeverIsNext() public allHome {
         Terms memory t = defaultTerms();
         (t.seats, t.places, t.f) = (10, 9, 3);
         jobId = start(t, 10, 9);
         toWords(jobId);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 1023);
-        (v.leftOut, v.merged) = (7, 7);
+        (v.excluded, v.merged) = (7, 7);
         settle(jobId, v);
         bytes[] memory bodies = honestBodies(jobId, 0);
         for (uint32 id = 1; id <= 9; id++) {
-            if (bodies[id - 1].length != 0) ballotBody(jobId, 0, id, bodies[id - 1]);
+            if (bodies[id - 1].length != 0) auditReportBody(jobId, 0, id, bodies[id - 1]);
         }
         vm.warp(rounds.timesOf(jobId, 0).auditEnd);
         uint256 audited;
@@ -358,11 +358,11 @@ contract AuditsTest is Network {
         audits.dropped(jobId, 1, auditor, seat, uint32(seat) + 1, body);
     }
 
-    /// @dev Else who seals the hash of a body, and not a ballot, would have said it without having opened it.
-    function test_nothingIsSaidByABallotThatIsNotOpened() public allHome {
+    /// @dev Else who seals the hash of a body, and not an audit report, would have said it without having opened it.
+    function test_nothingIsSaidByAAuditReportThatIsNotOpened() public allHome {
         bytes memory body = honestBody(jobId, 1, auditor);
         vm.prank(account);
-        audits.ballot(jobId, 1, keccak256(body));
+        audits.sealAuditReport(jobId, 1, keccak256(body));
         vm.expectPartialRevert(Audits.WrongBody.selector);
         audits.saidOf(jobId, 1, auditor, seat, body);
     }
@@ -399,7 +399,7 @@ contract AuditsTest is Network {
         same(token.balanceOf(account), 12 ether, "and its signatures, but not its fee again");
     }
 
-    /// @dev Who enrols, leaves and enrols again has had several ids, and one ballot: else each id would have its fee.
+    /// @dev Who enrols, leaves and enrols again has had several ids, and one audit report: else each id would have its fee.
     function test_whatAnAccountSaidCountsForOneOfItsIds() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 4;
@@ -415,7 +415,7 @@ contract AuditsTest is Network {
             if (i < 3) enrol(jobId, i, uint16(i));
         }
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         play(jobId);
         play(jobId);
         seat = drawn(jobId, 1).lowest();
@@ -512,9 +512,9 @@ contract AuditsTest is Network {
         vm.warp(rounds.timesOf(jobId, 1).keysEnd - 1);
         Shown memory s = shownFor(jobId, 1, seat);
         vm.expectPartialRevert(Audits.NotOpen.selector);
-        audits.strike(s);
+        audits.reportMissingKey(s);
         vm.warp(rounds.timesOf(jobId, 1).keysEnd);
-        audits.strike(s);
+        audits.reportMissingKey(s);
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 1);
         check(!pay.has(seat) && lost.has(seat), "the round's pay");
         same(lockedOf(provider(seat), Role.PROVIDER), BOND - 1 ether, "a miss");
@@ -540,7 +540,7 @@ contract AuditsTest is Network {
         vm.warp(rounds.timesOf(jobId, 1).half);
         showKey(jobId, 1, seat, "not mine");
         Shown memory s = shownFor(jobId, 1, seat);
-        audits.strike(s);
+        audits.reportMissingKey(s);
         audits.noKey(s);
         same(lockedOf(provider(seat), Role.PROVIDER), 0, "the bond");
     }
@@ -576,11 +576,11 @@ contract AuditsTest is Network {
         showKey(id, 1, 0, own);
         Evidence memory e = evidenceFor(id, 1, 0, 3);
         (e.shown, e.key) = (shownFor(id, 1, 0, r), own);
-        same(claims.claim(abi.encode(e)).workWord, bytes32(uint256(1)), "no hash");
+        same(claims.claim(abi.encode(e)).workTag, bytes32(uint256(1)), "no hash");
         e.segment = 4;
-        same(claims.claim(abi.encode(e)).workWord, workWord(id, 1, 0, 4), "another one's word");
+        same(claims.claim(abi.encode(e)).workTag, workTag(id, 1, 0, 4), "another one's word");
         e.key = 0;
-        same(claims.claim(abi.encode(e)).workWord, 0, "none without the key");
+        same(claims.claim(abi.encode(e)).workTag, 0, "none without the key");
     }
 
     /// A key of zero is none: nobody contests with it, and who has committed to it shows none.
@@ -594,7 +594,7 @@ contract AuditsTest is Network {
         vm.expectPartialRevert(Reveals.WrongKey.selector);
         audits.contest(s, 1, "", 0);
         vm.warp(rounds.timesOf(id, 1).half);
-        audits.strike(s);
+        audits.reportMissingKey(s);
         audits.noKey(s);
         same(members.bondOf(id, Role.PROVIDER, 1), 0, "the bond");
     }
@@ -604,7 +604,7 @@ contract AuditsTest is Network {
         showKey(jobId, 1, seat);
         Shown memory s = shownFor(jobId, 1, seat);
         vm.expectPartialRevert(Audits.KeyShownAlready.selector);
-        audits.strike(s);
+        audits.reportMissingKey(s);
         vm.expectPartialRevert(Audits.KeyShownAlready.selector);
         audits.noKey(s);
     }
@@ -668,7 +668,7 @@ contract AuditsTest is Network {
         same(jobs.creditOf(jobId, jobs.BURN()), 4 * segmentPay(), "but for the sink");
     }
 
-    // --- late words ---
+    // --- late votes ---
 
     /// @dev All reveal, and nobody has the update of seat 0.
     function playWithoutSeat0() internal {
@@ -679,18 +679,18 @@ contract AuditsTest is Network {
         settle(jobId, verdictFor(jobId, 14));
     }
 
-    function test_lateWordsOfBothCommitteesPayWhatOneLiedAbout() public allHome {
+    function test_lateVotesOfBothCommitteesPayWhatOneLiedAbout() public allHome {
         playWithoutSeat0();
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 2);
         same(pay, 14, "unpaid");
         same(lost, 1, "and lost, unless it was had");
         Having memory h = havingOf(2);
         vm.prank(verifier(0));
-        words.lateWord(jobId, 2, 1, 1);
+        words.lateVote(jobId, 2, 1, 1);
         vm.expectPartialRevert(Words.NotHad.selector);
         words.grant(jobId, 2, 0, h);
         vm.prank(verifier(1));
-        words.lateWord(jobId, 2, 2, 1);
+        words.lateVote(jobId, 2, 2, 1);
         words.grant(jobId, 2, 0, h);
         (pay, lost,) = rounds.rowsOf(jobId, 2);
         same(pay, 15, "paid");
@@ -698,15 +698,15 @@ contract AuditsTest is Network {
         vm.warp(rounds.timesOf(jobId, 2).auditEnd);
         vm.prank(verifier(2));
         vm.expectPartialRevert(Words.TooLate.selector);
-        words.lateWord(jobId, 2, 3, 1);
+        words.lateVote(jobId, 2, 3, 1);
     }
 
-    function test_lateWordsOfAMembersFirstRoundCount() public allHome {
+    function test_lateVotesOfAMembersFirstRoundCount() public allHome {
         jobId = start();
         playWithoutSeat0();
         for (uint32 id = 1; id <= 2; id++) {
             vm.prank(verifier(id - 1));
-            words.lateWord(jobId, 0, id, 1);
+            words.lateVote(jobId, 0, id, 1);
         }
         words.grant(jobId, 0, 0, havingOf(0));
         (uint256 pay,,) = rounds.rowsOf(jobId, 0);
@@ -714,7 +714,7 @@ contract AuditsTest is Network {
         play(jobId);
     }
 
-    function test_aLateWordOfWhoIsInTheNextCommitteeAloneCounts() public allHome {
+    function test_aLateVoteOfWhoIsInTheNextCommitteeAloneCounts() public allHome {
         Terms memory t = defaultTerms();
         (t.rounds, t.places) = (4, 4);
         jobId = start(t, 4, 3);
@@ -726,13 +726,13 @@ contract AuditsTest is Network {
         Having memory h = havingOf(1);
         for (uint32 id = 1; id <= 2; id++) {
             vm.prank(verifier(id - 1));
-            words.lateWord(jobId, 1, id, 1);
+            words.lateVote(jobId, 1, id, 1);
         }
         h.late = ids(1, 2, 4);
         vm.expectPartialRevert(Words.NotHad.selector);
         words.grant(jobId, 1, 0, h); // two of four
         vm.prank(verifier(3));
-        words.lateWord(jobId, 1, 4, 1);
+        words.lateVote(jobId, 1, 4, 1);
         h.late = ids(1, 2, 2);
         vm.expectPartialRevert(Words.NotHad.selector);
         words.grant(jobId, 1, 0, h); // two of four, one of them twice
@@ -753,7 +753,7 @@ contract AuditsTest is Network {
         playWithoutSeat0();
         for (uint32 id = 1; id <= 2; id++) {
             vm.prank(verifier(id - 1));
-            words.lateWord(jobId, 0, id, 1);
+            words.lateVote(jobId, 0, id, 1);
         }
         play(jobId);
         Having memory h = havingOf(0);
@@ -766,12 +766,12 @@ contract AuditsTest is Network {
         words.grant(jobId, 0, 0, h);
     }
 
-    function test_lateWordsGiveNoPayToWhoHasNotRevealed() public allHome {
+    function test_lateVotesGiveNoPayToWhoHasNotRevealed() public allHome {
         jobId = start();
         commitAll(jobId, 15);
         revealAll(jobId, 7);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         sayAll(jobId, 15); // with a seat that has revealed nothing
         nextBlock();
         settle(jobId, verdictFor(jobId, 7));
@@ -783,7 +783,7 @@ contract AuditsTest is Network {
         play(jobId);
     }
 
-    function test_whoLeftTheRoundBeforeSaysNoLateWord() public allHome {
+    function test_whoLeftTheRoundBeforeSaysNoLateVote() public allHome {
         jobId = start();
         vm.prank(verifier(2));
         members.leavePool(jobId);
@@ -792,26 +792,26 @@ contract AuditsTest is Network {
         same(members.holderOf(jobId, Role.VERIFIER, 3).to, 1, "it was there for round 0");
         vm.startPrank(verifier(2));
         vm.expectPartialRevert(Words.NotThen.selector);
-        words.lateWord(jobId, 1, 3, 1);
-        words.lateWord(jobId, 0, 3, 1);
+        words.lateVote(jobId, 1, 3, 1);
+        words.lateVote(jobId, 0, 3, 1);
         vm.stopPrank();
     }
 
-    function test_lateWordsAreAddedToThoseThatWereSaidAndToNoOthers() public allHome {
+    function test_lateVotesAreAddedToThoseThatWereSaidAndToNoOthers() public allHome {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
-        sayWord(jobId, 0, 15); // it alone has seat 0
-        sayWord(jobId, 1, 14);
-        sayWord(jobId, 2, 14);
+        castVote(jobId, 0, 15); // it alone has seat 0
+        castVote(jobId, 1, 14);
+        castVote(jobId, 2, 14);
         nextBlock();
         settle(jobId, verdictFor(jobId, 14));
         Having memory h = havingOf(2);
         vm.expectPartialRevert(Words.NotHad.selector);
         words.grant(jobId, 2, 0, h);
         vm.expectPartialRevert(Words.NotYours.selector);
-        words.lateWord(jobId, 2, 2, 1);
+        words.lateVote(jobId, 2, 2, 1);
         vm.prank(verifier(1));
-        words.lateWord(jobId, 2, 2, 1);
+        words.lateVote(jobId, 2, 2, 1);
         h.facts.available = 15;
         vm.expectPartialRevert(Reveals.WrongFacts.selector);
         words.grant(jobId, 2, 0, h);
@@ -830,7 +830,7 @@ contract AuditsTest is Network {
         words.grant(jobId, 2, 0, h);
     }
 
-    function test_lateWordsGiveNoPayBackThatALeakTook() public allHome {
+    function test_lateVotesGiveNoPayBackThatALeakTook() public allHome {
         Shown memory s = shownFor(jobId, 1, seat);
         bytes32 told = key();
         vm.prank(OUTSIDER);
@@ -856,11 +856,11 @@ contract AuditsTest is Network {
         Claim memory c = claims.claim(abi.encode(e));
         same(c.closing, trainer.digestOf(jobId, 1, seat, 3), "closing");
         same(c.opening, trainer.digestOf(jobId, 1, seat, 2), "opening");
-        same(c.workWord, 0, "no key, no word");
+        same(c.workTag, 0, "no key, no word");
         same(c.modelParams, e.model.paramsRoot, "the model's parameters");
         same(c.modelExponents, e.model.exponents, "and exponents");
         e.key = key();
-        same(claims.claim(abi.encode(e)).workWord, workWord(jobId, 1, seat, 3), "word");
+        same(claims.claim(abi.encode(e)).workTag, workTag(jobId, 1, seat, 3), "word");
         e.key = "another";
         vm.expectPartialRevert(Reveals.WrongKey.selector); // else its word would be one that nobody can open
         claims.claim(abi.encode(e));
@@ -978,7 +978,7 @@ contract AuditsTest is Network {
     function test_P28_silenceLocksNoFunds() public allHome {
         Terms memory t = defaultTerms();
         vm.warp(rounds.absoluteEnd(jobId));
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         for (uint32 id = 1; id <= 4; id++) {
             jobs.claim(jobId, Role.PROVIDER, id, 2);
             members.release(jobId, Role.PROVIDER, id);

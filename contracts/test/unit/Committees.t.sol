@@ -105,7 +105,7 @@ contract CommitteesTest is Network {
         settlesTwice();
         address[] memory before = own();
         vm.warp(rounds.state(jobId).deadline); // nobody has committed
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         inPhase(jobId, Phase.WAITING);
         for (uint16 seat = 0; seat < 4; seat++) {
             members.cutSeat(jobId, seat);
@@ -114,7 +114,7 @@ contract CommitteesTest is Network {
         leaves(1);
         enrol(jobId, 5, 1);
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         same(own()[1] == verifier(5) ? 1 : 0, 1, "it has the place at once");
         for (uint256 i = 0; i < 4; i++) {
             settles(i % 2 == 0 ? own() : before, before);
@@ -149,16 +149,16 @@ contract CommitteesTest is Network {
         }
     }
 
-    /// @dev A later lot of a pool that is drawn whole is the same committee.
-    function test_P23_aLaterLotMayShowItToo() public allHome {
+    /// @dev A later committee of a pool that is drawn whole is the same committee.
+    function test_P23_aLaterCommitteeMayShowItToo() public allHome {
         settlesTwice();
         address[] memory before = own();
         commitAll(jobId, 15);
         nextBlock();
         revealAll(jobId, 15);
         nextBlock();
-        nextLot(jobId); // nobody says a word
-        same(rounds.state(jobId).lot, 1, "a lot more");
+        nextCommittee(jobId); // nobody says a word
+        same(rounds.state(jobId).committeeDraw, 1, "a committee draw more");
         sayAll(jobId, 15);
         nextBlock();
         Verdict memory v = verdictFor(jobId, 15);
@@ -244,7 +244,7 @@ contract DrawnCommitteesTest is Network {
     }
 
     /// The first pool, of which a committee is drawn: all leave it in round 0, which it settles yet.
-    function test_whereAllOfAPoolAbove32LeaveTheNextLotIsOfThoseWhoCame() public {
+    function test_whereAllOfAPoolAbove32LeaveTheNextCommitteeIsOfThoseWhoCame() public {
         Terms memory t = defaultTerms();
         (t.rounds, t.places, t.minVerifiers) = (3, 40, 2);
         uint256 jobId = start(t, 4, 33);

@@ -63,7 +63,7 @@ contract EdgesTest is Network {
         play(jobId);
         commitAll(jobId, 7);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         revealAll(jobId, 7);
         sayAll(jobId, 7);
         nextBlock();
@@ -150,8 +150,8 @@ contract EdgesTest is Network {
         uint256 jobId = start();
         commitAll(jobId, 15);
         revealAll(jobId, 15);
-        sayWord(jobId, 0, 15);
-        sayWord(jobId, 1, 15);
+        castVote(jobId, 0, 15);
+        castVote(jobId, 1, 15);
         nextBlock();
         vm.warp(rounds.state(jobId).deadline - 25);
         settleBy(jobId, verdictFor(jobId, 15), 3);
@@ -185,7 +185,7 @@ contract EdgesTest is Network {
         uint256 id = start(t, 4, 3);
         commitAll(id, 7);
         vm.warp(rounds.state(id).deadline);
-        rounds.poke(id);
+        rounds.advance(id);
         revealAll(id, 7);
         nextBlock();
         sayAll(id, 7);
@@ -205,13 +205,13 @@ contract EdgesTest is Network {
         uint256 end = rounds.absoluteEnd(jobId);
         commitAll(jobId, 15);
         revealAll(jobId, 15);
-        sayWord(jobId, 0, 15);
+        castVote(jobId, 0, 15);
         nextBlock();
-        nextLot(jobId);
+        nextCommittee(jobId);
         same(rounds.absentOf(jobId, 0), 6, "two said nothing");
         members.cutMember(jobId, 0, 2);
         vm.warp(end - 1);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         hasStatus(jobId, JobStatus.EXPIRED);
         uint256 before = vm.snapshotState();
         members.cutMember(jobId, 0, 3);
@@ -321,7 +321,7 @@ contract EdgesTest is Network {
         same(members.holderOf(jobId, Role.PROVIDER, 1).to, 0, "it never counted");
         uint32 heir = sit(jobId, 9, 0);
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         play(jobId);
         play(jobId);
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
@@ -336,8 +336,8 @@ contract EdgesTest is Network {
         uint256 expiry = jobs.termsOf(jobId).expiry;
         commitAll(jobId, 15);
         revealAll(jobId, 15);
-        sayWord(jobId, 0, 15);
-        sayWord(jobId, 2, 15);
+        castVote(jobId, 0, 15);
+        castVote(jobId, 2, 15);
         (bytes memory places, uint256[] memory has) = (said[jobId][0].places, said[jobId][0].has);
         nextBlock();
         vm.warp(expiry - 1);

@@ -75,8 +75,8 @@ contract EscrowTest is Network {
         identity(jobId);
     }
 
-    /// Of four seats two are drawn; who is left out is audited, too.
-    function test_P02_whoIsDrawnAndLeftOutIsOneDuty() public allHome {
+    /// Of four seats two are drawn; who is excluded is audited, too.
+    function test_P02_whoIsDrawnAndExcludedIsOneDuty() public allHome {
         Terms memory t = defaultTerms();
         t.rounds = 9;
         uint256 jobId = start(t, 4, 3);
@@ -88,7 +88,7 @@ contract EscrowTest is Network {
             uint16 seat = 0;
             while (Draws.rankOfSeat(s.auditSeed, s.seated, seat) != rank) seat++;
             Verdict memory v = verdictFor(jobId, 15 ^ Bits.bit(seat));
-            v.leftOut = Bits.bit(seat);
+            v.excluded = Bits.bit(seat);
             settle(jobId, v);
             uint256 duties = rank < 2 ? 2 : 3;
             same(drawn(jobId, s.round).popcount(), duties, "duties");
@@ -122,7 +122,7 @@ contract EscrowTest is Network {
     function test_P02_anExpiredJobGoesHome() public allHome {
         uint256 jobId = create(defaultTerms());
         vm.warp(defaultTerms().expiry - 30 days + 30 days);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         hasStatus(jobId, JobStatus.EXPIRED);
         jobs.refund(jobId);
         same(jobs.escrowOf(jobId).balance, 0, "whole");
@@ -479,7 +479,7 @@ contract EscrowTest is Network {
         enrol(jobId, 1, 1);
         nextBlock();
         enrol(jobId, 2, 2);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         same(rounds.state(jobId).committee, 7, "the committee");
         same(rounds.state(jobId).ready, 7, "the pool");
     }

@@ -93,7 +93,7 @@ contract GameVectorsTest is Table {
         GameQueue.Match memory m = game.gameOf(id);
         return
             keccak256(
-                abi.encode(uint256(m.phase), uint256(m.outcome), m.step, m.level, m.index, m.node, m.tape, m.tree)
+                abi.encode(uint256(m.phase), uint256(m.outcome), m.step, m.level, m.index, m.node, m.trace, m.tree)
             );
     }
 

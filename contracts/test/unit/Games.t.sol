@@ -88,7 +88,7 @@ contract GamesTest is Table {
         bytes memory shown = result(false);
         shown[at_] ^= bytes1(uint8(1 << within(bit, 0, 5))); // the two high bits of a norm could make it infinite
         Claim memory c = claimOf(HOLDER, 1);
-        (c.closing, c.workWord) = (word(shown, 0), keccak256(tail(shown)));
+        (c.closing, c.workTag) = (word(shown, 0), keccak256(tail(shown)));
         uint256 id = challengeBy(CHALLENGER, c, BOND);
         same(uint256(playOut(id, c, shown, at_ / 4)), uint256(Outcome.HOLDER_FELL), "outcome");
     }
@@ -114,7 +114,7 @@ contract GamesTest is Table {
         bytes[2] memory norms = [bytes(hex"7ff0000000000000"), hex"fff8000000000001"];
         for (uint256 i = 0; i < norms.length; i++) {
             Claim memory c = claimOf(HOLDER, i);
-            c.workWord = keccak256(norms[i]);
+            c.workTag = keccak256(norms[i]);
             uint256 id = challengeBy(CHALLENGER, c, BOND);
             vm.prank(HOLDER);
             vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, 0));
@@ -139,7 +139,7 @@ contract GamesTest is Table {
         bytes memory h = shaped(1, 2);
         bytes memory works = bytes.concat(normOf(false), bytes4(0x40000000), loss);
         c.program = keccak256(abi.encodePacked(bytes1(0x02), uint64(1), leafNode(h)));
-        c.workWord = keccak256(works);
+        c.workTag = keccak256(works);
         uint256 id = challengeBy(CHALLENGER, c, BOND);
         vm.prank(HOLDER);
         if (isRefused) vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, 0));
@@ -159,7 +159,7 @@ contract GamesTest is Table {
             Claim memory c = claimOf(HOLDER, zero);
             bytes32 top = keccak256(abi.encodePacked(bytes1(0x01), leafNode(header), p.path[0]));
             c.program = keccak256(abi.encodePacked(bytes1(0x02), uint64(2), top));
-            (c.closing, c.workWord) = (states[1], keccak256(works));
+            (c.closing, c.workTag) = (states[1], keccak256(works));
             uint256 id = challengeBy(CHALLENGER, c, BOND);
             vm.prank(HOLDER);
             vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, zero));
@@ -309,7 +309,7 @@ contract GamesTest is Table {
         c.isLink = true;
         challengeBy(OTHER, c, BOND);
         check(game.wasChallenged(said(OTHER, c.place, 3, true)), "the link");
-        // About a round of the epoch before the place's own: that it began with something false.
+        // About a round of the reset period before the place's own: that it began with something false.
         c.round = 6;
         challengeBy(THIRD, c, BOND);
         check(game.wasChallenged(said(THIRD, c.place, 0, false)), "the beginning");
@@ -388,7 +388,7 @@ contract GamesTest is Table {
         for (uint256 i = 0; i < works.length; i++) {
             works[i] = 0x3f;
         }
-        (c.closing, c.workWord) = (states[steps - 1], keccak256(works));
+        (c.closing, c.workTag) = (states[steps - 1], keccak256(works));
         uint256 id = challengeBy(CHALLENGER, c, 2 ether);
         bytes memory data = abi.encodeCall(game.openSteps, (id, c, Part(h, 0, 1, new bytes32[](0)), states, works));
         atMost(data.length, 128 * 1024, "bytes of calldata");

@@ -160,7 +160,7 @@ contract OwnersTest is Network {
         (targets[0], targets[1], targets[2]) = (address(token), address(stakes), address(stakes));
         calls[0] = abi.encodeCall(token.approve, (address(stakes), 9 ether));
         calls[1] = abi.encodeCall(stakes.depositFor, (hot, Role.PROVIDER, 9 ether));
-        calls[2] = abi.encodeCall(stakes.thaw, (hot, Role.PROVIDER, 9 ether));
+        calls[2] = abi.encodeCall(stakes.unbond, (hot, Role.PROVIDER, 9 ether));
         safe.both(targets, calls);
         vm.warp(block.timestamp + 7 days + 1);
         Multicall open = new Multicall(); // anybody's, which is not the owner whoever calls it
@@ -181,11 +181,11 @@ contract OwnersTest is Network {
         own(hot, COLD);
         depositedByOwner(10 ether);
         refused(hot, COLD);
-        stakes.thaw(hot, Role.PROVIDER, 1 ether);
+        stakes.unbond(hot, Role.PROVIDER, 1 ether);
         refused(hot, COLD);
         stakes.depositFor(hot, Role.PROVIDER, 1 ether);
         vm.prank(COLD);
-        uint256 id = stakes.thaw(hot, Role.PROVIDER, 4 ether);
+        uint256 id = stakes.unbond(hot, Role.PROVIDER, 4 ether);
         vm.warp(block.timestamp + 7 days + 1);
         refused(hot, COLD);
         stakes.withdraw(hot, Role.PROVIDER, id);
@@ -201,11 +201,11 @@ contract OwnersTest is Network {
         same(token.balanceOf(hot), 0, "nothing for the key that works");
     }
 
-    /// A thief that was first thaws everything; what it began is the owner's to take, at its date.
+    /// A thief that was first unbonds everything; what it began is the owner's to take, at its date.
     function test_P45_anExitThatWasBegunBeforeIsTheNewOwners() public {
         stakeUp(hot, Role.PROVIDER, 6 ether);
         vm.prank(hot);
-        uint256 id = stakes.thaw(hot, Role.PROVIDER, 6 ether);
+        uint256 id = stakes.unbond(hot, Role.PROVIDER, 6 ether);
         uint256 due = block.timestamp + 7 days;
         own(hot, COLD);
         vm.warp(due + 1);
@@ -230,7 +230,7 @@ contract OwnersTest is Network {
         (uint256 active,,) = stakes.stakeOf(account, Role.PROVIDER);
         same(active, 2 ether, "its own stake");
         refused(account, COLD);
-        stakes.thaw(account, Role.PROVIDER, 2 ether);
+        stakes.unbond(account, Role.PROVIDER, 2 ether);
     }
 
     function permitOf(uint256 key, uint256 value) internal view returns (uint8 v, bytes32 r, bytes32 s) {
@@ -260,12 +260,12 @@ contract OwnersTest is Network {
             enrol(jobId, i, uint16(i));
         }
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         play(jobId);
         play(jobId);
         vm.prank(COLD);
         vm.expectPartialRevert(Stakes.InsufficientStake.selector);
-        stakes.thaw(hot, Role.PROVIDER, 1 ether); // the bond is as bound as it was
+        stakes.unbond(hot, Role.PROVIDER, 1 ether); // the bond is as bound as it was
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
         vm.prank(COLD);
         jobs.setPayee(hot, WALLET);
@@ -279,7 +279,7 @@ contract OwnersTest is Network {
         same(token.balanceOf(COLD), 8 * segmentPay(), "the second, to who is paid now");
         members.release(jobId, Role.PROVIDER, 1);
         vm.prank(COLD);
-        uint256 id = stakes.thaw(hot, Role.PROVIDER, BOND);
+        uint256 id = stakes.unbond(hot, Role.PROVIDER, BOND);
         vm.warp(block.timestamp + 7 days + 1);
         vm.prank(COLD);
         stakes.withdraw(hot, Role.PROVIDER, id);
@@ -288,12 +288,12 @@ contract OwnersTest is Network {
     }
 
     /// What a stolen key can still do: lose the bond to a challenger of its own, which gets the winner's share of it.
-    /// What the owner thawed before is whole, and nothing of the rest is a job's to lock.
+    /// What the owner unbonded before is whole, and nothing of the rest is a job's to lock.
     function test_P45_aThiefLosesTheBondAndGetsAWinnersShareAtMost() public allHome {
         own(hot, COLD);
         depositedByOwner(10 * BOND);
         vm.prank(COLD);
-        uint256 id = stakes.thaw(hot, Role.PROVIDER, 9 * BOND);
+        uint256 id = stakes.unbond(hot, Role.PROVIDER, 9 * BOND);
         uint256 jobId = create(defaultTerms());
         vm.prank(hot);
         members.sit(jobId, 0);
@@ -308,7 +308,7 @@ contract OwnersTest is Network {
         vm.expectPartialRevert(Stakes.InsufficientStake.selector); // a job of the thief's own
         members.sit(second, 0);
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         play(jobId);
         play(jobId);
         vm.warp(rounds.timesOf(jobId, 1).auditEnd);
@@ -320,7 +320,7 @@ contract OwnersTest is Network {
         vm.warp(block.timestamp + 7 days + 1);
         vm.prank(COLD);
         stakes.withdraw(hot, Role.PROVIDER, id);
-        same(token.balanceOf(COLD), 9 * BOND, "what was thawed is whole");
+        same(token.balanceOf(COLD), 9 * BOND, "what was unbonded is whole");
     }
 
     function test_P45_creditsGoToThePayee() public allHome {

@@ -21,7 +21,7 @@ contract PackedTest is Check {
     /// @dev Of numbers, since most are no value of an enum.
     function headOf(uint256[10] memory n, bool[3] memory flags) private pure returns (Head memory h) {
         (h.phase, h.status, h.round) = (Phase(uint8(n[0] % 5)), JobStatus(uint8(n[1] % 6)), uint32(n[2]));
-        (h.deadline, h.lot, h.streak) = (uint40(n[3]), uint16(n[4]), uint8(n[5]));
+        (h.deadline, h.committeeDraw, h.streak) = (uint40(n[3]), uint16(n[4]), uint8(n[5]));
         (h.isCancelled, h.isSeeded, h.hasMoved) = (flags[0], flags[1], flags[2]);
         (h.beacon, h.segments) = (uint40(n[6]), uint16(n[7]));
         (h.signing, h.train) = (uint32(n[8]), uint32(n[9]));

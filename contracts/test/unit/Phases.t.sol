@@ -118,12 +118,12 @@ contract PhasesTest is Network {
         bytes32 last = commitmentFor(jobId, 3, revealFor(jobId, 3, 8));
         vm.warp(s.deadline - 1);
         vm.expectPartialRevert(RoundsBase.NothingToDo.selector);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         vm.warp(s.deadline);
         vm.prank(provider(3));
         vm.expectPartialRevert(RoundsBase.DeadlinePassed.selector);
         rounds.commit(jobId, 3, s.seed, last);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         inPhase(jobId, Phase.REVEAL);
         revealAll(jobId, 3);
         Reveal memory r = revealFor(jobId, 2, 8);
@@ -131,7 +131,7 @@ contract PhasesTest is Network {
         vm.prank(provider(2));
         vm.expectPartialRevert(RoundsBase.DeadlinePassed.selector);
         rounds.reveal(jobId, 2, s.seed, r);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         inPhase(jobId, Phase.MERGE);
         same(rounds.state(jobId).seated, 3, "who revealed");
         same(rounds.state(jobId).owing, 12, "who missed");
@@ -156,7 +156,7 @@ contract PhasesTest is Network {
     function test_P18_aMissNeverStallsAndTheSeatCanBeTakenAgain() public allHome {
         commitAll(jobId, 7);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         stakeUp(provider(9), Role.PROVIDER, BOND);
         vm.prank(provider(9));
         vm.expectPartialRevert(bytes4(keccak256("SeatTaken(uint16)")));
@@ -178,14 +178,14 @@ contract PhasesTest is Network {
     function test_P18_everybodyOfflineForThreeWindowsAndBack() public allHome {
         for (uint256 i = 0; i < 3; i++) {
             vm.warp(rounds.state(jobId).deadline + 10_000);
-            rounds.poke(jobId);
+            rounds.advance(jobId);
             for (uint16 seat = 0; seat < 4; seat++) {
                 members.cutSeat(jobId, seat);
                 members.release(jobId, Role.PROVIDER, uint32(4 * i + seat + 1));
                 sit(jobId, seat, seat);
             }
             nextBlock();
-            rounds.poke(jobId);
+            rounds.advance(jobId);
         }
         play(jobId);
         play(jobId);
@@ -202,18 +202,18 @@ contract PhasesTest is Network {
         same(rounds.state(jobId).auditSeed, 0, "nor with it");
         vm.expectRevert(abi.encodeWithSelector(RoundsBase.Unseeded.selector, block.number, block.number));
         rounds.seedAudit(jobId);
-        sayWord(jobId, 1, 15);
+        castVote(jobId, 1, 15);
         same(rounds.state(jobId).auditSeed, 0, "nor with a word of its block");
         uint256 opened = block.number;
         vm.roll(opened + 1);
         bytes32 seed_ = seedOf(opened);
-        sayWord(jobId, 0, 15);
+        castVote(jobId, 0, 15);
         same(rounds.state(jobId).auditSeed, seed_, "but with the first one after, by the block that nobody knew in it");
         nextBlock();
-        sayWord(jobId, 2, 15);
+        castVote(jobId, 2, 15);
         same(rounds.state(jobId).auditSeed, seed_, "and never again");
-        nextLot(jobId);
-        same(rounds.state(jobId).auditSeed, seed_, "another lot leaves it");
+        nextCommittee(jobId);
+        same(rounds.state(jobId).auditSeed, seed_, "another committee draw leaves it");
     }
 
     /// @return what a block's hash makes of the reveals
@@ -261,7 +261,7 @@ contract PhasesTest is Network {
     function noteFactsOf(uint32 round, Verdict memory v, bytes32 seed_) private view {
         Facts memory f = said[jobId][round].facts;
         check(f.auditSeed == 0 && v.merged == 4, "nothing was noted before");
-        same(rounds.state(jobId).committee, Draws.committee(Hashing.lotSeed(seed_, 0), 7), "and drawn by");
+        same(rounds.state(jobId).committee, Draws.committee(Hashing.committeeSeed(seed_, 0), 7), "and drawn by");
     }
 
     /// @dev Else whoever brings the last member could, in one transaction, see the committee and undo it.
@@ -275,17 +275,17 @@ contract PhasesTest is Network {
         for (uint16 i = 0; i < 40; i++) {
             enrol(jobId, 60 + i, i);
         }
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         inPhase(jobId, Phase.WAITING);
         vm.expectPartialRevert(RoundsBase.Unseeded.selector);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         uint256 noted = block.number;
         nextBlock();
         enrol(jobId, 100, 40); // too late for that draw
         vm.prank(verifier(60));
         members.leavePool(jobId);
         bytes32 seed_ = Hashing.dataSeed(Hashing.Slot(address(rounds), jobId, 0), bytes32(0), blockhash(noted));
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         same(rounds.state(jobId).seed, seed_, "by that block");
         uint256 pool = Bits.firstBits(40) & ~uint256(1);
         same(rounds.state(jobId).committee, Draws.committee(seed_, pool), "of who was there in it, and still is");
@@ -315,7 +315,7 @@ contract PhasesTest is Network {
             enrol(id, 20 + i, uint16(i));
         }
         nextBlock();
-        rounds.poke(id);
+        rounds.advance(id);
     }
 
     function test_shortTwiceRunningIsAMiss() public allHome {
@@ -347,7 +347,7 @@ contract PhasesTest is Network {
         members.leaveSeat(id);
         shortRound(id);
         vm.warp(rounds.state(id).deadline);
-        rounds.poke(id); // nobody committed: the round is void, and opens again with others
+        rounds.advance(id); // nobody committed: the round is void, and opens again with others
         for (uint16 seat = 1; seat < 4; seat++) {
             members.cutSeat(id, seat);
         }
@@ -355,7 +355,7 @@ contract PhasesTest is Network {
             sit(id, 24 + i, uint16(i));
         }
         nextBlock();
-        rounds.poke(id);
+        rounds.advance(id);
         same(rounds.state(id).round, 1, "the round that was void");
         shortRound(id);
         same(rounds.state(id).held, 15, "short for the first time");
@@ -427,13 +427,13 @@ contract PhasesTest is Network {
     function test_mergeEndsWhenNoWordCanChangeIt() public allHome {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
-        sayWord(jobId, 0, 15);
+        castVote(jobId, 0, 15);
         Verdict memory v = verdictFor(jobId, 15);
         bytes memory places = said[jobId][0].places;
         uint256[] memory has = said[jobId][0].has;
         vm.expectPartialRevert(RoundsSettlement.StillOpen.selector);
         rounds.settle(jobId, places, has, bare(v, ""));
-        sayWord(jobId, 1, 15);
+        castVote(jobId, 1, 15);
         nextBlock();
         settle(jobId); // two of three have all of them
         inPhase(jobId, Phase.TRAIN);
@@ -453,11 +453,11 @@ contract PhasesTest is Network {
         vm.expectPartialRevert(RoundsBase.WrongSeed.selector);
         rounds.word(jobId, 0, "x", 15);
         vm.stopPrank();
-        sayWord(jobId, 0, 15);
+        castVote(jobId, 0, 15);
         vm.prank(verifier(0));
         vm.expectRevert(abi.encodeWithSelector(Rounds.AlreadySaid.selector, 0));
         rounds.word(jobId, 0, seed, 7);
-        sayWord(jobId, 1, 15);
+        castVote(jobId, 1, 15);
         vm.warp(rounds.state(jobId).deadline - 1); // time to sign
         vm.prank(verifier(2));
         vm.expectPartialRevert(RoundsBase.DeadlinePassed.selector);
@@ -482,7 +482,7 @@ contract PhasesTest is Network {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
         for (uint16 place = 0; place < count; place++) {
-            sayWord(jobId, place, saysOf[place]);
+            castVote(jobId, place, saysOf[place]);
         }
         vm.warp(rounds.state(jobId).deadline);
         uint256 had;
@@ -510,7 +510,7 @@ contract PhasesTest is Network {
             enrol(id, 40 + i, uint16(i));
         }
         nextBlock();
-        rounds.poke(id);
+        rounds.advance(id);
     }
 
     function test_P22_P23_oneSignatureOfEachMemberAndOfNobodyElse() public allHome {
@@ -558,7 +558,7 @@ contract PhasesTest is Network {
         check(trainer.digest(slot, "seed", kept, v) != right, "seed");
         slot.jobId++;
         check(trainer.digest(slot, s.seed, kept, v) != right, "job");
-        v.leftOut = 1;
+        v.excluded = 1;
         check(digestFor(jobId, v) != right, "left out");
     }
 
@@ -591,11 +591,11 @@ contract PhasesTest is Network {
     function test_verdictsAreWithinWhatTheRuleBears() public allHome {
         toWords(jobId);
         Verdict memory v = verdictFor(jobId, 15);
-        (v.leftOut, v.merged) = (3, 2); // f is 1
+        (v.excluded, v.merged) = (3, 2); // f is 1
         refuses(v, "", RoundsSettlement.WrongVerdict.selector);
-        v.leftOut = 16; // nobody
+        v.excluded = 16; // nobody
         refuses(v, "", RoundsSettlement.WrongVerdict.selector);
-        (v.leftOut, v.merged) = (1, 4);
+        (v.excluded, v.merged) = (1, 4);
         refuses(v, "", RoundsSettlement.WrongVerdict.selector);
         v.merged = 3;
         nextBlock();
@@ -603,12 +603,12 @@ contract PhasesTest is Network {
         check(drawn(jobId, 0).has(0), "who was left out is drawn");
     }
 
-    function test_aSilentLotIsReplacedAndItsSilentMembersMiss() public allHome {
+    function test_aSilentCommitteeDrawIsReplacedAndItsSilentMembersMiss() public allHome {
         commitAll(jobId, 15);
         revealAll(jobId, 15);
-        sayWord(jobId, 0, 15);
-        nextLot(jobId);
-        same(rounds.state(jobId).lot, 1, "the next lot");
+        castVote(jobId, 0, 15);
+        nextCommittee(jobId);
+        same(rounds.state(jobId).committeeDraw, 1, "the next committee draw");
         same(rounds.absentOf(jobId, 0), 6, "the silent");
         sayAll(jobId, 15);
         nextBlock();
@@ -676,7 +676,7 @@ contract PhasesTest is Network {
         same(rounds.absoluteEnd(jobId), lastRound + itsWindows + 6 * LONGEST, "from SPEC-ROUNDS");
     }
 
-    function test_whereAllOfThePoolLeaveTheNextLotIsOfThoseWhoCame() public allHome {
+    function test_whereAllOfThePoolLeaveTheNextCommitteeIsOfThoseWhoCame() public allHome {
         Terms memory t = defaultTerms();
         t.places = 6;
         jobId = start(t, 4, 3);
@@ -714,7 +714,7 @@ contract PhasesTest is Network {
             enrol(jobId, 30 + i, uint16(i));
         }
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         for (uint256 r = 0; r < 3; r++) {
             toWords(jobId);
             nextBlock();
@@ -731,7 +731,7 @@ contract PhasesTest is Network {
     /// @dev Otherwise a seat taken while a void round ran would count in its second opening, and nothing it said could be shown.
     function voidsForNobodyCommits() private {
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         inPhase(jobId, Phase.WAITING);
     }
 
@@ -765,7 +765,7 @@ contract PhasesTest is Network {
 
     function test_oneWordOfThreeDecidesNothing() public allHome {
         toMerge(jobId);
-        sayWord(jobId, 0, 0);
+        castVote(jobId, 0, 0);
         nextBlock();
         noteFacts(jobId, verdictFor(jobId, 0));
         Certified memory shown =
@@ -773,7 +773,7 @@ contract PhasesTest is Network {
         (bytes memory places, uint256[] memory has) = (said[jobId][0].places, said[jobId][0].has);
         vm.expectPartialRevert(RoundsSettlement.StillOpen.selector);
         rounds.settle(jobId, places, has, shown);
-        sayWord(jobId, 1, 0);
+        castVote(jobId, 1, 0);
         nextBlock();
         settle(jobId, verdictFor(jobId, 0));
         play(jobId);
@@ -784,22 +784,22 @@ contract PhasesTest is Network {
         jobs.cancel(jobId);
         hasStatus(jobId, JobStatus.ACTIVE);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         hasStatus(jobId, JobStatus.CANCELLED);
         inPhase(jobId, Phase.CLOSED);
     }
 
-    /// @dev Nobody asked for the seed while its block could be looked up: another block gives it, and then the lot.
-    function test_noLotIsDrawnByASeedThatNobodyCanWorkOut() public allHome {
+    /// @dev Nobody asked for the seed while its block could be looked up: another block gives it, and then the committee draw.
+    function test_noCommitteeDrawIsDrawnByASeedThatNobodyCanWorkOut() public allHome {
         toMerge(jobId);
         vm.roll(block.number + 300);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
-        same(rounds.state(jobId).lot, 0, "not yet");
+        rounds.advance(jobId);
+        same(rounds.state(jobId).committeeDraw, 0, "not yet");
         same(uint256(rounds.state(jobId).auditSeed), 0, "its block is too old");
         nextBlock();
-        rounds.poke(jobId);
-        same(rounds.state(jobId).lot, 1, "by the block of the first call");
+        rounds.advance(jobId);
+        same(rounds.state(jobId).committeeDraw, 1, "by the block of the first call");
         check(rounds.state(jobId).auditSeed != 0, "which is the seed's");
     }
 
@@ -822,7 +822,7 @@ contract PhasesTest is Network {
             sit(jobId, seat, seat);
         }
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
     }
 
     function test_whoEnrolledForTheRoundAfterAVoidOneAndLeavesIsNotInItsPool() public allHome {
@@ -851,7 +851,7 @@ contract PhasesTest is Network {
             enrol(jobId, i, uint16(i));
         }
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         inPhase(jobId, Phase.TRAIN);
         same(rounds.state(jobId).ready, 7, "not yet");
         vm.prank(verifier(3));
@@ -873,13 +873,13 @@ contract PhasesTest is Network {
         members.leavePool(jobId);
         enrol(jobId, 3, 0);
         vm.warp(rounds.state(jobId).deadline);
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         RoundState memory s = rounds.state(jobId);
         check(s.phase == Phase.WAITING && s.round == 0 && s.ready == 7, "waits with its pool");
         sit(jobId, 5, 5);
         sit(jobId, 6, 6);
         nextBlock();
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         check(rounds.state(jobId).seated == 0x70, "seated");
         check(memberAt(jobId, 0) == verifier(0), "who left counts until the settlement");
         toWords(jobId);
@@ -911,7 +911,7 @@ contract PhasesTest is Network {
         vm.prank(provider(3));
         vm.expectRevert(abi.encodeWithSelector(Members.NotNow.selector, jobId, Phase.TRAIN));
         members.disagree(jobId, s.seed, "another root");
-        rounds.poke(jobId);
+        rounds.advance(jobId);
         same(rounds.state(jobId).owing, 8, "it owes its cut");
     }
 

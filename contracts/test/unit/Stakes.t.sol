@@ -31,9 +31,9 @@ contract StakesTest is Network {
         vm.stopPrank();
     }
 
-    function thaw(uint256 amount) internal returns (uint256 id) {
+    function unbond(uint256 amount) internal returns (uint256 id) {
         vm.prank(alice);
-        return custody.thaw(alice, Role.PROVIDER, amount);
+        return custody.unbond(alice, Role.PROVIDER, amount);
     }
 
     function withdraw(uint256 id) internal {
@@ -50,39 +50,39 @@ contract StakesTest is Network {
         return slash(amount, address(0), 0);
     }
 
-    function held() internal view returns (uint256 active, uint256 locked, uint256 thawing) {
+    function held() internal view returns (uint256 active, uint256 locked, uint256 unbonding) {
         return custody.stakeOf(alice, Role.PROVIDER);
     }
 
     function testFuzz_P07_balanceCoversActiveAndUnbonding(uint96 amount, uint96 out, uint96 cut) public {
         uint256 total = within(amount, 2, 1e24);
         deposit(total);
-        thaw(within(out, 1, total));
+        unbond(within(out, 1, total));
         slash(cut);
-        (uint256 active, uint256 locked, uint256 thawing) = held();
-        same(token.balanceOf(address(custody)), active + thawing + custody.unburnt(), "balance");
+        (uint256 active, uint256 locked, uint256 unbonding) = held();
+        same(token.balanceOf(address(custody)), active + unbonding + custody.unburnt(), "balance");
         custody.burn();
-        same(token.balanceOf(address(custody)), active + thawing, "after the sink has its own");
+        same(token.balanceOf(address(custody)), active + unbonding, "after the sink has its own");
         atMost(locked, active, "locked");
     }
 
     function test_P08_withdrawStrictlyAfterTheBoundary() public {
         deposit(10 ether);
-        uint256 id = thaw(4 ether);
+        uint256 id = unbond(4 ether);
         uint256 boundary = block.timestamp + UNBONDING;
         vm.warp(boundary);
-        vm.expectRevert(abi.encodeWithSelector(Stakes.StillThawing.selector, boundary, boundary));
+        vm.expectRevert(abi.encodeWithSelector(Stakes.StillUnbonding.selector, boundary, boundary));
         withdraw(id);
         vm.warp(boundary + 1);
         withdraw(id);
         same(token.balanceOf(alice), 4 ether, "withdrawn");
-        vm.expectPartialRevert(Stakes.UnknownThaw.selector);
+        vm.expectPartialRevert(Stakes.UnknownUnbond.selector);
         withdraw(id);
     }
 
     function testFuzz_P08_unbondingStaysSlashable(uint96 cut) public {
         deposit(10 ether);
-        uint256 id = thaw(10 ether);
+        uint256 id = unbond(10 ether);
         uint256 amount = within(cut, 1, 20 ether);
         uint256 taken = slash(amount);
         same(taken, amount < 10 ether ? amount : 10 ether, "taken from what unbonds");
@@ -93,8 +93,8 @@ contract StakesTest is Network {
 
     function test_P08_slashIsSharedByEveryExitAlike() public {
         deposit(30 ether);
-        uint256 first = thaw(10 ether);
-        uint256 second = thaw(20 ether);
+        uint256 first = unbond(10 ether);
+        uint256 second = unbond(20 ether);
         slash(15 ether);
         vm.warp(block.timestamp + UNBONDING + 1);
         withdraw(first);
@@ -105,10 +105,10 @@ contract StakesTest is Network {
 
     function test_P08_whoLeavesBehindASlashHasNoPartInIt() public {
         deposit(10 ether);
-        uint256 first = thaw(10 ether);
+        uint256 first = unbond(10 ether);
         slash(6 ether);
         deposit(8 ether);
-        uint256 second = thaw(8 ether);
+        uint256 second = unbond(8 ether);
         vm.warp(block.timestamp + UNBONDING + 1);
         withdraw(second);
         same(token.balanceOf(alice), 8 ether, "whole");
@@ -118,10 +118,10 @@ contract StakesTest is Network {
 
     function test_P08_exitAfterTotalSlashStartsAnew() public {
         deposit(10 ether);
-        uint256 lost = thaw(10 ether);
+        uint256 lost = unbond(10 ether);
         slash(10 ether);
         deposit(6 ether);
-        uint256 id = thaw(6 ether);
+        uint256 id = unbond(6 ether);
         vm.warp(block.timestamp + UNBONDING + 1);
         withdraw(lost);
         same(token.balanceOf(alice), 0, "nothing is left of the first exit");
@@ -134,13 +134,13 @@ contract StakesTest is Network {
         for (uint256 i; i < amounts.length; i++) {
             uint256 amount = within(amounts[i], 1 ether, 2 ** 86);
             deposit(amount);
-            thaw(amount);
-            (,, uint256 thawing) = held();
-            slash(thawing - 1 - left % 4);
+            unbond(amount);
+            (,, uint256 unbonding) = held();
+            slash(unbonding - 1 - left % 4);
         }
         (uint256 active,, uint256 dust) = held();
         same(token.balanceOf(address(custody)), active + dust + custody.unburnt(), "nothing is lost");
-        if (active > 0) thaw(active);
+        if (active > 0) unbond(active);
         vm.warp(block.timestamp + UNBONDING + 1);
         for (uint256 id; id < amounts.length; id++) {
             paid += withdrawn(id);
@@ -162,7 +162,7 @@ contract StakesTest is Network {
         custody.lock(alice, Role.PROVIDER, LOCK, locked);
         uint256 wanted = within(out, 1, 10 ether);
         if (wanted > 10 ether - locked) vm.expectPartialRevert(Stakes.InsufficientStake.selector);
-        thaw(wanted);
+        unbond(wanted);
         (uint256 active, uint256 lockedNow,) = held();
         atMost(lockedNow, active, "locked");
         custody.unlock(alice, Role.PROVIDER, LOCK);
@@ -184,9 +184,9 @@ contract StakesTest is Network {
 
     function test_P10_existingExitsKeepTheirDate() public {
         deposit(10 ether);
-        uint256 id = thaw(1 ether);
+        uint256 id = unbond(1 ether);
         vm.warp(block.timestamp + 5 days);
-        thaw(1 ether);
+        unbond(1 ether);
         vm.warp(block.timestamp + 2 days + 1);
         withdraw(id);
         same(token.balanceOf(alice), 1 ether, "the later exit did not move the earlier one");
@@ -194,18 +194,18 @@ contract StakesTest is Network {
 
     function test_P11_dustCannotResetShortenOrBlockATimer() public {
         deposit(10 ether);
-        uint256 id = thaw(5 ether);
+        uint256 id = unbond(5 ether);
         vm.warp(block.timestamp + UNBONDING - 1);
-        uint256 dust = thaw(1);
-        vm.expectPartialRevert(Stakes.StillThawing.selector);
+        uint256 dust = unbond(1);
+        vm.expectPartialRevert(Stakes.StillUnbonding.selector);
         withdraw(id);
         vm.warp(block.timestamp + 2);
         withdraw(id);
         same(token.balanceOf(alice), 5 ether, "on time");
-        vm.expectPartialRevert(Stakes.StillThawing.selector);
+        vm.expectPartialRevert(Stakes.StillUnbonding.selector);
         withdraw(dust);
         vm.expectRevert(Stakes.ZeroAmount.selector);
-        thaw(0);
+        unbond(0);
         vm.expectRevert(Stakes.ZeroAmount.selector);
         custody.deposit(Role.PROVIDER, 0);
         vm.expectRevert(Stakes.ZeroAmount.selector);
@@ -219,7 +219,7 @@ contract StakesTest is Network {
         deposit(10 ether);
         uint256 bond = within(locked, 1, 10 ether);
         custody.lock(alice, Role.PROVIDER, LOCK, bond);
-        if (bond < 10 ether) thaw(within(out, 1, 10 ether - bond));
+        if (bond < 10 ether) unbond(within(out, 1, 10 ether - bond));
         uint256 taken = slash(cut);
         same(taken, cut < 10 ether ? cut : 10 ether, "taken");
     }

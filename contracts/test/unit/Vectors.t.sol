@@ -22,15 +22,19 @@ contract VectorsTest is Check {
         );
     }
 
-    function test_seedsAndLots() public view {
+    function test_seedsAndCommitteeDraws() public view {
         same(Hashing.slotHash(slot), word(".slot.hash"), "slot.hash");
         bytes32 beacon = word(".seeds.blockHash");
         bytes32 reveals = word(".seeds.reveals");
         same(Hashing.dataSeed(slot, reveals, beacon), word(".seeds.dataSeed"), "seeds.dataSeed");
         same(Hashing.auditSeed(slot, reveals, beacon), word(".seeds.auditSeed"), "seeds.auditSeed");
-        bytes32[] memory lots = vm.parseJsonBytes32Array(json, ".seeds.lots");
-        for (uint256 i = 0; i < lots.length; i++) {
-            same(Hashing.lotSeed(i < 2 ? word(".seeds.auditSeed") : lots[i - 1], i), lots[i], "value");
+        bytes32[] memory committeeDraws = vm.parseJsonBytes32Array(json, ".seeds.committeeDraws");
+        for (uint256 i = 0; i < committeeDraws.length; i++) {
+            same(
+                Hashing.committeeSeed(i < 2 ? word(".seeds.auditSeed") : committeeDraws[i - 1], i),
+                committeeDraws[i],
+                "value"
+            );
         }
         bytes32 words = Hashing.noWords(word(".seeds.dataSeed"));
         same(words, word(".seeds.words[0].accumulator"), "seeds.words[0].accumulator");
@@ -68,7 +72,7 @@ contract VectorsTest is Check {
         Reveals.requireKey(r, key);
         bytes32[] memory words = vm.parseJsonBytes32Array(json, ".commit.words");
         for (uint256 j = 0; j < words.length; j++) {
-            same(Reveals.workWordAt(r, j, key), words[j], "value");
+            same(Reveals.workTagAt(r, j, key), words[j], "value");
         }
         address member = vm.parseJsonAddress(json, ".commit.member");
         same(Reveals.fineWord(r, key, member), word(".commit.fine"), "commit.fine");
@@ -76,7 +80,7 @@ contract VectorsTest is Check {
 
     function test_certificates() public {
         Verdict memory v = Verdict(
-            number(".certificate.verdict.leftOut"),
+            number(".certificate.verdict.excluded"),
             uint16(number(".certificate.verdict.merged")),
             word(".certificate.verdict.state"),
             vm.parseJsonBytes(json, ".certificate.verdict.cid"),
@@ -98,7 +102,7 @@ contract VectorsTest is Check {
         return Hashing.certificate(slot, word(".certificate.seed"), word(".certificate.words"), v);
     }
 
-    function test_factsAndBallots() public view {
+    function test_factsAndAuditReports() public view {
         Facts memory f = Facts(
             word(".facts.seed"),
             word(".facts.auditSeed"),
@@ -107,18 +111,23 @@ contract VectorsTest is Check {
             word(".facts.model"),
             number(".facts.revealed"),
             number(".facts.available"),
-            number(".facts.leftOut"),
+            number(".facts.excluded"),
             number(".facts.ready"),
             number(".facts.committee")
         );
         same(Hashing.facts(f), word(".facts.hash"), "facts.hash");
-        bytes32 body = keccak256(vm.parseJsonBytes(json, ".ballot.body"));
-        same(body, word(".ballot.bodyHash"), "ballot.bodyHash");
-        address account = vm.parseJsonAddress(json, ".ballot.account");
-        bytes32 made = Hashing.ballot(
-            slot, word(".ballot.auditSeed"), uint32(number(".ballot.id")), account, body, word(".ballot.salt")
+        bytes32 body = keccak256(vm.parseJsonBytes(json, ".auditReport.body"));
+        same(body, word(".auditReport.bodyHash"), "auditReport.bodyHash");
+        address account = vm.parseJsonAddress(json, ".auditReport.account");
+        bytes32 made = Hashing.auditReport(
+            slot,
+            word(".auditReport.auditSeed"),
+            uint32(number(".auditReport.id")),
+            account,
+            body,
+            word(".auditReport.salt")
         );
-        same(made, word(".ballot.ballot"), "ballot.ballot");
+        same(made, word(".auditReport.auditReport"), "auditReport.auditReport");
     }
 
     function test_names() public view {
@@ -152,11 +161,11 @@ contract VectorsTest is Check {
         same(Draws.committee(seed, ready), number(string.concat(place, ".committee")), "committee");
         uint256[] memory seats = vm.parseJsonUintArray(json, string.concat(place, ".seats"));
         uint256[] memory ordinals = vm.parseJsonUintArray(json, string.concat(place, ".ordinals"));
-        uint256 leftOut = number(string.concat(place, ".leftOut"));
+        uint256 excluded = number(string.concat(place, ".excluded"));
         bool areAll = count == Bits.popcount(revealed);
         for (uint256 i = 0; i < seats.length; i++) {
             uint256 rank = Draws.rankOfSeat(seed, revealed, seats[i]);
-            if (rank >= count) rank = count + Draws.rankOfSeat(seed, leftOut, seats[i]);
+            if (rank >= count) rank = count + Draws.rankOfSeat(seed, excluded, seats[i]);
             if (!areAll) same(rank, ordinals[i], "ordinal");
             string memory own = string.concat(place, ".auditors[", vm.toString(i), "]");
             checkAuditors(seed, ready, ordinals[i], vm.parseJsonUintArray(json, own));

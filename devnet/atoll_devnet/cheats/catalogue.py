@@ -23,7 +23,7 @@ PROVIDER_CHEATS: Mapping[str, str] = {
     "lazy": "trains every second segment and guesses where the others end",
     "hollow": "trains the first segment only and invents what follows",
     "poison-segment": "trains one segment a round on planted text, and stands by it in a game",
-    "poison-epoch": "trains an epoch's first segment on planted text, and honestly goes on from it",
+    "poison-reset-period": "trains a reset period's first segment on planted text, then is honest",
     "wrong-data": "trains on other data than its draws",
     "stale-model": "trains from the model of the round before",
     "copy": "trains nothing and sends another seat's last update",
@@ -52,8 +52,8 @@ PROVIDER_CHEATS: Mapping[str, str] = {
 }
 VERIFIER_CHEATS: Mapping[str, str] = {
     "null": "replays nothing and says of every seat that it is fine",
-    "copier": "replays nothing and repeats another auditor's ballot",
-    "no-open": "never opens its ballots",
+    "copier": "replays nothing and repeats another auditor's audit report",
+    "no-open": "never opens its audit reports",
     "no-sign": "never signs a certificate",
     "wrong-merge": "signs another model than its merge gave",
     "false-have": "says that it has the updates that it lacks, and none of those that it has",
@@ -73,7 +73,7 @@ _KNOWN: Final[Mapping[str, Mapping[str, str]]] = {
 _NEVER: Final[Mapping[str, frozenset[Duty]]] = {
     "no-reveal": frozenset({Duty.REVEAL}),
     "no-key": frozenset({Duty.KEY}),
-    "copier": frozenset({Duty.BALLOT, Duty.OPEN}),
+    "copier": frozenset({Duty.AUDIT_REPORT, Duty.OPEN}),
     "no-open": frozenset({Duty.OPEN}),
     "no-sign": frozenset({Duty.SIGN}),
     "no-challenge": frozenset({Duty.CHALLENGE}),

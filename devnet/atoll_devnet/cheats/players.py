@@ -14,7 +14,7 @@ from atoll.protocol.words import Digest
 from atoll.service.duties.replay import DoReplay
 from atoll.service.judging import move_by
 from atoll.train.judged import JudgeTask, Position
-from atoll.train.judging import OwnRun, OwnTape
+from atoll.train.judging import OwnRun, OwnTrace
 from atoll.train.replay import SeatReplay
 
 
@@ -38,11 +38,11 @@ class ShamRun(OwnRun):
         *others, last = super().states
         return (*others, Digest(_turned(last)))
 
-    def _tape_of(self, step: int) -> OwnTape:
-        return ShamTape(self._program, self._part, self._sources(step))
+    def _trace_of(self, step: int) -> OwnTrace:
+        return ShamTrace(self._program, self._part, self._sources(step))
 
 
-class ShamTape(OwnTape):
+class ShamTrace(OwnTrace):
     """Has a bit of its middle node turned over."""
 
     def __init__(self, program: Program, part: int, sources: Sources) -> None:

@@ -38,10 +38,10 @@ class PoisonSegment(ProviderBehaviour):
     judge_function = f"{_TRAINING}:poisoned_move"
 
 
-class PoisonEpoch(ProviderBehaviour):
+class PoisonResetPeriod(ProviderBehaviour):
     """Hopes not to be drawn in the one round that is false, which the later ones come from."""
 
-    train_function = f"{_TRAINING}:poison_epoch"
+    train_function = f"{_TRAINING}:poison_reset_period"
 
 
 class WrongData(ProviderBehaviour):
@@ -200,7 +200,7 @@ BEHAVIOURS: Mapping[str, type[ProviderBehaviour]] = {
     "lazy": Lazy,
     "hollow": Hollow,
     "poison-segment": PoisonSegment,
-    "poison-epoch": PoisonEpoch,
+    "poison-reset-period": PoisonResetPeriod,
     "wrong-data": WrongData,
     "stale-model": StaleModel,
     "copy": Copy,

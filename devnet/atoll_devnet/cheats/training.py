@@ -96,7 +96,7 @@ def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRoun
     return _Round(task, store_dir, run).trained
 
 
-def poison_epoch(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+def poison_reset_period(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains the first segment of a publicly opened round on planted text, and no other."""
     del extra
 
@@ -188,7 +188,7 @@ def alternate(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
 
 
 def wrong_words(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
-    """An honest round whose work words are invented."""
+    """An honest round whose work tags are invented."""
     del extra
     honest = _Round(task, store_dir).trained
     return replace(honest, words=tuple(_invented(word, 0) for word in honest.words))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-from atoll.protocol.ballots import FINE, Body, Duty
+from atoll.protocol.audit_reports import FINE, Body, Duty
 from atoll.protocol.views import JobView, SettledRound
 from atoll.protocol.words import Bitmap, Digest, Verdict
 from atoll_verifier.behaviour import VerifierBehaviour
@@ -29,8 +29,8 @@ class Copier(VerifierBehaviour):
 
     replay_function = f"{_REPLAYS}:guessed"
 
-    def sent_ballot(self, past: SettledRound, ballot: Digest) -> Digest | None:
-        return next(iter(past.ballots.values()), None)
+    def sent_audit_report(self, past: SettledRound, audit_report: Digest) -> Digest | None:
+        return next(iter(past.audit_reports.values()), None)
 
     def skips_opening(self, view: JobView) -> bool:
         return True
@@ -70,7 +70,7 @@ class FalseDiffers(VerifierBehaviour):
 
     judge_function = "atoll_devnet.cheats.players:sham_move"
 
-    def ballot_override(self, view: JobView, body: Body) -> Body:
+    def audit_report_override(self, view: JobView, body: Body) -> Body:
         honest = next((duty.seat for duty in body.duties if duty.is_fine), None)
         return Body(tuple(_accusing(duty, duty.seat == honest) for duty in body.duties))
 
@@ -82,7 +82,7 @@ def _accusing(duty: Duty, is_accused: bool) -> Duty:
 
 
 class NoChallenge(VerifierBehaviour):
-    """Has a seat left out of the next merges for nothing, and dares no bond for it."""
+    """Has a seat excluded of the next merges for nothing, and dares no bond for it."""
 
     def may_accuse(self, view: JobView) -> bool:
         return False

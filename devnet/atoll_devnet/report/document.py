@@ -13,9 +13,9 @@ from typing import Any
 
 from atoll.chain.contracts import Escrow
 from atoll.job.books import Books, keep_books
+from atoll.job.event_text import via
 from atoll.job.figures import paid_seats
 from atoll.job.history import History, Loss, RoundRecord
-from atoll.job.narrate import via
 from atoll.job.signs import Signs, merged_seats
 from atoll.protocol.claims import BOND_SHARE
 from atoll.protocol.games.machine import Outcome
@@ -35,7 +35,7 @@ GAS_LABELS = {
     "reveal": "reveal",
     "have": "word",
     "settle": "settle",
-    "ballot": "ballot",
+    "audit_report": "sealAuditReport",
     "open": "open",
     "key": "key",
     "claim": "claim",
@@ -167,14 +167,14 @@ def _round(record: RoundRecord, result: RunResult) -> dict[str, Any]:
         "eval_loss": _number(result.losses.get(record.round)),
         "seconds": dict(record.seconds),
         "voids": record.voids,
-        "lots": record.lots,
+        "committee_draws": record.committee_draws,
     }
     past = result.view.settled_round(RoundIndex(record.round))
     return plain | (_settled(past, result) if past is not None else _UNSETTLED)
 
 
 def _settled(past: SettledRound, result: RunResult) -> dict[str, Any]:
-    """A settled round's seats; `named` are those that only the checks left out, and `merged_seats`
+    """A settled round's seats; `named` are those that only the checks excluded, and `merged_seats`
     those that the rule merged, where it merged any.
     """
     said = [
@@ -186,8 +186,8 @@ def _settled(past: SettledRound, result: RunResult) -> dict[str, Any]:
     return {
         "revealed": bits(past.facts.revealed),
         "available": bits(past.facts.available),
-        "named": bits(past.facts.left_out & ~past.accused),
-        "left_out": bits(past.facts.left_out),
+        "named": bits(past.facts.excluded & ~past.accused),
+        "excluded": bits(past.facts.excluded),
         "merged": past.verdict.merged,
         "merged_seats": [int(seat) for seat in merged_seats(result.view, past)],
         "signers": len(bits(past.signers)),
@@ -212,7 +212,7 @@ _UNSETTLED: dict[str, Any] = {
     "revealed": [],
     "available": [],
     "named": [],
-    "left_out": [],
+    "excluded": [],
     "merged": 0,
     "merged_seats": [],
     "signers": 0,
@@ -227,7 +227,7 @@ _UNSETTLED: dict[str, Any] = {
 def _outsiders(view: JobView) -> dict[str, Any] | None:
     """What anybody can dispute a provider's work for; None where the chain told no parameters.
 
-    The seconds are those from the end of ballots to the last challenge.
+    The seconds are those from the end of audit reports to the last challenge.
     """
     terms = view.require_terms()
     if view.params is None:

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from atoll.job.narrate import numbers
+from atoll.job.event_text import numbers
 from atoll.protocol.views import JobView, OpenRound, SettledRound
 from atoll.protocol.words import to_bitmap
 
@@ -94,9 +94,9 @@ def _audit(past: SettledRound, now: int) -> str:
     clock, due = past.clock, len(past.duties)
     drawn = f"seats {numbers(past.drawn)} drawn"
     if now < clock.audit_end:
-        return f"{drawn}, {len(past.ballots)} of {due} ballots sealed"
+        return f"{drawn}, {len(past.audit_reports)} of {due} audit reports sealed"
     if now < clock.open_end:
-        return f"{drawn}, {len(past.bodies)} of {due} ballots open"
+        return f"{drawn}, {len(past.bodies)} of {due} audit reports open"
     if now < clock.keys_end:
         return f"{drawn}, keys of {numbers(to_bitmap(past.keys))} shown"
     return f"{drawn}, {clock.window_end - now} s for games are left"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from atoll.chain.follower import News
 from atoll.chain.indexed import Indexed
 from atoll.errors import NotFound
+from atoll.job.event_text import Names, describe
 from atoll.job.figures import certified_loss, cid_of
 from atoll.job.history import History
-from atoll.job.narrate import Names, describe
 from atoll.protocol.held_out import loss_of
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.views import JobView

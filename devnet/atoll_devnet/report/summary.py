@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from atoll.job.narrate import tokens
+from atoll.job.event_text import tokens
 
 HOW = (
     "Each round every seat trains from the same certified model and reveals what it did. A"
@@ -56,7 +56,7 @@ def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int 
 
 
 def _rounds(report: Mapping[str, Any]) -> Table:
-    names = ("round", "revealed", "merged", "left out", "audited", "differs", "paid", "loss", "s")
+    names = ("round", "revealed", "merged", "excluded", "audited", "differs", "paid", "loss", "s")
     table = Table(*names, title="Rounds, by seat")
     for item in report["rounds"]:
         loss = "" if item["eval_loss"] is None else f"{item['eval_loss']:.4f}"
@@ -64,7 +64,7 @@ def _rounds(report: Mapping[str, Any]) -> Table:
             str(item["round"]) if item["status"] == "settled" else f"{item['round']} (void)",
             _seats(item["revealed"]),
             _seats(item["merged_seats"]) or "nothing",
-            _seats(item["left_out"]),
+            _seats(item["excluded"]),
             _seats(item["audited"]),
             _seats(sorted({found["seat"] for found in item["differs"]})),
             _seats(item["paid"]),

@@ -16,12 +16,12 @@ from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
 from atoll.job.handle import JobHandle
+from atoll.protocol.keeper_calls import keeper_calls
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.upkeep import upkeep
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, JobId, Phase
 from atoll.service.beside import beside
-from atoll.service.duties.upkeep import is_over as has_ended
+from atoll.service.duties.keeper_calls import is_over as has_ended
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 from atoll_devnet.processes.chain import block_interval
@@ -187,7 +187,7 @@ def is_over(observer: Observer) -> bool:
     view = observer.view
     if view is None or not has_ended(view, observer.now):
         return False
-    is_settled = not any(upkeep(view, observer.now)) and not any(view.credits.values())
+    is_settled = not any(keeper_calls(view, observer.now)) and not any(view.credits.values())
     # Someone who is gone neither claims nor is waited for.
     return is_settled or _quiet_seconds(observer) > QUIET_SECONDS
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from atoll.errors import AtollError, ChainError
 from atoll.protocol.certificates import is_enough
+from atoll.protocol.keeper_calls import Call, keeper_calls
 from atoll.protocol.owes import Duty, Owed, committee_accounts, owed_by
-from atoll.protocol.upkeep import Call, upkeep
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, JobId, Phase
 from atoll.service.beside import beside
@@ -95,7 +95,9 @@ def _is_something_due(view: JobView, now: int) -> bool:
     """Whether anybody would owe anything then, or anything be due, as things stand."""
     everyone = (*view.providers.values(), *view.verifiers.values())
     owed = (_owed(view, account, now) for account in {h.account for h in everyone})
-    return any(map(any, owed)) or any(_is_for_others(view, item.call) for item in upkeep(view, now))
+    return any(map(any, owed)) or any(
+        _is_for_others(view, item.call) for item in keeper_calls(view, now)
+    )
 
 
 def _owed(view: JobView, account: Address, now: int) -> Iterator[Owed]:
@@ -115,7 +117,7 @@ def is_waiting(view: JobView, now: int, members: Sequence[Told], since: int) -> 
     mute = {told.account for told in members if Duty.SIGN in told.never}
     if any(is_at_work(view, now, told, since, mute) for told in members):
         return False
-    return not any(_is_for_others(view, item.call) for item in upkeep(view, now))
+    return not any(_is_for_others(view, item.call) for item in keeper_calls(view, now))
 
 
 def is_at_work(view: JobView, now: int, told: Told, since: int, mute: Collection[Address]) -> bool:
@@ -136,7 +138,7 @@ def is_at_work(view: JobView, now: int, told: Told, since: int, mute: Collection
 
 
 def _is_for_nothing(view: JobView, owed: Owed, mute: Collection[Address]) -> bool:
-    """A signature of a lot that too few sign: it is given, and the chain never shows it."""
+    """A signature of a committee that too few of sign: it is given, and no block shows it."""
     if owed.duty is not Duty.SIGN or view.open is None or owed.round != view.open.round:
         return False
     committee = committee_accounts(view, view.open)

@@ -100,7 +100,7 @@ class SendReveal(ContractCall):
 
 @dataclass(frozen=True, slots=True)
 class SendKey(Transaction[Never]):
-    """Show the key of a drawn seat's work words; it follows from our account's."""
+    """Show the key of a drawn seat's work tags; it follows from our account's."""
 
     kind: ClassVar[str] = "show-key.v1"
     once: ClassVar[bool] = True

@@ -101,7 +101,7 @@ def decide_serve(state: ProviderState) -> Decision:
     ]
     if under_way and state.now < running.words_end:  # it may take longer than until the next look
         return Decision("serve", "looks after our update", tuple(under_way))
-    # The epoch's rounds before it may have to be run again, too.
+    # The reset period's rounds before it may have to be run again, too.
     seconds = trained.seconds * (1 + len(training.earlier))
     if state.now + seconds >= running.words_end:
         return Decision("serve", "could not make it again in time")

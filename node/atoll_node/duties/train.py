@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from atoll.numerics.layout import max_state_bytes
-from atoll.protocol.epochs import earlier_rounds, round_of
 from atoll.protocol.leaves import Leaves, key_hash, key_message, key_of, salt_message
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import is_whole_enough
+from atoll.protocol.reset_periods import earlier_rounds, round_of
 from atoll.protocol.views import Holder, JobView, OpenRound
 from atoll.protocol.words import Digest, Phase, Reveal, Role, RoundIndex, SeatIndex, Slot
 from atoll.service import commands
@@ -257,7 +257,9 @@ def _training(state: ProviderState, seat: SeatIndex, opening: Opening, spec: byt
 def _earlier(
     state: ProviderState, round: RoundIndex, seat: SeatIndex, spec: bytes
 ) -> tuple[EarlierRound, ...]:
-    """The rounds of the epoch since we opened publicly; their models are fetched when it begins."""
+    """The rounds of the reset period since we opened publicly; their models are fetched when it
+    begins.
+    """
     view, held = state.view, state.view.standing(state.me)
     if held is None:
         return ()

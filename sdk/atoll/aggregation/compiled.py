@@ -67,8 +67,8 @@ class MergeKernels:
         network = _Network(pairs.ctypes.data, len(pairs), f, n - f)
         dropped = [] if mask_nn is None else [np.flatnonzero(~row) for row in mask_nn]
         ends = np.cumsum([0, *map(len, dropped)], dtype=np.int32)
-        left_out = np.concatenate([*dropped, np.empty(0)]).astype(np.int32)
-        mixing = (None, None) if mask_nn is None else (_pointer(ends), _pointer(left_out))
+        excluded = np.concatenate([*dropped, np.empty(0)]).astype(np.int32)
+        mixing = (None, None) if mask_nn is None else (_pointer(ends), _pointer(excluded))
 
         def work(start: int, stop: int) -> None:
             span = _span(start, stop)

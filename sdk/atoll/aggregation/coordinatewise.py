@@ -57,14 +57,14 @@ def trimmed_sums_numpy(
 
 
 class _Mixer:
-    """Sums of each row's neighbours: the sum of all less the few left out, in int16.
+    """Sums of each row's neighbours: the sum of all less the few excluded, in int16.
 
     At most 256 rows of ±127 are within ±32512, and so is every partial sum.
     """
 
     def __init__(self, mask_nn: BoolMatrix, chunk: int) -> None:
         n = len(mask_nn)
-        self._left_out = [np.flatnonzero(~row).tolist() for row in mask_nn]
+        self._excluded = [np.flatnonzero(~row).tolist() for row in mask_nn]
         self._wide = np.empty((n, chunk), dtype=np.int16)
         self._total = np.empty(chunk, dtype=np.int16)
         self._mixed = np.empty((n, chunk), dtype=np.int16)
@@ -76,11 +76,11 @@ class _Mixer:
         for lane, target in zip(lanes, wide, strict=True):
             target[:] = lane
         total = np.add.reduce(wide, axis=0, dtype=np.int16, out=self._total[:width])
-        for target, left_out in zip(mixed, self._left_out, strict=True):
+        for target, excluded in zip(mixed, self._excluded, strict=True):
             rest = total
-            for row in left_out:
+            for row in excluded:
                 rest = np.subtract(rest, wide[row], out=target)
-            if not left_out:
+            if not excluded:
                 target[:] = total
         return list(mixed)
 

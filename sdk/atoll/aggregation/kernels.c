@@ -68,10 +68,10 @@ static inline void copy(int16_t *restrict to, const int16_t *restrict from)
         to[k] = from[k];
 }
 
-/* mixed[i] = sum of all lanes less those that left_out[ends[i] .. ends[i + 1]) names. The sum of all
- * is at most 256 * 127, so int16 holds it, and few are left out: subtracting them costs least. */
+/* mixed[i] = sum of all lanes less those that excluded[ends[i] .. ends[i + 1]) names. The sum of all
+ * is at most 256 * 127, so int16 holds it, and few are excluded: subtracting them costs least. */
 static inline void mix(lane_t *lanes, lane_t *mixed, int n, const int32_t *ends,
-                       const int32_t *left_out)
+                       const int32_t *excluded)
 {
     lane_t total = {0};
     for (int i = 0; i < n; i++)
@@ -79,7 +79,7 @@ static inline void mix(lane_t *lanes, lane_t *mixed, int n, const int32_t *ends,
     for (int i = 0; i < n; i++) {
         copy(mixed[i], total);
         for (int32_t at = ends[i]; at < ends[i + 1]; at++)
-            subtract(mixed[i], lanes[left_out[at]]);
+            subtract(mixed[i], lanes[excluded[at]]);
     }
 }
 
@@ -91,7 +91,7 @@ struct network {
 
 /* out[k] = sum of the middle lanes after the network; ends == 0 skips the mixing. */
 void atoll_trimmed(const int8_t *const *rows, int n, int64_t start, int64_t stop,
-                           const int32_t *ends, const int32_t *left_out,
+                           const int32_t *ends, const int32_t *excluded,
                            const struct network *network, int32_t *out)
 {
     /* A quarter of a megabyte: more than the stack of some threads takes. */
@@ -102,7 +102,7 @@ void atoll_trimmed(const int8_t *const *rows, int n, int64_t start, int64_t stop
         for (int i = 0; i < n; i++)
             widen(rows[i] + at, plain[i], width);
         if (ends) {
-            mix(plain, mixed, n, ends, left_out);
+            mix(plain, mixed, n, ends, excluded);
             lanes = mixed;
         }
         for (int32_t p = 0; p < network->length; p++)

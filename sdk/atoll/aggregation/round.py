@@ -72,7 +72,7 @@ class MergeResult:
     Attributes:
         global_state: the state the next round starts from.
         inputs: who took part; where it merged nobody, the model was carried over.
-        weights: each available seat's exact share, 0 of who was left out; they sum to 1 if merged,
+        weights: each available seat's exact share, 0 of who was excluded; they sum to 1 if merged,
             or to less where a rule clips.
     """
 
@@ -230,7 +230,7 @@ class Section:
         return replace(found, numerators=turn(found.numerators, found.denominator, total))
 
     def next_exponents(self, exponents: Mapping[str, int], codec: CodecSpec) -> dict[str, int]:
-        """Merged rows vote, and no others: who is left out must not move the grid either."""
+        """Merged rows vote, and no others: who is excluded must not move the grid either."""
         bounds = codec.min_exponent, codec.max_exponent
         return next_exponents(exponents, self.layout, self.rows, codec_of(codec).target, bounds)
 

@@ -18,7 +18,7 @@ from atoll.numerics.codec.grid import Float32Vector
 from atoll.numerics.codec.sums import StoredSums, SumsLayout
 
 _ENOUGH: Final = 3
-"""Updates of which the largest of a sum can be left out, and two still speak."""
+"""Updates of which the largest of a sum can be excluded, and two still speak."""
 _FAR: Final = np.float32(16)
 _MOST: Final = np.float32(2.0**64)
 _AT_ONCE: Final = 1 << 22

@@ -14,7 +14,7 @@ from eth_abi.abi import encode as abi_encode
 from atoll.chain.abi import registry
 from atoll.chain.decode import to_abi
 from atoll.chain.deployment import Deployment
-from atoll.protocol.ballots import Body
+from atoll.protocol.audit_reports import Body
 from atoll.protocol.claims import shown
 from atoll.protocol.games.calls import calldata
 from atoll.protocol.games.claims import Claim, Move
@@ -94,9 +94,9 @@ class Calls:
 
     # Rounds
 
-    def poke(self, job: JobId) -> Call:
+    def advance(self, job: JobId) -> Call:
         """Moves a job on whose deadline has passed, or which has members enough."""
-        return self.build("poke", job, permissionless=True)
+        return self.build("advance", job, permissionless=True)
 
     def commit(self, job: JobId, seat: SeatIndex, seed: Digest, commitment: Digest) -> Call:
         """`seed` is the data seed that it was made for, here and below."""
@@ -118,7 +118,7 @@ class Calls:
         words: Mapping[PlaceIndex, Bitmap],
         certified: tuple[Verdict, Sequence[Address], bytes],
     ) -> Call:
-        """`words` are all of the lot, in the chain's order.
+        """`words` are all of the committee draw, in the chain's order.
 
         Args:
             certified: a verdict, the committee's accounts by ascending place, its certificate.
@@ -176,11 +176,11 @@ class Calls:
 
     # Audits
 
-    def ballot(self, job: JobId, round_: RoundIndex, ballot: Digest) -> Call:
-        return self.build("ballot", job, round_, ballot)
+    def seal_audit_report(self, job: JobId, round_: RoundIndex, audit_report: Digest) -> Call:
+        return self.build("sealAuditReport", job, round_, audit_report)
 
-    def open_ballot(self, past: SettledRound, id: HolderId, body: Body, salt: Digest) -> Call:
-        """Opens the member's ballot about a settled round."""
+    def open_audit_report(self, past: SettledRound, id: HolderId, body: Body, salt: Digest) -> Call:
+        """Opens the member's audit report about a settled round."""
         said = (past.facts, body.to_bytes(), salt)
         return self.build("open", past.slot.job, past.round, id, *said, contract="Audits")
 
@@ -205,8 +205,8 @@ class Calls:
         where = (past.slot.job, past.round, id, past.seats[seat])
         return self.build("settleContest", *where, permissionless=True)
 
-    def strike(self, past: SettledRound, seat: SeatIndex) -> Call:
-        return self.build("strike", shown(past, seat), permissionless=True)
+    def report_missing_key(self, past: SettledRound, seat: SeatIndex) -> Call:
+        return self.build("reportMissingKey", shown(past, seat), permissionless=True)
 
     def no_key(self, past: SettledRound, seat: SeatIndex) -> Call:
         return self.build("noKey", shown(past, seat), permissionless=True)
@@ -228,9 +228,9 @@ class Calls:
 
     # Words
 
-    def late_word(self, job: JobId, round_: RoundIndex, id: HolderId, has: Bitmap) -> Call:
+    def late_vote(self, job: JobId, round_: RoundIndex, id: HolderId, has: Bitmap) -> Call:
         """ "I have these updates now", for their pay."""
-        return self.build("lateWord", job, round_, id, has)
+        return self.build("lateVote", job, round_, id, has)
 
     def grant(self, past: SettledRound, seat: SeatIndex, following: SettledRound | None) -> Call:
         """More than half of this round's and the next one's committee have the seat's update.
@@ -240,7 +240,7 @@ class Calls:
         """
         facts = (past.facts, _NO_FACTS if following is None else following.facts)
         said = (bytes(past.words), list(past.words.values()))
-        having = (*facts, past.lot_seed, *said, list(past.late))
+        having = (*facts, past.committee_seed, *said, list(past.late))
         return self.build("grant", past.slot.job, past.round, seat, having, permissionless=True)
 
     def equivocated(
@@ -349,13 +349,13 @@ class Calls:
         """The same by the account's owner, of its own tokens."""
         return self.build("depositFor", account, role, amount)
 
-    def thaw(self, account: Address, role: Role, amount: int) -> Call:
+    def unbond(self, account: Address, role: Role, amount: int) -> Call:
         """Only its owner, which of most accounts is the account itself."""
-        return self.build("thaw", account, role, amount)
+        return self.build("unbond", account, role, amount)
 
-    def withdraw(self, account: Address, role: Role, thaw_id: int) -> Call:
+    def withdraw(self, account: Address, role: Role, unbond_id: int) -> Call:
         """Only its owner, to whom it goes."""
-        return self.build("withdraw", account, role, thaw_id, contract="Stakes")
+        return self.build("withdraw", account, role, unbond_id, contract="Stakes")
 
     # Owners
 

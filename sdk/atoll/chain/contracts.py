@@ -56,11 +56,11 @@ class Escrow:
 
 @dataclass(frozen=True, slots=True)
 class Stake:
-    """Wei. `active` includes `locked`: what may be locked or thawed is the difference."""
+    """Wei. `active` includes `locked`: what may be locked or unbonded is the difference."""
 
     active: int
     locked: int
-    thawing: int
+    unbonding: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class RoundState:
     status: JobStatus
     phase: Phase
     round: RoundIndex
-    lot: int
+    committee_draw: int
     deadline: int
     seed: Digest
     next_seed: Digest

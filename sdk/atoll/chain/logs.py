@@ -19,7 +19,7 @@ against what cannot lag, the blocks themselves:
 
 Receipts that leave something out are no answer: the next endpoint is asked, and if none has them,
 `RpcUnavailable` says so and the caller waits. Transactions of the chain itself may have none: where
-the others set every bit of the bloom, nothing is left out. Where no endpoint serves `eth_getLogs`,
+the others set every bit of the bloom, nothing is excluded. Where no endpoint serves `eth_getLogs`,
 receipts alone tell.
 
 What came of a range that could not be read to its end is kept, and asked for no second time. Of
@@ -27,7 +27,7 @@ logs no more blocks are asked for at once than were answered before.
 
 All of this finds what an endpoint fails to say, not what it makes up. Headers can have blooms of
 their own behind true hashes; receipts can have logs of strangers, made up to set the bits of one
-that is left out, and need none where other logs of ours set the same. So where an agreement of n
+that is excluded, and need none where other logs of ours set the same. So where an agreement of n
 is asked for, n endpoints have to give alike every header of the range, with its bloom and its
 transactions, the logs that two have to give else, and what is ours in a block's receipts
 (`atoll.chain.agreement`). Fewer than n liars hide nothing then, and make nothing up. Who must not
@@ -111,7 +111,7 @@ class LogReader:
         agreement: endpoints that have to give a block alike, and what is ours in it.
 
     Attributes:
-        left_out: logs that `eth_getLogs` did not have and the blocks' receipts did.
+        excluded: logs that `eth_getLogs` did not have and the blocks' receipts did.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class LogReader:
         self._topics = frozenset(event_topics())
         self._contract_bits = [_bits_of(bytes.fromhex(a.removeprefix("0x"))) for a in contracts]
         self._topic_bits = [_bits_of(topic) for topic in self._topics]
-        self.left_out = 0
+        self.excluded = 0
         self._newest: Header | None = None
         self._newest_at = 0.0
         self._growth = Growth()
@@ -280,7 +280,7 @@ class LogReader:
         )
         missing = len(set(logs) - set(told[0])) if told else 0
         if missing:
-            self.left_out += missing
+            self.excluded += missing
             log.warning("eth_getLogs left logs out", first=first, last=last, logs=missing)
         return logs
 

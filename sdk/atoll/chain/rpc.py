@@ -211,7 +211,7 @@ class FailoverProvider:
     ) -> list[RpcRefused]:
         """Says something to every endpoint of this chain; how those refused that did.
 
-        Who failed lately is left out where there is another one.
+        Who failed lately is excluded where there is another one.
         """
 
         async def one(endpoint: _Endpoint) -> list[RpcRefused]:

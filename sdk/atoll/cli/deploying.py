@@ -52,7 +52,7 @@ def deploy(
     ] = None,
     supply: Annotated[str, typer.Option(help="Of a new token, all of it yours.")] = "1000000000",
     owner: Annotated[
-        str | None, typer.Option(help="Who may propose parameters and pause; you, if left out.")
+        str | None, typer.Option(help="Who may propose parameters and pause; you, if excluded.")
     ] = None,
     unbonding_days: Annotated[int, typer.Option(min=1, max=365)] = 7,
     change_days: Annotated[int, typer.Option(min=1, max=30)] = 2,

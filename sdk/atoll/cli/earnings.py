@@ -80,7 +80,7 @@ def claim(
 async def _told(
     whose: Whose, job: int | None, *, explain: bool
 ) -> tuple[dict[str, Any], list[str]]:
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     me = whose.account
     async with whose.reading() as reader:
@@ -134,13 +134,13 @@ async def _beside(reader: Reader, known: Known, me: Address) -> tuple[dict[str, 
             for who in dict.fromkeys((me, ownership.owner, ownership.payee))
         },
     }
-    faults = list(has.faults(sum(stake.active + stake.thawing for stake in stakes)))
+    faults = list(has.faults(sum(stake.active + stake.unbonding for stake in stakes)))
     data = {"beside": has.to_plain() | {"faults": faults}, "lies": lies}
     return data, [*_shares(has), *_places(has, stakes, lies), *(f"  but: {x}" for x in faults)]
 
 
 def _shares(has: Holdings) -> list[str]:
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     lines = []
     for share in has.shares:
@@ -155,16 +155,16 @@ def _shares(has: Holdings) -> list[str]:
 
 
 def _places(has: Holdings, stakes: list[Stake], lies: dict[str, Any]) -> list[str]:
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
     from atoll.protocol.words import Role
 
     parts = ((name, int(lies[f"{name}_wei"])) for name in ("owed_by_games", "kept"))
     said = {"owed_by_games": "owed by games", "kept": "kept, as its payee could not be sent it"}
     lines = [
         f"stake      {tokens(stake.active - stake.locked)} free, {tokens(stake.locked)} locked, "
-        f"{tokens(stake.thawing)} thawing, as {Role(stake.role).name.lower()}"
+        f"{tokens(stake.unbonding)} unbonding, as {Role(stake.role).name.lower()}"
         for stake in stakes
-        if stake.active or stake.thawing
+        if stake.active or stake.unbonding
     ]
     lines += [f"waiting    {tokens(wei)} {said[name]}" for name, wei in parts if wei]
     if has.bonds:
@@ -194,7 +194,7 @@ async def _gas(whose: Whose, reader: Reader) -> dict[str, Any]:
 
 def _sums(told: Statement) -> list[str]:
     from atoll.job.earnings import State
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     parts = [f"{tokens(told.total(state))} {state}" for state in State if told.total(state)]
     cut = [f"{tokens(told.cut)} cut from bonds"] if told.cut else []
@@ -202,7 +202,7 @@ def _sums(told: Statement) -> list[str]:
 
 
 def _text(line: Line) -> str:
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
     from atoll.protocol.words import Role
 
     where = {Role.PROVIDER: "seat", Role.VERIFIER: "place", None: "seat"}[line.role]
@@ -217,7 +217,7 @@ async def _claimed(
     whose: Whose, job: int | None, *, is_patient: bool
 ) -> tuple[dict[str, Any], list[str]]:
     from atoll.job.collecting import later, transactions
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     me = whose.account
     async with whose.reading() as reader:
@@ -280,7 +280,7 @@ def _say_news(text: str, said: str) -> str:
 
 
 def _claim_lines(due: list[Collect], waits: list[Later]) -> list[str]:
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     lines = [f"{tokens(item.wei)} tokens: {item.text}" for item in due]
     lines = lines or ["nothing can be claimed now"]
@@ -288,7 +288,7 @@ def _claim_lines(due: list[Collect], waits: list[Later]) -> list[str]:
 
 
 def _later_text(item: Later) -> str:
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     when = "not before it is settled" if item.at is None else f"from {moment(item.at)}"
     return f"{when}: {tokens(item.wei)}, job {item.job}, {item.text}"

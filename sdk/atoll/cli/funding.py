@@ -51,7 +51,7 @@ async def _fund(
     """Of tokens and of the chain's coin, in wei."""
     from atoll.chain.calls import Call
     from atoll.chain.txqueue import unspent_key
-    from atoll.job.narrate import tokens as shown
+    from atoll.job.event_text import tokens as shown
 
     chain, (tokens, coin) = client.chain, wanted
     has, has_coin = await chain.token_balance(to), await chain.native_balance(to)
@@ -71,7 +71,7 @@ async def _fund(
 
 async def _check(client: Client, tokens: int, coin: int) -> None:
     """Raises InsufficientFunds."""
-    from atoll.job.narrate import tokens as shown
+    from atoll.job.event_text import tokens as shown
 
     me = client.address
     for name, needed, there in (

@@ -45,8 +45,8 @@ from atoll.errors import ConfigError, StorageError
 if TYPE_CHECKING:
     from atoll.job.client import Client
     from atoll.job.delivery import Delivery
+    from atoll.job.event_text import JobSnapshot, JobUpdate
     from atoll.job.handle import JobHandle
-    from atoll.job.narrate import JobSnapshot, JobUpdate
     from atoll.job.signs import Signs
 
 app = typer.Typer(
@@ -60,7 +60,7 @@ Evaluate = Annotated[
 ]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A job file (`atoll job new`).")]
 Round = Annotated[
-    int | None, typer.Option("--round", min=0, help="The last settled one if left out.")
+    int | None, typer.Option("--round", min=0, help="The last settled one if excluded.")
 ]
 License = Annotated[str, typer.Option("--license", help="For the card, as the Hub names it.")]
 BaseModel = Annotated[str, typer.Option(help="For the card, as the Hub names it.")]
@@ -169,7 +169,7 @@ def check(
 ) -> None:
     """Say what a job costs and needs, and every figure that is computed. Spends nothing."""
     from atoll.chain.txqueue import QueueConfig
-    from atoll.job.outlook import outlook, report
+    from atoll.job.quote import quote, report
     from atoll.job.sizing import size_job
 
     spec = chosen_job(file, "", None, settings)
@@ -177,7 +177,7 @@ def check(
     with Preparing() as progress:
         draft = asyncio.run(size_job(spec, home.expanduser(), progress))
     assert draft.pace is not None  # `size_job` measures
-    look = outlook(draft, draft.pace, QueueConfig().fee_cap)
+    look = quote(draft, draft.pace, QueueConfig().fee_cap)
     figures = [asdict(figure) for figure in draft.figures]
     more = {"computed": figures, "data": draft.read.to_plain() if draft.read else None}
     emit(look.to_plain() | more, report(draft, look), as_json=json)
@@ -504,7 +504,7 @@ def fund(
     json: Json = False,
 ) -> None:
     """Pay more into a job's escrow; what nobody earns comes back by `refund`."""
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     async def work(client: Client) -> int:
         return await client.attach(job).fund(amount)
@@ -547,7 +547,7 @@ def refund(
     """Take back what nobody can earn any more: of a job that has ended most of it at once, and
     what is left after the claim deadline.
     """
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     async def work(client: Client) -> tuple[int, int, int]:
         handle = client.attach(job)
@@ -588,7 +588,7 @@ async def _row(handle: JobHandle) -> dict[str, object]:
 
 def _in_tokens(row: dict[str, object]) -> dict[str, object]:
     """A row of the list as a person reads amounts."""
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     amounts = {name: row[f"{name}_wei"] for name in ("funded", "paid")}
     rest = {name: value for name, value in row.items() if not name.endswith("_wei")}

@@ -124,12 +124,12 @@ def _add_init(app: typer.Typer, member: RoleCommand) -> None:
     def init(
         folder: Folder = member.folder,
         key: Annotated[
-            Path | None, typer.Option(help="A keystore to use; left out, a new key is made.")
+            Path | None, typer.Option(help="A keystore to use; excluded, a new key is made.")
         ] = None,
         password_file: PasswordFile = None,
         host: Annotated[
             str | None,
-            typer.Option(help="The interface to serve blocks at; left out, all with a public URL."),
+            typer.Option(help="The interface to serve blocks at; excluded, all with a public URL."),
         ] = None,
         port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 0,
         public_url: Annotated[
@@ -144,7 +144,7 @@ def _add_init(app: typer.Typer, member: RoleCommand) -> None:
         deployment: DeploymentFile = None,
         json: Json = False,
     ) -> None:
-        """Make a folder with a key and a config; at a terminal, what is left out is asked."""
+        """Make a folder with a key and a config; at a terminal, what is excluded is asked."""
         to = known_address(reward, "--reward")
         choices = services.Choices(
             member.role,
@@ -175,8 +175,8 @@ def _add_orders(app: typer.Typer, default_config: Path) -> None:
     def drain(config: Config = default_config, json: Json = False) -> None:
         """Finish the running rounds, leave every job, and end once all bonds are home.
 
-        Until then it does what it still owes: keys, ballots, games. A restart goes on draining;
-        started again behind the end it joins nothing until `resume`.
+        Until then it does what it still owes: keys, audit reports, games. A restart goes on
+        draining; started again behind the end it joins nothing until `resume`.
         """
         obeyed(config, "drain", json)
 

@@ -32,7 +32,7 @@ Who = Annotated[str, typer.Argument(metavar="ADDRESS", help="0x and 40 digits.")
 MaybeWho = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ADDRESS]", help="0x and 40 digits; the config's `owner`, if left out."
+        metavar="[ADDRESS]", help="0x and 40 digits; the config's `owner`, if excluded."
     ),
 ]
 ANY = "0x" + "00" * 20

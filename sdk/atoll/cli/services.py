@@ -56,7 +56,7 @@ most_of_window = 0.8
 # largest_bond = 100
 # most_parameters = 1000000000
 # most_data_bytes = 10000000000
-# Left out, these are what this machine has, and what is free where the service writes.
+# Excluded, these are what this machine has, and what is free where the service writes.
 # most_memory_bytes = 8000000000
 # most_disk_bytes = 50000000000
 

@@ -22,9 +22,9 @@ from atoll.errors import AtollError, ChainError, ConfigError
 if TYPE_CHECKING:
     from atoll.job.client import Client
     from atoll.job.draft import Draft
+    from atoll.job.event_text import JobSnapshot, JobUpdate
     from atoll.job.figures import RoundFigures
     from atoll.job.handle import JobHandle
-    from atoll.job.narrate import JobSnapshot, JobUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ def submit_file(
 
 async def _agree(client: Client, draft: Draft, payment: Payment) -> None:
     """Shows what a job costs, and asks, unless told not to. Raises ConfigError."""
+    from atoll.job.event_text import tokens
     from atoll.job.groups import tokens_text
-    from atoll.job.narrate import tokens
     from atoll.train.corpus.options import PUBLIC_NOTICE
 
     estimate = await client.estimate(draft.manifest)
@@ -184,8 +184,8 @@ async def _serve_and_watch(
     """Where the job stands once it has ended; None where it was handed over."""
     from atoll.job.archive import archiving, until_claimed
     from atoll.job.evaluation import evaluating
+    from atoll.job.event_text import tokens
     from atoll.job.figures import RoundFigures
-    from atoll.job.narrate import tokens
     from atoll.job.patience import is_out_of_patience, ran_out
 
     async with AsyncExitStack() as stack:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from atoll.cli.output import moment
 
 if TYPE_CHECKING:
+    from atoll.job.event_text import JobSnapshot, JobUpdate
     from atoll.job.figures import RoundFigures
-    from atoll.job.narrate import JobSnapshot, JobUpdate
     from atoll.job.signs import Signs
 
 
@@ -35,7 +35,7 @@ def _plain(name: str, value: Any) -> Any:
 
 def snapshot_text(snapshot: JobSnapshot) -> str:
     """Lines for a person; of a job that has ended, or waits for members, with what can be done."""
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     data = plain(snapshot)
     out = snapshot.paid_wei + snapshot.burnt_wei + snapshot.refunded_wei
@@ -84,7 +84,7 @@ def while_it_waits(snapshot: JobSnapshot) -> str:
 
 def cancelled_text(snapshot: JobSnapshot, refunded: int, *, already: bool) -> str:
     """What a cancelled job comes to, and where its money is; `refunded` is in wei."""
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     what = f"job {snapshot.job} is cancelled{' already' if already else ''}"
     if not snapshot.has_ended:

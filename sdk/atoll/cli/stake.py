@@ -31,7 +31,7 @@ As = Annotated[
 Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="Tokens, as 25 or 0.5.")]
 MaybeAmount = Annotated[
     str | None,
-    typer.Argument(metavar="[AMOUNT]", help="Tokens; everything that is free if left out."),
+    typer.Argument(metavar="[AMOUNT]", help="Tokens; everything that is free if excluded."),
 ]
 
 
@@ -42,7 +42,7 @@ def show(
     whose: Whose,
     json: Json = False,
 ) -> None:
-    """Show the stake by role: free, locked by jobs and until when, thawing; and the wallet."""
+    """Show the stake by role: free, locked by jobs and until when, unbonding; and the wallet."""
     data, text = asyncio.run(_shown(whose))
     emit(data, text, as_json=json)
 
@@ -75,7 +75,7 @@ def withdraw(
     whose: Whose,
     json: Json = False,
 ) -> None:
-    """Bring stake back to the wallet: bonds that are over go home, stake thaws, and once the
+    """Bring stake back to the wallet: bonds that are over go home, stake unbonds, and once the
     unbonding delay is over it is taken out. Only the account's owner can, and has it then.
 
     Run it again, with the same amount, when it says so: while something is under way nothing is
@@ -95,7 +95,7 @@ def _role(whose: Whose, text: str | None) -> Role:
 
 
 async def _shown(whose: Whose) -> tuple[dict[str, Any], str]:
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
     async with whose.reading() as reader:
         me = whose.account
@@ -124,25 +124,27 @@ async def _shown(whose: Whose) -> tuple[dict[str, Any], str]:
 
 
 def _lines(stake: Stake) -> list[str]:
-    from atoll.job.narrate import tokens, words
+    from atoll.job.event_text import tokens, words
 
-    if not (stake.active or stake.thawing or stake.bonds):
+    if not (stake.active or stake.unbonding or stake.bonds):
         return []
     lines = [
         f"{words(stake.role):<10} {tokens(stake.active)} staked: {tokens(stake.free)} free, "
-        f"{tokens(stake.locked)} locked; {tokens(stake.thawing)} thaw"
+        f"{tokens(stake.locked)} locked; {tokens(stake.unbonding)} unbond"
     ]
     for bond in stake.bonds:
         home = "" if bond.home_at is None else f", home from {moment(bond.home_at)}"
         last = f", at the latest {moment(bond.at_latest)}"
         lines.append(f"  job {bond.job:<5} {tokens(bond.wei)}: {bond.text}{home}{last}")
-    lines += [f"  thaws     {tokens(t.wei)} until {moment(t.available_at)}" for t in stake.thaws]
+    lines += [
+        f"  unbonds     {tokens(t.wei)} until {moment(t.available_at)}" for t in stake.unbonds
+    ]
     return lines + ([f"  but: {stake.fault}"] if stake.fault else [])
 
 
 async def _added(whose: Whose, role: Role, amount: str) -> None:
+    from atoll.job.event_text import tokens
     from atoll.job.groups import wei_of
-    from atoll.job.narrate import tokens
 
     wei = wei_of(amount)
     if not wei:
@@ -198,13 +200,13 @@ async def _withdrawn(whose: Whose, role: Role, amount: str | None) -> dict[str, 
         await _carry_out(plan, (account, role), reader, send, known)
         known, stake = await _stake(reader, account, role)
         wallet = await reader.chain.token_balance(me)
-    again = min((thaw.available_at + 1 for thaw in stake.thaws), default=None)
+    again = min((unbond.available_at + 1 for unbond in stake.unbonds), default=None)
     return {
         "account": account,
         "owner": me,
         "released_wei": str(sum(bond.wei for bond in home)),
         "taken_wei": str(wallet - before),
-        "thawed_wei": str(plan.thaw),
+        "unbonded_wei": str(plan.unbond),
         "lacking_wei": str(plan.lacking),
         "wallet_wei": str(wallet),
         "again_at": again,
@@ -221,27 +223,27 @@ async def _stake(reader: Reader, account: Address, role: Role) -> tuple[Known, S
 async def _carry_out(
     plan: Withdrawal, of: tuple[Address, Role], reader: Reader, send: Send, known: Known
 ) -> None:
-    from atoll.protocol.events import ThawStarted
+    from atoll.protocol.events import UnbondStarted
 
     account, role = of
     calls = reader.chain.calls
-    for thaw in plan.take:
-        await send(f"withdraw:{thaw.id}:{int(role)}", calls.withdraw(account, role, thaw.id))
-    if plan.thaw:
+    for unbond in plan.take:
+        await send(f"withdraw:{unbond.id}:{int(role)}", calls.withdraw(account, role, unbond.id))
+    if plan.unbond:
         # How many there were tells this one from the last; one that is under way is waited for.
-        own = (e for e in known.events if isinstance(e, ThawStarted) and e.account == account)
-        key = f"thaw:{account}:{role.name.lower()}:{sum(1 for _ in own)}"
-        await send(key, calls.thaw(account, role, plan.thaw))
+        own = (e for e in known.events if isinstance(e, UnbondStarted) and e.account == account)
+        key = f"unbond:{account}:{role.name.lower()}:{sum(1 for _ in own)}"
+        await send(key, calls.unbond(account, role, plan.unbond))
 
 
 def _withdrawn_text(done: dict[str, Any]) -> str:
-    from atoll.job.narrate import tokens
+    from atoll.job.event_text import tokens
 
-    amounts = {name: int(done[f"{name}_wei"]) for name in ("released", "taken", "thawed")}
+    amounts = {name: int(done[f"{name}_wei"]) for name in ("released", "taken", "unbonded")}
     said = {
         "released": "tokens of bonds are free again",
         "taken": "tokens are in the wallet",
-        "thawed": "tokens begin to thaw",
+        "unbonded": "tokens begin to unbond",
     }
     lines = [f"{tokens(amounts[name])} {text}" for name, text in said.items() if amounts[name]]
     lacking = int(done["lacking_wei"])
@@ -250,5 +252,5 @@ def _withdrawn_text(done: dict[str, Any]) -> str:
     if done["again_at"] is not None:
         lines.append(f"run this again from {moment(done['again_at'])} on")
     elif not lines:
-        lines.append("nothing is free, and nothing thaws: `atoll stake show`")
+        lines.append("nothing is free, and nothing unbonds: `atoll stake show`")
     return "\n".join(lines)

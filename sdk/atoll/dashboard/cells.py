@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
+from atoll.job.event_text import Names, tokens, via, words
 from atoll.job.history import History
-from atoll.job.narrate import Names, tokens, via, words
 from atoll.protocol import events as ev
 from atoll.protocol.merge_inputs import is_whole_enough
 from atoll.protocol.pay import seat_pay
@@ -27,7 +27,7 @@ STATES: Final[Mapping[str, tuple[str, str]]] = {
     "missed": ("M", "missed a commit or a reveal"),
     "keyless": ("K", "showed no key, and is not paid"),
     "not-had": ("N", "revealed, but the committee had no copy"),
-    "out": ("O", "left out of the merge"),
+    "out": ("O", "excluded of the merge"),
     "partial": ("P", "did a part of the round"),
     "fine": ("✓", "drawn, and fine"),
     "drawn": ("D", "drawn, nobody has said anything yet"),
@@ -79,19 +79,19 @@ class Places:
 
     Attributes:
         seats: by round, by seat, and by what it is.
-        ballots: by round and auditor.
+        audit reports: by round and auditor.
         games: by number, the challenge.
     """
 
     seats: Mapping[int, Mapping[int, Mapping[str, Indexed]]]
-    ballots: Mapping[tuple[int, HolderId], Indexed]
+    audit_reports: Mapping[tuple[int, HolderId], Indexed]
     games: Mapping[int, Indexed]
 
     @classmethod
     def of(cls, history: History) -> Places:
         """The places of a job's events; of a round that opened twice the later ones."""
         seats: dict[int, dict[int, dict[str, Indexed]]] = defaultdict(lambda: defaultdict(dict))
-        ballots: dict[tuple[int, HolderId], Indexed] = {}
+        audit_reports: dict[tuple[int, HolderId], Indexed] = {}
         games: dict[int, Indexed] = {}
         for item in history.items:
             match item.event:
@@ -108,12 +108,12 @@ class Places:
                 case ev.Leaked() as event:
                     seats[event.round][event.seat]["early key"] = item
                 case ev.Opened() as event:
-                    ballots[event.round, event.id] = item
+                    audit_reports[event.round, event.id] = item
                 case ev.Challenged() as event:
                     games[event.id] = item
                 case _:
                     pass
-        return cls(seats, ballots, games)
+        return cls(seats, audit_reports, games)
 
     def of_seat(self, round: int, seat: int) -> Mapping[str, Indexed]:
         """What was said of a seat's round, by what it is."""
@@ -232,9 +232,9 @@ class Cells:
             yield "not-had", f"Only {said} of {members} members had its update.{later}"
         elif past.fallen >> seat & 1:
             yield "out", "Had, and not merged: its holder had fallen before."
-        elif past.verdict.left_out >> seat & 1:
+        elif past.verdict.excluded >> seat & 1:
             why = "it was accused" if past.accused >> seat & 1 else "it stood out among the updates"
-            yield "out", f"Had, and left out of the merge: {why}."
+            yield "out", f"Had, and excluded of the merge: {why}."
         elif not is_whole_enough(told.segments, whole):
             vain = " Nothing was merged, so it earns nothing." if past.unearned >> seat & 1 else ""
             yield "partial", f"Had, and too short to be merged.{vain}"
@@ -275,9 +275,11 @@ class Cells:
 
     def _auditors_logs(self, past: SettledRound, seat: SeatIndex) -> Iterator[Mapping[str, Any]]:
         for auditor, body in past.bodies.items():
-            item = self.places.ballots.get((past.round, auditor))
+            item = self.places.audit_reports.get((past.round, auditor))
             if item is not None and any(duty.seat == seat for duty in body.duties):
-                yield place(f"ballot of {self.names(self.view.verifiers[auditor].account)}", item)
+                yield place(
+                    f"audit report of {self.names(self.view.verifiers[auditor].account)}", item
+                )
         for game in self.games.get((past.round, seat), []):
             if game.id in self.places.games:
                 yield place(f"game {game.id}", self.places.games[game.id])

@@ -16,9 +16,9 @@ from atoll.chain.indexed import Indexed
 from atoll.dashboard.cells import STATES, Cells, Places, place
 from atoll.dashboard.replay import amounts_of, standings
 from atoll.job.books import REASONS, Books, keep_books
+from atoll.job.event_text import JobSnapshot, Names, describe, words
 from atoll.job.figures import RoundFigures, known
 from atoll.job.history import NOT_MOVES, History, RoundRecord
-from atoll.job.narrate import JobSnapshot, Names, describe, words
 from atoll.job.signs import Signs
 from atoll.job.story import RoundStory, tell_rounds
 from atoll.protocol import events as ev
@@ -103,7 +103,7 @@ def _job(seen: Seen, stories: Sequence[RoundStory]) -> dict[str, Any]:
         "rounds": terms.rounds,
         "settled": snapshot.settled_rounds,
         "final": snapshot.final_rounds,
-        "lot": snapshot.lot,
+        "committee_draw": snapshot.committee_draw,
         "is_final": snapshot.is_final,
         "cancelled": view.cancel_requested,
         "now": seen.now,
@@ -171,7 +171,7 @@ def _round(story: RoundStory, history: History, view: JobView) -> dict[str, Any]
         "ended": record.ended,
         "seconds": {phase: record.seconds[phase] for phase in PHASES},
         "voids": record.voids,
-        "lots": record.lots,
+        "committee_draws": record.committee_draws,
         "cid": cid_text(past.verdict.cid) if past is not None and past.verdict.cid else None,
         "told": None if past is None else past.is_consistent,
     }

@@ -16,7 +16,7 @@ from atoll.dashboard.document import LOG_LINES, name_of
 from atoll.dashboard.network import Stakes, bonds_of
 from atoll.job.account import statements
 from atoll.job.earnings import State, Statement
-from atoll.job.narrate import Names, describe, words
+from atoll.job.event_text import Names, describe, words
 from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_ROUND, Address, JobId, Role
 
@@ -70,7 +70,7 @@ def _job(told: Statement, view: JobView, account: Address) -> dict[str, Any]:
     return {
         **plain,
         "lines": plain["lines"][-LINES:],
-        "left_out": max(0, len(told.lines) - LINES),
+        "excluded": max(0, len(told.lines) - LINES),
         "status": words(view.status),
         "places": [
             {

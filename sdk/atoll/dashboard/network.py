@@ -12,7 +12,7 @@ from typing import Any
 
 from atoll.chain.indexed import Indexed
 from atoll.dashboard.document import name_of
-from atoll.job.narrate import JobSnapshot, words
+from atoll.job.event_text import JobSnapshot, words
 from atoll.protocol import events as ev
 from atoll.protocol.owners import Ownership, enter
 from atoll.protocol.views import JobView
@@ -61,7 +61,7 @@ class Stakes:
     """What the stakes contract holds for whom.
 
     Attributes:
-        held: wei by account, in both roles, what thaws included.
+        held: wei by account, in both roles, what unbonds included.
         slashed, won: what it lost to slashes, and got of those of others.
         gateways: as last announced.
         owners: of accounts that are not all their own.

@@ -377,7 +377,7 @@
           tainted.has(round.round) ? ", tainted" : null, still.has(round.round) ? ", moved nothing" : null,
           round.until ? el("div", { class: "when" }, "until ", show([...path, "until"], "time")) : null,
           round.voids ? el("div", { class: "when" }, "void before: ", show([...path, "voids"])) : null],
-        phases(round, path), show([...path, "had"], "seats"), show([...path, "left_out"], "seats"),
+        phases(round, path), show([...path, "had"], "seats"), show([...path, "excluded"], "seats"),
         show([...path, "drawn"], "seats"), show([...path, "paid"], "seats"), show([...path, "fell"], "seats"),
         show([...path, "cost_wei"], "tokens"),
         el("span", { class: "mono" }, show([...path, "model"], "short"))];
@@ -574,7 +574,7 @@
         el("span", { class: "mono" }, show(["payee"], "text"))),
       navigation([["sums", "Pay"], ["jobs", "Jobs"], ["log", "What happened"]]),
       el("dl", { class: "facts" },
-        fact("Stake", show(["stake_wei"], "tokens"), small("what thaws included")),
+        fact("Stake", show(["stake_wei"], "tokens"), small("what unbonds included")),
         fact("In bonds", show(["bonds_wei"], "tokens")), fact("Slashed", show(["slashed_wei"], "tokens")),
         fact("Won", show(["won_wei"], "tokens"), small("of others’ bonds")))];
   }
@@ -596,7 +596,7 @@
           show([...path, "status"], "text")),
         job.places.map((place, k) => memberPlace(place, [...path, "places", k])), sums(path),
         job.faults.map((_, k) => el("p", { class: "warn" }, show([...path, "faults", k], "text"))),
-        job.left_out ? el("p", { class: "note" }, show([...path, "left_out"]), " earlier lines are not shown.") : null,
+        job.excluded ? el("p", { class: "note" }, show([...path, "excluded"]), " earlier lines are not shown.") : null,
         el("details", { "data-keep": `job ${job.job}` }, el("summary", {}, "Every amount, and why"),
           table("Every amount of this job", [["Round", N], ["For", ""], ["Tokens", N], ["Is", ""], ["Why", ""]],
             job.lines.map((line, k) => memberLine(line, [...path, "lines", k])).reverse())));
@@ -653,7 +653,7 @@
           : el("span", { class: "mono" }, show([...path, name], "text"))),
         el("span", { class: "mono" }, show([...path, "gateway"], "text"))];
     });
-    return section("members", "Members and stakes", "Tokens in the stakes contract, what thaws included.",
+    return section("members", "Members and stakes", "Tokens in the stakes contract, what unbonds included.",
       rows.length ? table("Members", names, rows) : el("p", {}, "Nobody has staked yet."));
   }
 

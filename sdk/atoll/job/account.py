@@ -112,7 +112,7 @@ class Reader:
         found = []
         for role in Role:
             said = await self.chain.stake(account, role, hex(known.head.number))
-            sums = Sums(said.active, said.locked, said.thawing)
+            sums = Sums(said.active, said.locked, said.unbonding)
             held = [bond for bond in bonds if bond.role is role]
             found.append(stake_of(role, sums, held, known.events, account))
         return found

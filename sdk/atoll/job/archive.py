@@ -41,7 +41,7 @@ class Archive:
     Attributes:
         quota: bytes that are not exceeded.
         kept: CIDs and their bytes; 0 of what no source can give.
-        is_full: whether something was left out for want of room.
+        is_full: whether something was excluded for want of room.
     """
 
     handle: JobHandle

@@ -17,12 +17,12 @@ from atoll.chain.follower import Fold
 from atoll.errors import ConfigError, NotFound, ProtocolError, StorageError
 from atoll.job.again import Again
 from atoll.job.books import Books, keep_books
+from atoll.job.event_text import concerns
 from atoll.job.figures import model_of, paid_seats
 from atoll.job.followed import Tell, check_seat, untold
 from atoll.job.handle import JobHandle
-from atoll.job.narrate import concerns
 from atoll.protocol import events as ev
-from atoll.protocol.ballots import Duty
+from atoll.protocol.audit_reports import Duty
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeFacts
 from atoll.protocol.safety import unsafe_rounds
@@ -425,7 +425,7 @@ class _Auditor:
             return self._seat(past, seat, DIFFERS, what)
         wrong = wrong_word_at(past, seat, found.words)
         if wrong is not None:
-            return self._seat(past, seat, DIFFERS, f"its work word {wrong} is another")
+            return self._seat(past, seat, DIFFERS, f"its work tag {wrong} is another")
         return self._seat(past, seat, EQUAL, "", self._false_fine(past, seat, found))
 
     def _seat(
@@ -471,7 +471,7 @@ def _seats(past: SettledRound, extent: Extent) -> Sequence[SeatIndex]:
 def _compare(own: Verdict, told: Verdict) -> str:
     """What of a verdict is another; empty where nothing is. Where the model lies is no matter."""
     parts = {
-        "seats were left out": (own.left_out, told.left_out),
+        "seats were excluded": (own.excluded, told.excluded),
         "updates are merged": (own.merged, told.merged),
         "is the model": (own.state, told.state),
         "is the held-out loss": (own.loss, told.loss),

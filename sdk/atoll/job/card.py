@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.job.delivery import Delivery
+from atoll.job.event_text import MISSES, tokens, words
 from atoll.job.figures import RoundFigures, cid_of, paid_seats
-from atoll.job.narrate import MISSES, tokens, words
 from atoll.job.signs import Signs
 from atoll.protocol import events as ev
 from atoll.protocol.manifest import Manifest
@@ -25,7 +25,7 @@ UNKNOWN_LICENSE = "unknown"
 CARD, FACTS = "README.md", "card.json"
 FELL = "work that a game or a missing key showed to be false"
 """What a fall is for."""
-_MERGES = ("round", "revealed", "available", "left out", "signed by")
+_MERGES = ("round", "revealed", "available", "excluded", "signed by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _round(view: JobView, past: SettledRound) -> dict[str, Any]:
         "committee": facts_.committee.bit_count(),
         "revealed": bits(facts_.revealed),
         "available": bits(facts_.available),
-        "left_out": bits(facts_.left_out),
+        "excluded": bits(facts_.excluded),
         "merged": verdict.merged,
         "drawn": bits(past.drawn),
         "paid": paid_seats(view, past),
@@ -222,7 +222,7 @@ def _tables(told: dict[str, Any]) -> list[str]:
     merges = [
         (
             r["round"],
-            *(_listed(r[name]) for name in ("revealed", "available", "left_out")),
+            *(_listed(r[name]) for name in ("revealed", "available", "excluded")),
             f"{len(r['signers'])} of {r['committee']}",
         )
         for r in told["rounds"]

@@ -30,10 +30,10 @@ from atoll.job.asking import Ask, asking
 from atoll.job.connection import ClientConfig, Connection
 from atoll.job.document import to_toml
 from atoll.job.draft import Draft, Found, write_draft
+from atoll.job.event_text import tokens
 from atoll.job.following import job_created
 from atoll.job.groups import tokens_text, wei_of
 from atoll.job.handle import JobHandle
-from atoll.job.narrate import tokens
 from atoll.job.plan import Floors, priced
 from atoll.job.prepare import (
     OnProgress,
@@ -110,7 +110,7 @@ class Client(Connection):
             spec: or the path of its file.
             numerics: None asks this machine, which needs torch.
             again: another job of the same words, where the last is on the chain.
-            measured: measure the pace even where nothing is left out.
+            measured: measure the pace even where nothing is excluded.
             on_progress: told how far the preparation of the text is, from another thread.
 
         Raises:
@@ -134,7 +134,7 @@ class Client(Connection):
             # Its second is all that tells another job of the same words from this one.
             now = max(now, manifest.created + 1)
         after = None if again else 0 if known is None else known.id
-        floors, is_open = await self._floors(), bool(priced(chosen)[0].left_out())
+        floors, is_open = await self._floors(), bool(priced(chosen)[0].excluded())
         async with asking(self.ask) as ask:
             found = Found(data, init, numerics or await machine_numerics(ask))
             measuring = ask if measured or is_open else None

@@ -14,9 +14,9 @@ from atoll.errors import NotFound, NumericsMismatch, ProtocolError
 from atoll.job.again import Again
 from atoll.job.asking import missing_extra
 from atoll.job.evaluation import can_evaluate
+from atoll.job.event_text import numbers
 from atoll.job.figures import cid_of, model_of
 from atoll.job.followed import FollowedJob
-from atoll.job.narrate import numbers
 from atoll.job.signs import Signs
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.safety import LastMerge, last_merge

@@ -34,7 +34,7 @@ class Draft:
 
     Attributes:
         key: of what it says; the same key is the same job.
-        figures: what was left out and is computed.
+        figures: what was excluded and is computed.
         pace: what was measured; None where nothing had to be.
         job: its number, where it is on the chain already.
         said: the job's file as it was, with nothing computed.
@@ -90,6 +90,6 @@ def _check_budget(most: int | None, price: Wei) -> None:
 
 async def measure(spec: JobSpec, found: Found, ask: Ask) -> Pace:
     """The model's pace on this machine. Raises as `write_draft`."""
-    # What is left out does not matter to a step.
+    # What is excluded does not matter to a step.
     manifest = filled(spec).resolve(found.data, found.init, found.numerics, now=0)
     return Pace(**await ask({"pace": manifest.to_bytes().hex()}))

@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from atoll.job.books import AUDITS, CREDITS, REASONS, SIGNATURES, TRAINING, keep_books
-from atoll.job.narrate import MISSES, words
+from atoll.job.event_text import MISSES, words
 from atoll.protocol import events as ev
-from atoll.protocol.ballots import Duty
+from atoll.protocol.audit_reports import Duty
 from atoll.protocol.pay import contest_reward
 from atoll.protocol.views import Holder, JobView, OpenRound, SettledRound
 from atoll.protocol.words import (
@@ -230,7 +230,7 @@ class _Lines:
         had = sum(bool(said >> seat & 1) for said in past.words.values())
         text = f"not had: {had} of {past.facts.committee.bit_count()} said to have its update"
         if self.now < past.clock.audit_end:
-            text += f"; late words may still grant it in {past.clock.audit_end - self.now} s"
+            text += f"; late votes may still grant it in {past.clock.audit_end - self.now} s"
         return State.UNEARNED, text
 
     # --- verifiers ---
@@ -287,16 +287,18 @@ class _Lines:
         where, clock = (past.round, holder.role, holder.index, AUDITS), past.clock
         about = f"audit of seat {seat}"
         if self.now < clock.audit_end:
-            text = f"{about}: a ballot is taken for {clock.audit_end - self.now} s more"
+            text = f"{about}: an audit report is taken for {clock.audit_end - self.now} s more"
             return Line(*where, State.PENDING, fee, text, clock.window_end)
-        if holder.id not in past.ballots:
-            return self._none(holder, past, AUDITS, fee, f"{about}: missed, no ballot")
+        if holder.id not in past.audit_reports:
+            return self._none(holder, past, AUDITS, fee, f"{about}: missed, no audit report")
         if holder.id in past.bodies:
-            return self._none(holder, past, AUDITS, fee, f"{about}: left out of what was opened")
+            return self._none(holder, past, AUDITS, fee, f"{about}: excluded of what was opened")
         if self.now < clock.open_end:
-            text = f"{about}: the ballot can be opened for {clock.open_end - self.now} s more"
+            text = f"{about}: the audit report can be opened for {clock.open_end - self.now} s more"
             return Line(*where, State.PENDING, fee, text, clock.window_end)
-        return self._none(holder, past, AUDITS, fee, f"{about}: missed, the ballot was not opened")
+        return self._none(
+            holder, past, AUDITS, fee, f"{about}: missed, the audit report was not opened"
+        )
 
     def _contested(self, holder: Holder, past: SettledRound, seat: SeatIndex, fee: int) -> Line:
         contest = past.contests[holder.id, seat]

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, Final
 
 from atoll.job.groups import duration_text, tokens_text
-from atoll.job.outlook import member_needs, round_traffic, size_text
+from atoll.job.quote import member_needs, round_traffic, size_text
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.words import TOKEN, Role
 from atoll.service.needs import Machine

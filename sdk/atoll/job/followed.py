@@ -16,8 +16,8 @@ import structlog
 
 from atoll.errors import ChainError, ConfigError, ManifestError, RpcUnavailable
 from atoll.job.connection import Connection
+from atoll.job.event_text import JobSnapshot, JobUpdate, is_about
 from atoll.job.figures import RoundFigures, known, named
-from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
 from atoll.job.signs import Signs
 from atoll.job.stands import Standing, standings
 from atoll.job.story import RoundStory, tell_rounds

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from atoll.chain.follower import Folded, Follower, TurnedBack
 from atoll.errors import ChainError
-from atoll.job.narrate import JobSnapshot, JobUpdate, told
+from atoll.job.event_text import JobSnapshot, JobUpdate, told
 from atoll.protocol.events import ContractEvent, JobCreated
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Digest, JobId

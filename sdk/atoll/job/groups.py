@@ -192,7 +192,7 @@ class Init(Group):
     )
     seq: Count | None = Field(
         default=None,
-        description="tokens of a training sequence; if left out the folder's, 1024 at most",
+        description="tokens of a training sequence; if excluded the folder's, 1024 at most",
     )
 
     def beside(self, folder: Path) -> Self:
@@ -244,7 +244,7 @@ class Data(Group):
 
 
 class Inner(Group):
-    """How each provider trains. What is left out is the method's, or AdamW's as usual."""
+    """How each provider trains. What is excluded is the method's, or AdamW's as usual."""
 
     lr: RateNumber = Field(default="0.003", description="learning rate")
     steps: Count = Field(default=40, description="of a round")
@@ -256,7 +256,7 @@ class Inner(Group):
     )
     micro_batch: Annotated[int, Field(ge=1, le=1 << 20)] | None = Field(
         default=None,
-        description="sequences at a time, which bounds memory; the whole batch if left out",
+        description="sequences at a time, which bounds memory; the whole batch if excluded",
     )
     dropout: Share = Field(default="0", description="share of activations that are dropped")
     clip: PositiveNumber = Field(default="1", description="largest norm of a gradient")
@@ -271,7 +271,7 @@ class Inner(Group):
 
 
 class Outer(Group):
-    """The outer optimiser. What is left out is the method's."""
+    """The outer optimiser. What is excluded is the method's."""
 
     kind: Literal["sgd", "nesterov", "adam", "sign", "delayed_nesterov"] | None = None
     lr: PositiveNumber | None = None
@@ -293,16 +293,16 @@ class MethodChoice(Group):
     )
     feedback: Share = Field(
         default="0",
-        description="share of what a dense codec leaves out that is sent a round later, in epochs",
+        description="share of what a dense codec leaves out sent a round later; in reset periods",
     )
-    epoch: Annotated[int, Field(ge=1, lt=1 << 32)] | None = Field(
+    reset_period: Annotated[int, Field(ge=1, lt=1 << 32)] | None = Field(
         default=None,
         description="rounds that open from public data once, where seats keep state; the method's",
     )
 
 
 class Audit(Group):
-    """How much is replayed. Whoever the merge left out is audited besides."""
+    """How much is replayed. Whoever the merge excluded is audited besides."""
 
     share: Share = Field(
         default="0.5", description="of the seats, replayed in all but the last round"
@@ -310,11 +310,11 @@ class Audit(Group):
 
 
 class Money(Group):
-    """Amounts, as text in tokens. What is left out follows from the work and what it must deter."""
+    """Amounts, as text in tokens. What is excluded follows from the work and what it must deter."""
 
     budget: Amount | None = Field(
         default=None,
-        description="the whole job's price at most; sets price_per_token if that is left out",
+        description="the whole job's price at most; sets price_per_token if that is excluded",
     )
     price_per_token: Amount | None = Field(
         default=None, description="paid for each trained token of text"
@@ -337,7 +337,7 @@ class Members(Group):
     )
     min_providers: Annotated[int, Field(ge=1, le=MAX_SEATS)] | None = Field(
         default=None,
-        description="to begin a round; left out, three, or 2f + 1 where the merge bears f that lie",
+        description="to begin a round; excluded, three, or 2f + 1 where the merge bears f that lie",
     )
     places: Annotated[int, Field(ge=1, le=MAX_PLACES)] = Field(
         default=8, description="verifiers at most"
@@ -346,14 +346,14 @@ class Members(Group):
 
 
 class Windows(Group):
-    """How long a phase may take. What is left out follows from measured seconds and bytes."""
+    """How long a phase may take. What is excluded follows from measured seconds and bytes."""
 
     train: Duration | None = None
     reveal: Duration | None = None
     merge: Duration | None = Field(default=None, description="words and the certificate")
     audit: Duration | None = Field(default=None, description="replays; behind the training")
-    open: Duration | None = Field(default=None, description="of ballots")
-    key: Duration | None = Field(default=None, description="of work words, shown by who is drawn")
+    open: Duration | None = Field(default=None, description="of audit reports")
+    key: Duration | None = Field(default=None, description="of work tags, shown by who is drawn")
     window: Duration | None = Field(default=None, description="of challenges, until pay is final")
     ready: Duration | None = Field(default=None, description="a verifier has to fetch the data")
     game: Duration | None = Field(default=None, description="of each side, in a whole dispute")
@@ -363,7 +363,7 @@ class Windows(Group):
         default="3", description="than this machine a member may be, so many times"
     )
     step_seconds: PositiveNumber | None = Field(
-        default=None, description="of the slowest member; measured here, times slower, if left out"
+        default=None, description="of the slowest member; measured here, times slower, if excluded"
     )
     megabits: Annotated[int, Field(ge=1, le=10**6)] = Field(
         default=20, description="a second of a member's line, up and down"

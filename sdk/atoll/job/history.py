@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
-from atoll.job.narrate import MISSES, disputed
+from atoll.job.event_text import MISSES, disputed
 from atoll.protocol import events as ev
 from atoll.protocol.disputes import DISPUTE_HANDLERS
 from atoll.protocol.games.claims import Claim
@@ -35,7 +35,7 @@ class RoundRecord:
         status: "running", "settled", or "void" where nobody committed or revealed.
         seconds: by phase, in the chain's time.
         voids: how often it was void, or waited for members, before it settled.
-        lots: committees that were drawn for it.
+        committee draws: committees that were drawn for it.
     """
 
     round: int
@@ -44,7 +44,7 @@ class RoundRecord:
     started: int = 0
     ended: int = 0
     voids: int = 0
-    lots: int = 1
+    committee_draws: int = 1
     _phase: str = ""
     _since: int = 0
 
@@ -64,7 +64,7 @@ class Loss:
     """What an account lost of its bond, and for what; `round` is the one that it is about.
 
     Attributes:
-        miss: what it left out; None of a fall.
+        miss: what it excluded; None of a fall.
     """
 
     account: Address
@@ -164,8 +164,8 @@ class History:
     def _merge(self, event: ev.MergeOpened, block: BlockRef) -> None:
         self.round(event.round).enter("merge", block.timestamp)
 
-    def _lot(self, event: ev.LotDrawn, block: BlockRef) -> None:
-        self.round(event.round).lots = event.lot + 1
+    def _committee_draw(self, event: ev.CommitteeDrawn, block: BlockRef) -> None:
+        self.round(event.round).committee_draws = event.committee_draw + 1
 
     def _settled(self, event: ev.Settled, block: BlockRef) -> None:
         self._stop(event.round, "settled", block)
@@ -208,7 +208,7 @@ _HANDLERS: dict[type, Callable[[History, Any, BlockRef], None]] = {
     ev.RoundOpened: History._opened,
     ev.RevealOpened: History._reveal,
     ev.MergeOpened: History._merge,
-    ev.LotDrawn: History._lot,
+    ev.CommitteeDrawn: History._committee_draw,
     ev.Settled: History._settled,
     ev.Waiting: History._waiting,
     ev.Closed: History._closed,

@@ -57,7 +57,7 @@ class Holdings:
 
     @property
     def staked(self) -> int:
-        """What the stakes contract has of it: free, locked or thawing."""
+        """What the stakes contract has of it: free, locked or unbonding."""
         return self.deposited + self.won - self.cut - self.withdrawn
 
     def faults(self, staked: int) -> tuple[str, ...]:

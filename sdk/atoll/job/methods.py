@@ -33,7 +33,7 @@ class Method:
         inner: fields of InnerSpec that take the place of the job's.
         overlaps: what a round merged comes back a segment into the next round, where there are two.
         one_step: a round is a single step.
-        epoch: rounds that open from public data once, where seats keep a state of their own.
+        reset period: rounds that open from public data once, where seats keep a state of their own.
         one_round: the job is a single round.
     """
 
@@ -46,7 +46,7 @@ class Method:
     overlaps: bool = False
     one_step: bool = False
     one_round: bool = False
-    epoch: int = 8
+    reset_period: int = 8
 
 
 def _outer(kind: str, lr: str, **fields: str | int) -> OuterSpec:
@@ -92,7 +92,7 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
         "diloco": Method("Douillard et al. 2023, arXiv:2311.08105", "500", _NESTEROV, _GRID8),
         "fedadam": Method(
             "Reddi et al. 2021, arXiv:2003.00295; with AdamW inside",
-            "1 epoch",
+            "1 reset period",
             _outer("adam", "0.004", momentum="0.2", beta2="0.99", eps="0.002"),
             _GRID8,
         ),
@@ -134,7 +134,7 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             inner=_SGD_INNER,
             one_step=True,
             # Its feedback is its momentum: dropped every 8 steps, it costs 8 % (docs/methods.md).
-            epoch=64,
+            reset_period=64,
         ),
         "lo_fi": Method(
             "Wortsman et al. 2022, arXiv:2210.11948", "all", _FEDAVG, _GRID8, one_round=True
@@ -174,7 +174,7 @@ def with_codec(method: Method, name: str) -> Method:
 
 
 def with_feedback(method: Method, decay: str) -> Method:
-    """The method with seats that send what their codec left out a round later.
+    """The method with seats that send what their codec excluded a round later.
 
     Raises:
         ManifestError: the codec is sparse or leaves nothing out, or the updates are of fragments.

@@ -56,11 +56,11 @@ async def _ended_if_due(job: FollowedJob) -> JobView:
     and its money with it.
     """
     view, head = await job.view(), await job.client.chain.head()
-    if not view.is_poke_due(head.timestamp):
+    if not view.is_advance_due(head.timestamp):
         return view
-    poke = job.client.chain.calls.poke(job.id)
+    advance = job.client.chain.calls.advance(job.id)
     with suppress(TransactionFailed):  # somebody else was first
-        await job.client.transact(f"poke:{job.id}:{head.number}", poke)
+        await job.client.transact(f"advance:{job.id}:{head.number}", advance)
     return await job.view()
 
 

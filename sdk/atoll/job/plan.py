@@ -13,13 +13,13 @@ from math import ceil
 from typing import Any
 
 from atoll.errors import ConfigError
-from atoll.job.deterrence import BOND_MARGIN, bond_for, found_part
 from atoll.job.groups import duration_text, tokens_text
-from atoll.job.spec import JobSpec, epoch_chosen, method_chosen, robust_f
-from atoll.protocol.lots import COMMITTEE, LAST_AUDITORS
-from atoll.protocol.manifest import epoch_of
+from atoll.job.incentives import BOND_MARGIN, bond_for, found_part
+from atoll.job.spec import JobSpec, method_chosen, reset_period_chosen, robust_f
+from atoll.protocol.committee_draws import COMMITTEE, LAST_AUDITORS
+from atoll.protocol.manifest import reset_period_of
 from atoll.protocol.terms import MIN_BOND
-from atoll.service.pace import EVALUATED_PART, MERGE_SECONDS, TAPE_STEPS, Pace
+from atoll.service.pace import EVALUATED_PART, MERGE_SECONDS, TRACE_STEPS, Pace
 from atoll.service.policy import GAME_MOVES, MOVE_SECONDS
 
 CLOCK = MOVE_SECONDS
@@ -78,8 +78,8 @@ class Costs:
 
 def filled(spec: JobSpec) -> JobSpec:
     """The spec with something that the contract takes wherever it leaves something out."""
-    left_out = spec.left_out()
-    least = dict.fromkeys(left_out, 1)
+    excluded = spec.excluded()
+    least = dict.fromkeys(excluded, 1)
     game = spec.windows.game or 1
     more = {
         "windows.window": 2 * game,
@@ -92,7 +92,7 @@ def filled(spec: JobSpec) -> JobSpec:
 def complete(
     spec: JobSpec, pace: Pace, floors: Floors | None = None
 ) -> tuple[JobSpec, tuple[Figure, ...]]:
-    """The spec with everything that was left out, and a figure for each of these.
+    """The spec with everything that was excluded, and a figure for each of these.
 
     Raises:
         ConfigError: the budget does not pay for the work.
@@ -115,8 +115,8 @@ def priced(spec: JobSpec) -> tuple[JobSpec, tuple[Figure, ...]]:
 
 def _with(spec: JobSpec, found: Found) -> tuple[JobSpec, tuple[Figure, ...]]:
     """The spec with those of the values that it leaves out, and their figures."""
-    left_out = set(spec.left_out())
-    chosen = {path: item for path, item in found.items() if path in left_out}
+    excluded = set(spec.excluded())
+    chosen = {path: item for path, item in found.items() if path in excluded}
     figures = tuple(Figure(p, _text(p, value), why) for p, (value, why) in chosen.items())
     return spec.but({path: value for path, (value, _) in chosen.items()}), figures
 
@@ -143,10 +143,10 @@ def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     numbers = seats * pace.parameters
     merge = seats * costs.fetch_update + numbers * MERGE_SECONDS * float(spec.windows.slower)
     evaluated = spec.evaluate.batches * EVALUATED_PART * costs.step
-    most = epoch_rounds(spec)
+    most = reset_period_rounds(spec)
     whole = "a replay of the round" if most == 1 else f"a replay of {most} rounds"
     # The disputed segment is run for its steps' digests, and again up to the step.
-    game = ceil(most * train + costs.segment + TAPE_STEPS * costs.step) + GAME_MOVES * CLOCK
+    game = ceil(most * train + costs.segment + TRACE_STEPS * costs.step) + GAME_MOVES * CLOCK
     return {
         "windows.train": (
             _window(train),
@@ -168,7 +168,7 @@ def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
         "windows.key": (_window(CLOCK), "one transaction, some blocks after the openings"),
         "windows.window": (2 * game, "a dispute's clock, twice"),
         "windows.ready": (_window(train), "the data and the model over that line"),
-        "windows.game": (game, f"{whole}, a segment of it again, a step's tape, ten minutes"),
+        "windows.game": (game, f"{whole}, a segment of it again, a step's trace, ten minutes"),
         "windows.move": (CLOCK, "one transaction"),
         "windows.claim": (30 * DAY, "a month to take what is left"),
     }
@@ -196,14 +196,16 @@ def _borne(spec: JobSpec) -> int:
     return robust_f(spec.members.seats, method_chosen(spec.method).rule)
 
 
-def epoch_rounds(spec: JobSpec) -> int:
+def reset_period_rounds(spec: JobSpec) -> int:
     """Rounds that a duty replays at most: those since a seat opened from public data."""
-    return epoch_of(method_chosen(spec.method).codec, min(epoch_chosen(spec.method), spec.rounds))
+    return reset_period_of(
+        method_chosen(spec.method).codec, min(reset_period_chosen(spec.method), spec.rounds)
+    )
 
 
 def _mean_replay(spec: JobSpec) -> Fraction:
-    """Rounds that a duty replays on average: every place in an epoch is as frequent."""
-    return Fraction(1 + epoch_rounds(spec), 2)
+    """Rounds that a duty replays on average: every place in a reset period is as frequent."""
+    return Fraction(1 + reset_period_rounds(spec), 2)
 
 
 def _prices(spec: JobSpec, *_: object) -> Found:
@@ -253,7 +255,7 @@ def _price_of(spec: JobSpec, budget: int, trained: int, duty: int) -> int:
 
 def _bonds(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     """So much that leaving out a round costs more than it saves, and a false one more than it is
-    likely to be worth (`deterrence`).
+    likely to be worth (`incentives`).
     """
     assert spec.model is not None
     assert spec.money.price_per_token is not None  # `_prices` came first

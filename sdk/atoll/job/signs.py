@@ -225,7 +225,7 @@ def merged_seats(view: JobView, past: SettledRound) -> list[SeatIndex]:
     if not past.verdict.merged:
         return []
     whole = view.require_terms().segments
-    weighed = past.facts.available & ~past.fallen & ~past.verdict.left_out
+    weighed = past.facts.available & ~past.fallen & ~past.verdict.excluded
     seats = map(SeatIndex, bits(weighed))
     return [seat for seat in seats if is_whole_enough(past.reveals[seat].segments, whole)]
 

@@ -54,7 +54,7 @@ from atoll.protocol.manifest import (
     NumericsSpec,
     OuterSpec,
     RobustSpec,
-    epoch_of,
+    reset_period_of,
 )
 from atoll.protocol.terms import WHOLE_BPS
 from atoll.protocol.words import ZERO_DIGEST, Digest, Terms
@@ -162,7 +162,7 @@ class JobSpec(Group):
             now: unix seconds; the job is created then, and expires `lifetime` later.
 
         Raises:
-            ConfigError: something is left out that has to be computed first (`atoll.job.plan`).
+            ConfigError: something is excluded that has to be computed first (`atoll.job.plan`).
             ManifestError: the choices do not fit together.
         """
         spec = self.as_method()
@@ -171,10 +171,10 @@ class JobSpec(Group):
                 "the job has no model",
                 next_step="name a Hugging Face folder as init.folder, or add a [model] group",
             )
-        open_fields = spec.left_out()
+        open_fields = spec.excluded()
         if open_fields:
             raise ConfigError(
-                f"left out and not computed yet: {', '.join(open_fields)}",
+                f"excluded and not computed yet: {', '.join(open_fields)}",
                 next_step="complete the job with atoll.job.plan.complete, or write them down",
             )
         try:
@@ -184,7 +184,7 @@ class JobSpec(Group):
             raise ManifestError(message, next_step="change the job's options") from error
         return manifest
 
-    def left_out(self) -> list[str]:
+    def excluded(self) -> list[str]:
         """Key paths of what has to be computed before there can be a manifest."""
         found = [] if self.lifetime else ["lifetime"]
         for group, skipped in ((self.money, {"budget"}), (self.windows, {"step_seconds"})):
@@ -219,9 +219,11 @@ def method_chosen(choice: MethodChoice) -> Method:
     return with_feedback(method, choice.feedback) if choice.feedback != "0" else method
 
 
-def epoch_chosen(choice: MethodChoice) -> int:
-    """Rounds of an epoch, where seats keep a state of their own: as chosen, else the method's."""
-    return choice.epoch or method_of(choice.name).epoch
+def reset_period_chosen(choice: MethodChoice) -> int:
+    """Rounds of a reset period, where seats keep a state of their own: as chosen, else the
+    method's.
+    """
+    return choice.reset_period or method_of(choice.name).reset_period
 
 
 def least_providers(seats: int, rule: str) -> int:
@@ -251,7 +253,7 @@ def _build(
         name=spec.name,
         created=now,
         model=model,
-        epoch=epoch_of(codec, min(epoch_chosen(spec.method), spec.rounds)),
+        reset_period=reset_period_of(codec, min(reset_period_chosen(spec.method), spec.rounds)),
         numerics=numerics,
         lora=spec.lora,
         init=_init(spec, init),

@@ -1,4 +1,4 @@
-"""Where an account's stake is: free, locked by jobs, thawing; and when each part comes home.
+"""Where an account's stake is: free, locked by jobs, unbonding; and when each part comes home.
 
 Rule of this file: pure; integers of wei and unix seconds. The contract's own sums are put in, and
 what events do not explain of them is told.
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from atoll.job.narrate import words
+from atoll.job.event_text import words
 from atoll.protocol import events as ev
-from atoll.protocol.upkeep import is_releasable
+from atoll.protocol.keeper_calls import is_releasable
 from atoll.protocol.views import Holder, JobView
 from atoll.protocol.words import NO_ROUND, Address, HolderId, JobId, Phase, Role
 
@@ -39,7 +39,7 @@ class Bond:
 
 
 @dataclass(frozen=True, slots=True)
-class Thawing:
+class Unbonding:
     """Stake on its way out; `available_at` is the second after which it can be taken out."""
 
     id: int
@@ -52,16 +52,16 @@ class Stake:
     """An account's stake in one role, wei.
 
     Attributes:
-        active: staked, `locked` of it included; `thawing` is beside it.
-        fault: where the bonds or thaws that events tell are not the contract's sums.
+        active: staked, `locked` of it included; `unbonding` is beside it.
+        fault: where the bonds or unbonds that events tell are not the contract's sums.
     """
 
     role: Role
     active: int
     locked: int
-    thawing: int
+    unbonding: int
     bonds: tuple[Bond, ...]
-    thaws: tuple[Thawing, ...]
+    unbonds: tuple[Unbonding, ...]
     fault: str = ""
 
     @property
@@ -71,17 +71,17 @@ class Stake:
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON: wei as text."""
-        sums = {"active": self.active, "locked": self.locked, "thawing": self.thawing}
+        sums = {"active": self.active, "locked": self.locked, "unbonding": self.unbonding}
         return {
             "role": words(self.role),
             **{f"{name}_wei": str(wei) for name, wei in {**sums, "free": self.free}.items()},
             "bonds": [_plain(bond) | {"role": words(bond.role)} for bond in self.bonds],
-            "thaws": [_plain(thaw) for thaw in self.thaws],
+            "unbonds": [_plain(unbond) for unbond in self.unbonds],
             "fault": self.fault,
         }
 
 
-def _plain(part: Bond | Thawing) -> dict[str, Any]:
+def _plain(part: Bond | Unbonding) -> dict[str, Any]:
     plain = asdict(part)
     return {**plain, "wei": str(plain["wei"])}
 
@@ -92,7 +92,7 @@ class Sums:
 
     active: int
     locked: int
-    thawing: int
+    unbonding: int
 
 
 def stake_of(
@@ -108,28 +108,32 @@ def stake_of(
         bonds: of the account in that role, from all its jobs.
         events: of the stakes contract, oldest first; others are passed over.
     """
-    held, thaws = tuple(bonds), tuple(thaws_of(events, account, role))
-    locked, thawing = sum(bond.wei for bond in held), sum(thaw.wei for thaw in thaws)
+    held, unbonds = tuple(bonds), tuple(unbonds_of(events, account, role))
+    locked, unbonding = sum(bond.wei for bond in held), sum(unbond.wei for unbond in unbonds)
     faults = []
     if locked != sums.locked:
         faults.append(f"{sums.locked} wei are locked, and the bonds known here are {locked}")
-    if thawing < sums.thawing:
-        faults.append(f"{sums.thawing} wei thaw, and {thawing} were asked for")
-    if thawing > sums.thawing:
-        faults.append(f"slashes took {thawing - sums.thawing} wei of what thaws, of each its part")
-    parts = (sums.active, sums.locked, sums.thawing)
-    return Stake(role, *parts, held, thaws, "; ".join(faults))
+    if unbonding < sums.unbonding:
+        faults.append(f"{sums.unbonding} wei unbond, and {unbonding} were asked for")
+    if unbonding > sums.unbonding:
+        faults.append(
+            f"slashes took {unbonding - sums.unbonding} wei of what unbonds, of each its part"
+        )
+    parts = (sums.active, sums.locked, sums.unbonding)
+    return Stake(role, *parts, held, unbonds, "; ".join(faults))
 
 
-def thaws_of(events: Iterable[ev.ContractEvent], account: Address, role: Role) -> Iterator[Thawing]:
+def unbonds_of(
+    events: Iterable[ev.ContractEvent], account: Address, role: Role
+) -> Iterator[Unbonding]:
     """What was asked for and not taken out yet, oldest first."""
-    found: dict[int, Thawing] = {}
+    found: dict[int, Unbonding] = {}
     for event in events:
-        if isinstance(event, ev.ThawStarted | ev.Withdrawn):
+        if isinstance(event, ev.UnbondStarted | ev.Withdrawn):
             if (event.account, event.role) != (account, role):
                 continue
-            if isinstance(event, ev.ThawStarted):
-                found[event.id] = Thawing(event.id, event.amount, event.available_at)
+            if isinstance(event, ev.UnbondStarted):
+                found[event.id] = Unbonding(event.id, event.amount, event.available_at)
             else:
                 found.pop(event.id, None)
     yield from found.values()
@@ -177,14 +181,14 @@ class Withdrawal:
     """What a withdrawal does now.
 
     Attributes:
-        take: thaws that are over; `thaw` wei that begin to.
-        waits: thaws that are under way already.
-        lacking: wei that are asked for, and that are neither free nor thawing.
+        take: unbonds that are over; `unbond` wei that begin to.
+        waits: unbonds that are under way already.
+        lacking: wei that are asked for, and that are neither free nor unbonding.
     """
 
-    take: tuple[Thawing, ...]
-    thaw: int
-    waits: tuple[Thawing, ...]
+    take: tuple[Unbonding, ...]
+    unbond: int
+    waits: tuple[Unbonding, ...]
     lacking: int
 
 
@@ -193,10 +197,10 @@ def plan_withdrawal(stake: Stake, amount: int | None, now: int) -> Withdrawal:
 
     Run again, it begins nothing anew while what was asked for is under way.
     """
-    take = tuple(thaw for thaw in stake.thaws if thaw.available_at < now)
-    waits = tuple(thaw for thaw in stake.thaws if thaw not in take)
+    take = tuple(unbond for unbond in stake.unbonds if unbond.available_at < now)
+    waits = tuple(unbond for unbond in stake.unbonds if unbond not in take)
     if amount is None:
         return Withdrawal(take, stake.free, waits, 0)
-    open_ = max(0, amount - sum(thaw.wei for thaw in stake.thaws))
-    thaw = min(open_, stake.free)
-    return Withdrawal(take, thaw, waits, open_ - thaw)
+    open_ = max(0, amount - sum(unbond.wei for unbond in stake.unbonds))
+    unbond = min(open_, stake.free)
+    return Withdrawal(take, unbond, waits, open_ - unbond)

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from atoll.errors import ConfigError
+from atoll.job.event_text import final_rounds, numbers, tokens
 from atoll.job.figures import paid_seats
-from atoll.job.narrate import final_rounds, numbers, tokens
 from atoll.protocol.pay import round_pay
 from atoll.protocol.safety import last_safe, unsafe_rounds
 from atoll.protocol.views import JobView, OpenRound, SettledRound
@@ -23,11 +23,12 @@ class RoundStory:
     """One round; seats as bitmaps, but for `committee` and `signed`, which are places.
 
     Attributes:
-        phase: train, reveal or merge; of a settled one what its audit waits for: audit (ballots),
+        phase: train, reveal or merge; of a settled one what its audit waits for: audit (audit
+        reports),
             open, keys, window, game; final, where nothing changes any more.
         until: unix seconds at which that is over at the latest; 0 where it is, or a game decides.
         done: seats that have done by now what the phase asks for; revealed ones of a settled round.
-        had: whose updates more than half of the committee had; `left_out` of the merge of these.
+        had: whose updates more than half of the committee had; `excluded` of the merge of these.
         drawn: to be audited; `fine` and `differs` what was opened about them.
         paid: as things stand; `fell` those whose holders lost the round.
         is_unsafe: more fell than the merge bears.
@@ -40,9 +41,9 @@ class RoundStory:
     seated: Bitmap
     done: Bitmap
     committee: Bitmap
-    lot: int = 0
+    committee_draw: int = 0
     had: Bitmap = NO_BITS
-    left_out: Bitmap = NO_BITS
+    excluded: Bitmap = NO_BITS
     merged: int = 0
     model: str = ""
     signed: Bitmap = NO_BITS
@@ -73,7 +74,7 @@ class RoundStory:
             "phase": self.phase + left + (", unsafe" if self.is_unsafe else ""),
             "there": f"{numbers(self.done)} of {numbers(self.seated)}",
             "had": numbers(self.had),
-            "left out": numbers(self.left_out),
+            "excluded": numbers(self.excluded),
             "audited": audits if self.drawn else "",
             "paid": numbers(self.paid),
             "fell": numbers(self.fell),
@@ -82,7 +83,7 @@ class RoundStory:
 
 
 _BITMAPS = (
-    "seated", "done", "committee", "had", "left_out", "signed", "drawn", "fine", "differs", "paid",
+    "seated", "done", "committee", "had", "excluded", "signed", "drawn", "fine", "differs", "paid",
     "fell",
 )  # fmt: skip
 
@@ -132,7 +133,7 @@ def _running(running: OpenRound) -> RoundStory:
         seated=running.seated,
         done=done.get(running.phase.name, running.revealed),
         committee=running.committee,
-        lot=running.lot,
+        committee_draw=running.committee_draw,
         had=running.available,
     )
 
@@ -151,7 +152,7 @@ def _settled(
         done=past.facts.revealed,
         committee=past.facts.committee,
         had=past.facts.available,
-        left_out=past.verdict.left_out,
+        excluded=past.verdict.excluded,
         merged=past.verdict.merged,
         model=past.verdict.state.hex(),
         signed=past.signers,

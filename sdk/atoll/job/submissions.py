@@ -46,7 +46,7 @@ class Submission:
 def key_of(spec: JobSpec, data: DataSpec, init: InitSpec | None) -> str:
     """A digest of what a job says and of what it reads, wherever its files lie.
 
-    What is left out stays left out: measured again, it would have other values.
+    What is excluded stays excluded: measured again, it would have other values.
     """
     said = spec.model_dump()
     said["data"] = said["data"] | {"paths": None, "held_out_paths": None, "tokenizer": None}

@@ -21,7 +21,7 @@ from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import StepResult, inner_step, state_roots, take_in
 from atoll.numerics.tokens import TokenSource
 from atoll.protocol.draws import dropout_key
-from atoll.protocol.leaves import StateRoots, StepWork, work_word
+from atoll.protocol.leaves import StateRoots, StepWork, work_tag
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.words import ZERO_DIGEST, Digest, SeatIndex
 
@@ -93,7 +93,7 @@ class SegmentRun:
             that was not.
         is_finite: whether every step was. One that was not ends its seat's round before the
             segment.
-        works: what the work word takes in of each step.
+        works: what the work tag takes in of each step.
         losses: each step's batch loss, nats a token.
         seconds: wall time of the steps, without the digest.
     """
@@ -111,9 +111,9 @@ class SegmentRun:
         return self.roots.digest() if self.is_finite else ZERO_DIGEST
 
     @property
-    def work_word(self) -> Digest:
+    def work_tag(self) -> Digest:
         """What shows that the steps were run."""
-        return work_word(self.works)
+        return work_tag(self.works)
 
 
 def run_segment(

@@ -44,7 +44,7 @@ class GlobalState:
         exponents: each tensor's grid exponent e for this round: updates count steps of 2**e.
         moment_exponents: the same of each first moment; none where seats keep theirs.
         moments: merged in the round before; nothing writes into them.
-        is_whole: whether nothing was left out when it was read; else it has no digest.
+        is_whole: whether nothing was excluded when it was read; else it has no digest.
     """
 
     round: int
@@ -118,7 +118,7 @@ class GlobalState:
     def exponent_bytes(self) -> bytes:
         """Every exponent as a big-endian int16, each group in ascending order of name.
 
-        Names are left out, since the roots of the tensors have them: a contract that is shown the
+        Names are excluded, since the roots of the tensors have them: a contract that is shown the
         exponents of a large model is shown 2 bytes a tensor.
         """
         groups = (self.exponents, self.moment_exponents, self.moments.m_exponents)
@@ -169,8 +169,8 @@ class GlobalState:
         Raises:
             MalformedState: if the bytes are not canonical, or not of these shapes.
         """
-        left_out = ((*_SLOT_NAMES,) if not outer else ()) + (GROUPS if not moments else ())
-        blob = read_blob(_GLOBAL, data, lambda name: name.partition("/")[0] not in left_out)
+        excluded = ((*_SLOT_NAMES,) if not outer else ()) + (GROUPS if not moments else ())
+        blob = read_blob(_GLOBAL, data, lambda name: name.partition("/")[0] not in excluded)
         groups = _ungrouped(_GLOBAL, blob.tensors, ("params", *_SLOT_NAMES, *GROUPS))
         params, shared = groups.pop("params"), {group: groups.pop(group) for group in GROUPS}
         slots = {slot: tensors for slot, tensors in groups.items() if tensors}

@@ -36,7 +36,7 @@ class StepResult:
     When the step was not finite, `diverged` is set and the state is the one before it.
 
     Attributes:
-        work: what the segment's work word takes in of it.
+        work: what the segment's work tag takes in of it.
     """
 
     state: SeatState
@@ -80,7 +80,7 @@ def take_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState
     """Mixes in the fragment that the round before the model's merged: p ← a·p + (1 − a)·g.
 
     a is the codec's mixing, g the model's value (Douillard et al. 2025, arXiv:2501.18512). What the
-    last update left out is now what is fed back.
+    last update excluded is now what is fed back.
     """
     own = torch.tensor(float(codec.mixing), dtype=torch.float32)
     others = 1.0 - own

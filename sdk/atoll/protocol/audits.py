@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from atoll.protocol import events as ev
-from atoll.protocol.ballots import Body
+from atoll.protocol.audit_reports import Body
 from atoll.protocol.membership import Handler, drop, put
 from atoll.protocol.views import Contest, JobView, OpenRound, SettledRound
 from atoll.protocol.words import (
@@ -47,7 +47,7 @@ def _pay_changed(view: JobView, event: ev.PayChanged, block: BlockRef) -> JobVie
     return with_settled(view, event.round, pay=event.pay)
 
 
-def _balloted(view: JobView, event: ev.Balloted, block: BlockRef) -> JobView:
+def _audit_report_sealed(view: JobView, event: ev.AuditReportSealed, block: BlockRef) -> JobView:
     """The last one counts, and only of AUDIT: another takes it away. Anybody may say one.
 
     AUDIT begins with the second of the settlement: what was sealed before it, in its block, counts.
@@ -59,12 +59,12 @@ def _balloted(view: JobView, event: ev.Balloted, block: BlockRef) -> JobView:
     if told is None or holder is None:
         return view
     if isinstance(told, OpenRound):
-        early = put(told.early_ballots, holder, (event.ballot, block.timestamp))
-        return replace(view, open=replace(told, early_ballots=early))
-    ballots = drop(told.ballots, holder)
+        early = put(told.early_audit_reports, holder, (event.audit_report, block.timestamp))
+        return replace(view, open=replace(told, early_audit_reports=early))
+    audit_reports = drop(told.audit_reports, holder)
     if told.clock.is_auditing(block.timestamp):
-        ballots = put(ballots, holder, event.ballot)
-    return with_settled(view, event.round, ballots=ballots)
+        audit_reports = put(audit_reports, holder, event.audit_report)
+    return with_settled(view, event.round, audit_reports=audit_reports)
 
 
 def _opened(view: JobView, event: ev.Opened, block: BlockRef) -> JobView:
@@ -123,7 +123,7 @@ def _contest_settled(view: JobView, event: ev.ContestSettled, block: BlockRef) -
     return with_settled(view, event.round, contests=put(contests, key, decided))
 
 
-def _late_word(view: JobView, event: ev.LateWord, block: BlockRef) -> JobView:
+def _late_vote(view: JobView, event: ev.LateVote, block: BlockRef) -> JobView:
     late = _past(view, event.round).late
     has = Bitmap(late.get(event.id, 0) | event.has)
     return with_settled(view, event.round, late=put(late, event.id, has))
@@ -143,14 +143,14 @@ def _proven(view: JobView, event: ev.Proven, block: BlockRef) -> JobView:
 AUDIT_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Signed: _signed,
     ev.PayChanged: _pay_changed,
-    ev.Balloted: _balloted,
+    ev.AuditReportSealed: _audit_report_sealed,
     ev.Opened: _opened,
     ev.KeyShown: _key_shown,
     ev.Leaked: _leaked,
     ev.Struck: _struck,
     ev.Contested: _contested,
     ev.ContestSettled: _contest_settled,
-    ev.LateWord: _late_word,
+    ev.LateVote: _late_vote,
     ev.Dropped: _dropped,
     ev.Proven: _proven,
 }

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from eth_abi.abi import encode
 
 from atoll.errors import ProtocolError
-from atoll.protocol.epochs import goes_on
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.trees import root_from
 from atoll.protocol.hashing import accumulate_reveal, keccak256, sha256
 from atoll.protocol.leaves import StateRoots
 from atoll.protocol.program import Header
+from atoll.protocol.reset_periods import goes_on
 from atoll.protocol.views import JobView, SeatReveal, SettledRound, bond_set, pay_place
 from atoll.protocol.words import (
     NO_HOLDER,
@@ -130,9 +130,9 @@ class Said:
         terms: the chain's.
         model: of the state that the round began with.
         header: the program's.
-        key: of the work words' masks; zero where nobody has shown it.
+        key: of the work tags' masks; zero where nobody has shown it.
         member: the auditor whose *fine* it is, NO_HOLDER for what the seat itself says.
-        via: the later round of the epoch whose window is open; None for the round itself.
+        via: the later round of the reset period whose window is open; None for the round itself.
     """
 
     view: JobView
@@ -200,7 +200,7 @@ class Said:
     def _before(self) -> SettledRound | None:
         """The round before, where the holder may have gone on with its state."""
         round, holder = self.past.round, self.view.providers[self.told.holder]
-        if round % self.header.header.epoch == 0 or holder.start >= round:
+        if round % self.header.header.reset_period == 0 or holder.start >= round:
             return None
         return self.view.settled_round(RoundIndex(round - 1))
 
@@ -210,12 +210,14 @@ class Said:
         via, round = self.via, self.past.round
         if via is None or via == round:
             return self.past
-        found, epoch = self.view.settled_round(via), self.header.header.epoch
+        found, reset_period = self.view.settled_round(via), self.header.header.reset_period
         if found is None:
             raise ProtocolError(f"round {via} is not settled")
         holder = self.view.providers[self.told.holder]
-        if via < round or via // epoch != round // epoch or not holder.counts_in(via):
-            raise ProtocolError(f"round {via} is no later one of its epoch that the holder is in")
+        if via < round or via // reset_period != round // reset_period or not holder.counts_in(via):
+            raise ProtocolError(
+                f"round {via} is no later one of its reset period that the holder is in"
+            )
         return found
 
     def claim(self, segment: int, *, is_link: bool = False) -> Claim:
@@ -246,7 +248,7 @@ class Said:
             data_seed=past.facts.seed,
             opening=leaf.state if is_link else self.state_before(segment),
             closing=ZERO_DIGEST if is_link else leaf.state,
-            work_word=word,
+            work_tag=word,
             update_root=self.told.reveal.update_root if is_link else ZERO_DIGEST,
             model_params=self.model.params_root,
             model_exponents=self.model.exponents,

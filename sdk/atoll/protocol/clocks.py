@@ -15,7 +15,7 @@ MAX_AUDITS: Final = 16
 GAMES_BEHIND: Final = 6
 """Longest games that may follow the end of a window one after another."""
 SIGNING_PART: Final = 4
-"""So large a part of mergeSeconds, at a lot's end, takes no words any more."""
+"""So large a part of mergeSeconds, at a committee draw's end, takes no words any more."""
 
 SEED_PATIENCE: Final = 30
 """Seconds: of 256 blocks, which a chain remembers, there are fewer in it on any known chain."""
@@ -26,7 +26,7 @@ class AuditClock:
     """Deadlines behind a settled round; several rounds' run at once.
 
     Attributes:
-        audit_end: of ballots; openings follow.
+        audit_end: of audit reports; openings follow.
         open_end: of openings; keys follow.
         keys_end: when a key is owed.
         half: when a key that is still missing loses the bond.
@@ -51,11 +51,11 @@ class AuditClock:
         return cls(settled_at, audit_end, open_end, keys_end, half, window_end)
 
     def is_auditing(self, now: int) -> bool:
-        """Whether ballots are taken."""
+        """Whether audit reports are taken."""
         return self.settled_at <= now < self.audit_end
 
     def is_opening(self, now: int) -> bool:
-        """Whether ballots are opened."""
+        """Whether audit reports are opened."""
         return self.audit_end <= now < self.open_end
 
     def takes_challenges(self, now: int) -> bool:
@@ -69,10 +69,11 @@ def last_audits(revealed: int, ready: int) -> int:
 
 
 def words_end(terms: Terms, deadline: int) -> int:
-    """When a lot's words are fixed: its last quarter is there to sign over them, and to settle.
+    """When a committee draw's words are fixed: its last quarter is there to sign over them, and to
+    settle.
 
     Args:
-        deadline: of the lot.
+        deadline: of the committee draw.
     """
     return deadline - terms.merge_seconds // SIGNING_PART
 

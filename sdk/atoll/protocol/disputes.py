@@ -19,7 +19,7 @@ from atoll.protocol.words import BlockRef
 GameMove = (
     ev.StepsOpened
     | ev.StepPicked
-    | ev.TapePosted
+    | ev.TracePosted
     | ev.RowRevealed
     | ev.Picked
     | ev.NodePicked
@@ -81,7 +81,7 @@ DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Began: _began,
     ev.StepsOpened: _moved,
     ev.StepPicked: _moved,
-    ev.TapePosted: _moved,
+    ev.TracePosted: _moved,
     ev.RowRevealed: _moved,
     ev.Picked: _moved,
     ev.NodePicked: _moved,

@@ -94,15 +94,15 @@ class Said:
     account: Address
     place: PlaceIndex
     round: RoundIndex
-    lot: int
+    committee_draw: int
     has: Bitmap
 
 
 @dataclass(frozen=True, slots=True)
-class LotDrawn:
+class CommitteeDrawn:
     job_id: JobId
     round: RoundIndex
-    lot: int
+    committee_draw: int
     committee: Bitmap
     deadline: int
 
@@ -245,11 +245,11 @@ class GatewayAnnounced:
 
 
 @dataclass(frozen=True, slots=True)
-class Balloted:
+class AuditReportSealed:
     job_id: JobId
     account: Address
     round: RoundIndex
-    ballot: Digest
+    audit_report: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ class Proven:
 
 
 @dataclass(frozen=True, slots=True)
-class LateWord:
+class LateVote:
     job_id: JobId
     account: Address
     round: RoundIndex
@@ -439,7 +439,7 @@ class Deposited:
 
 
 @dataclass(frozen=True, slots=True)
-class ThawStarted:
+class UnbondStarted:
     account: Address
     role: Role
     id: int
@@ -545,7 +545,7 @@ class StepPicked:
 
 
 @dataclass(frozen=True, slots=True)
-class TapePosted:
+class TracePosted:
     id: int
     root: Digest
     nodes: int
@@ -587,7 +587,7 @@ ContractEvent = (
     | MergeOpened
     | AuditSeeded
     | Said
-    | LotDrawn
+    | CommitteeDrawn
     | Settled
     | Signed
     | Stopped
@@ -603,7 +603,7 @@ ContractEvent = (
     | Fell
     | Released
     | GatewayAnnounced
-    | Balloted
+    | AuditReportSealed
     | Opened
     | KeyShown
     | Leaked
@@ -612,7 +612,7 @@ ContractEvent = (
     | Struck
     | Dropped
     | Proven
-    | LateWord
+    | LateVote
     | JobCreated
     | JobFunded
     | CancelRequested
@@ -627,7 +627,7 @@ ContractEvent = (
     | OwnerAccepted
     | PayeeSet
     | Deposited
-    | ThawStarted
+    | UnbondStarted
     | Withdrawn
     | Locked
     | Unlocked
@@ -641,7 +641,7 @@ ContractEvent = (
     | BondReturned
     | StepsOpened
     | StepPicked
-    | TapePosted
+    | TracePosted
     | RowRevealed
     | Picked
     | NodePicked

@@ -121,13 +121,13 @@ def cut_off(digest: Digest) -> Digest:
 
 
 def accumulate_word(accumulator: Digest, place: PlaceIndex, has: Bitmap) -> Digest:
-    """The running hash of a lot's words after one more."""
+    """The running hash of a committee draw's words after one more."""
     return cut_off(hash_fields(("bytes32", "uint256", "uint256"), (accumulator, place, has)))
 
 
-def accumulate_words(lot: Digest, words: Iterable[tuple[PlaceIndex, Bitmap]]) -> Digest:
-    """Of a lot with this seed: all its words, in the chain's order."""
-    accumulator = cut_off(lot)
+def accumulate_words(committee_draw: Digest, words: Iterable[tuple[PlaceIndex, Bitmap]]) -> Digest:
+    """Of a committee draw with this seed: all its words, in the chain's order."""
+    accumulator = cut_off(committee_draw)
     for place, has in words:
         accumulator = accumulate_word(accumulator, place, has)
     return accumulator
@@ -137,7 +137,7 @@ def certificate_hash(slot: Slot, seed: Digest, words: Digest, verdict: Verdict) 
     """What a committee signs, as it is: `seed` is the data seed, `words` the accumulator."""
     types = ("bytes32", "bytes32", "uint256", "uint16", "bytes32", "bytes32", "bytes8")
     cid = keccak256(verdict.cid)
-    values = (seed, words, verdict.left_out, verdict.merged, verdict.state, cid, verdict.loss)
+    values = (seed, words, verdict.excluded, verdict.merged, verdict.state, cid, verdict.loss)
     return hash_in_slot("atoll.certificate.v1", slot, types, values)
 
 

@@ -1,4 +1,4 @@
-"""What a provider says on the chain of its round: for each segment a state and a masked word.
+"""What a provider says on the chain of its round: for each segment a state and a blinded tag.
 
 Rule of this file: a leaf's state binds the work, and its word is something that only who ran the
 steps knows. Masked, it tells nobody anything until its seat is drawn and shows the key, so that an
@@ -51,7 +51,7 @@ class StepWork(NamedTuple):
     losses: tuple[float, ...]
 
 
-def work_word(steps: Iterable[StepWork]) -> Digest:
+def work_tag(steps: Iterable[StepWork]) -> Digest:
     """A segment's word: keccak-256 of the norm (binary64) and losses (binary32) of every step.
 
     All big-endian, the steps in order.
@@ -101,7 +101,7 @@ def masked(word: Digest, key: Digest, segment: int) -> Digest:
 
 
 class Leaf(NamedTuple):
-    """One segment as its provider states it: the state after it, and its masked word."""
+    """One segment as its provider states it: the state after it, and its blinded tag."""
 
     state: Digest
     word: Digest

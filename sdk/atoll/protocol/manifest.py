@@ -445,7 +445,7 @@ class CodecSpec(_Spec):
     """How an update is written: on a shared power-of-two grid, whose steps follow the updates.
 
     `exponents` are round 0's of what the model moves by, `moment_exponents` of the first moments.
-    `feedback` is the decay of what the codec left out and carries to the next round; "0" drops it.
+    `feedback` is the decay of what the codec excluded and carries to the next round; "0" drops it.
     The update of round r has the tensors of fragment r mod `fragments`; the seats keep their own of
     the others until their turn. What is merged comes back before step `overlap` of the next round,
     as `mixing` parts of a seat's own value and 1 − `mixing` of the global one (Streaming DiLoCo's τ
@@ -505,8 +505,8 @@ class CodecSpec(_Spec):
         return self.fragment_of(tensor) == round % self.fragments
 
 
-def epoch_of(codec: CodecSpec, most: int) -> int:
-    """The epoch of a job: so many rounds where seats carry what nobody else has, else one."""
+def reset_period_of(codec: CodecSpec, most: int) -> int:
+    """The reset period of a job: rounds where seats carry what nobody else has, else one."""
     return most if codec.carries_more else 1
 
 
@@ -576,13 +576,13 @@ class Manifest(_Spec):
 
     `created` is unix seconds and distinguishes two jobs that are otherwise the same. `tables` is
     the root over what its steps read of schedule and positions (`bits.tables`). Round r opens from
-    public data, whatever a seat did before, where r is a multiple of `epoch`.
+    public data, whatever a seat did before, where r is a multiple of `reset_period`.
     """
 
     version: Literal[1]
     name: Annotated[str, Field(min_length=1, max_length=64)]
     created: Annotated[int, Field(ge=0, lt=1 << 63)]
-    epoch: Annotated[int, Field(ge=1, lt=1 << 32)]
+    reset_period: Annotated[int, Field(ge=1, lt=1 << 32)]
     model: ModelSpec
     lora: LoraSpec | None
     numerics: NumericsSpec
@@ -620,8 +620,10 @@ class Manifest(_Spec):
             raise ValueError(f"an overlap of {self.codec.overlap} in rounds of {inner.steps} steps")
         if terms.rounds * inner.steps > MAX_STEPS:
             raise ValueError(f"more than {MAX_STEPS} steps, each of which has its rate in a table")
-        if self.epoch > (terms.rounds if self.codec.carries_more else 1):
-            raise ValueError(f"an epoch of {self.epoch} rounds does not go with this codec")
+        if self.reset_period > (terms.rounds if self.codec.carries_more else 1):
+            raise ValueError(
+                f"a reset period of {self.reset_period} rounds does not go with this codec"
+            )
         self.robust.check_seats(terms.seats)
         self._check_rule_of_codec()
         self._check_init()
@@ -690,7 +692,7 @@ class Manifest(_Spec):
 
     def opens_publicly(self, round: int) -> bool:
         """Whether that round opens with nothing that a seat brings."""
-        return round % self.epoch == 0
+        return round % self.reset_period == 0
 
     @property
     def shares_moments(self) -> bool:

@@ -61,12 +61,12 @@ class MergeTerms:
 
 @dataclass(frozen=True, slots=True)
 class MergeInputs:
-    """Who takes part in a round's merge, and how. Seats ascend but in `named` and `left_out`.
+    """Who takes part in a round's merge, and how. Seats ascend but in `named` and `excluded`.
 
     Attributes:
         available: whose update counts.
         named: findings of the checks, in their order.
-        left_out: seats of weight 0, in the order in which they were found.
+        excluded: seats of weight 0, in the order in which they were found.
         merged: seats that the rule merges; nobody where there are too few updates.
         set_aside: those of them whose first moments are not merged, in the order of their finding.
         f_prime: bad updates that the rule bears.
@@ -74,7 +74,7 @@ class MergeInputs:
 
     available: tuple[SeatIndex, ...]
     named: tuple[Named, ...]
-    left_out: tuple[SeatIndex, ...]
+    excluded: tuple[SeatIndex, ...]
     merged: tuple[SeatIndex, ...]
     set_aside: tuple[SeatIndex, ...]
     f_prime: int
@@ -119,7 +119,7 @@ def candidates(facts: MergeFacts, terms: MergeTerms) -> tuple[SeatIndex, ...]:
 def merge_inputs(
     facts: MergeFacts, decoded: Sequence[SeatIndex], grams: Sequence[Gram], terms: MergeTerms
 ) -> MergeInputs:
-    """The one answer to who is named, left out and merged.
+    """The one answer to who is named, excluded and merged.
 
     Args:
         decoded: seats whose update's bytes are the revealed ones and canonical, ascending; those
@@ -140,11 +140,11 @@ def merge_inputs(
     if room < 0:
         return MergeInputs(available, named, (), (), (), 0)
     accused = (seat for seat in available if facts.accused >> seat & 1)
-    left_out = tuple(dict.fromkeys((*accused, *(found.seat for found in named))))[:room]
-    merged = tuple(seat for seat in available if seat not in left_out)
+    excluded = tuple(dict.fromkeys((*accused, *(found.seat for found in named))))[:room]
+    merged = tuple(seat for seat in available if seat not in excluded)
     spare = min(f, len(merged) - terms.minimum)
     set_aside = _set_aside(decoded, merged, grams[1:])[:spare]
-    return MergeInputs(available, named, left_out, merged, set_aside, f)
+    return MergeInputs(available, named, excluded, merged, set_aside, f)
 
 
 def _set_aside(

@@ -1,4 +1,4 @@
-"""Binary Merkle trees: states, pieces, programs, tapes.
+"""Binary Merkle trees: states, pieces, programs, traces.
 
 Rule of this file: leaf node = H(0x00 ‖ leaf), inner node = H(0x01 ‖ left ‖ right), an odd node is
 carried up unchanged, and root = H(0x02 ‖ leaf count as big-endian uint64 ‖ top). Counting the

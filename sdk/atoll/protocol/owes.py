@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from atoll.protocol.ballots import Duty as BallotDuty
+from atoll.protocol.audit_reports import Duty as AuditReportDuty
 from atoll.protocol.clocks import last_moment
 from atoll.protocol.views import (
     GameRecord,
@@ -46,7 +46,7 @@ class Duty(StrEnum):
     READY = "ready"
     WORD = "word"
     SIGN = "sign"
-    BALLOT = "ballot"
+    AUDIT_REPORT = "audit_report"
     OPEN = "open"
     CHALLENGE = "challenge"
     MOVE = "move"
@@ -59,7 +59,7 @@ class Owed:
     Attributes:
         holder: the id that owes it; 0 of a challenger's move.
         until: unix seconds before which.
-        seats: what it is about: a ballot's or an opening's seats, or the one of others.
+        seats: what it is about: an audit report's or an opening's seats, or the one of others.
         at: of a challenge, the segment; their number for the link.
         game: of a move.
     """
@@ -137,7 +137,7 @@ def verifier_owes(view: JobView, holder: HolderId, now: int) -> Iterator[Owed]:
 
 
 def _committee(running: OpenRound, holder: HolderId, now: int) -> Iterator[Owed]:
-    """A word of the lot; then a signature, unless the word lacks what the others have."""
+    """A word of the committee; then a signature, unless the word lacks what the others have."""
     places = (place for place, held in running.places.items() if held == holder)
     place = next((place for place in places if running.committee >> place & 1), None)
     if place is None or running.phase is not Phase.MERGE:
@@ -161,9 +161,9 @@ def _signature(view: JobView, holder: HolderId, now: int) -> Iterator[Owed]:
 
 def _audit(view: JobView, past: SettledRound, member: Holder, now: int) -> Iterator[Owed]:
     seats, clock = past.duties_of(member.id), past.clock
-    if clock.is_auditing(now) and seats and member.id not in past.ballots:
-        yield Owed(Duty.BALLOT, past.round, clock.audit_end, member.id, seats)
-    has_to_open = member.id in past.ballots and member.id not in past.bodies
+    if clock.is_auditing(now) and seats and member.id not in past.audit_reports:
+        yield Owed(Duty.AUDIT_REPORT, past.round, clock.audit_end, member.id, seats)
+    has_to_open = member.id in past.audit_reports and member.id not in past.bodies
     if clock.is_opening(now) and has_to_open:
         yield Owed(Duty.OPEN, past.round, clock.open_end, member.id, seats)
     if clock.audit_end <= now < clock.half:
@@ -180,10 +180,13 @@ def _accusations(view: JobView, past: SettledRound, member: Holder) -> Iterator[
             yield Owed(Duty.CHALLENGE, past.round, past.clock.half, member.id, where, at=duty.at)
 
 
-def is_played(view: JobView, past: SettledRound, author: Address, accusation: BallotDuty) -> bool:
-    """Whether the account has challenged what its ballot says of a seat, or found no room to.
+def is_played(
+    view: JobView, past: SettledRound, author: Address, accusation: AuditReportDuty
+) -> bool:
+    """Whether the account has challenged what its audit report says of a seat, or found no room to.
 
-    Who says that a seat's round differs from its beginning may mean an earlier one of the epoch.
+    Who says that a seat's round differs from its beginning may mean an earlier one of the reset
+    period.
     """
     seat = accusation.seat
     about, done = past.seats[seat], past.reveals[seat].segments

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from atoll.protocol.lots import COMMITTEE, LAST_AUDITORS, audited_share, draw_seats
+from atoll.protocol.committee_draws import COMMITTEE, LAST_AUDITORS, audited_share, draw_seats
 from atoll.protocol.misses import first_cut
 from atoll.protocol.terms import WHOLE_BPS
 from atoll.protocol.views import Holder, JobView, SettledRound
@@ -129,7 +129,7 @@ def most_duties(terms: Terms, facts: Facts, *, is_last: bool) -> int:
     if is_last:
         return min(LAST_AUDITORS, ready) * revealed
     count = audited_share(revealed, terms.share_bps, ready) if terms.f else revealed
-    return len(draw_seats(facts.audit_seed, facts.revealed, facts.left_out, count))
+    return len(draw_seats(facts.audit_seed, facts.revealed, facts.excluded, count))
 
 
 def refundable(view: JobView) -> Wei:

@@ -40,8 +40,8 @@ def _after(game: Game, move: object) -> Game:
         case ev.StepsOpened(_, states, works):
             first = game.claim.segment * len(states)
             return replace(game, phase=Phase.PICK_STEP, states=states, works=works, step=first)
-        case ev.TapePosted(_, root, nodes, row):
-            game = replace(game, tape=root, tree=root, nodes=nodes, level=height(nodes), index=0)
+        case ev.TracePosted(_, root, nodes, row):
+            game = replace(game, trace=root, tree=root, nodes=nodes, level=height(nodes), index=0)
             return replace(_with_row(game, row), phase=Phase.PICK)
         case ev.RowRevealed(_, row):
             return replace(_with_row(game, row), phase=Phase.PICK)
@@ -53,7 +53,7 @@ def _after(game: Game, move: object) -> Game:
 def _picked(game: Game, move: object) -> Game:
     match move:
         case ev.StepPicked(_, step):
-            return replace(game, phase=Phase.POST_TAPE, step=step)
+            return replace(game, phase=Phase.POST_TRACE, step=step)
         case ev.Picked(_, level, index):
             phase = Phase.REVEAL if level else Phase.POST_LEAF
             return replace(game, level=level, index=index, phase=phase)

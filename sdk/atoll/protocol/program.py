@@ -1,4 +1,4 @@
-"""The program of a job: what every node of a step's tape, and of its link's, is computed from.
+"""The program of a job: what every node of a step's trace, and of its link's, is computed from.
 
 Rule of this file: the bytes are those that `contracts/src/judge/ProgramReader.sol` parses, so a
 program has one encoding and one root. SPEC-GAME.md, chapter 1.
@@ -19,7 +19,7 @@ from atoll.protocol.words import ZERO_DIGEST, Digest
 
 PROGRAM_VERSION: Final = 1
 _HEADER: Final = struct.Struct(">BQQIII32sQBBII32sQ32s32s")
-_EPOCHS: Final = struct.Struct(">III")
+_RESET_PERIODS: Final = struct.Struct(">III")
 _FRAGMENT: Final = struct.Struct(">QQ")
 _TEMPLATE: Final = struct.Struct(">BHBQIIIH")
 _INPUT: Final = struct.Struct(">BIIQ")
@@ -30,7 +30,7 @@ class MalformedProgram(ValueError):
 
 
 class Part(IntEnum):
-    """Which tape a node is of, where seats carry no parameters; else see `Header.link_part`."""
+    """Which trace a node is of, where seats carry no parameters; else see `Header.link_part`."""
 
     STEP = 0
     LINK = 1
@@ -39,7 +39,7 @@ class Part(IntEnum):
 class Source(IntEnum):
     """Where an input's bytes are opened."""
 
-    TAPE = 0
+    TRACE = 0
     STATE = 1
     TOKENS = 2
     TABLES = 3
@@ -50,7 +50,7 @@ class Source(IntEnum):
 
 
 class Fragment(NamedTuple):
-    """Nodes of the tapes that speak of one fragment.
+    """Nodes of the traces that speak of one fragment.
 
     Attributes:
         link_nodes: of the link of a round that sends it.
@@ -66,7 +66,7 @@ class Header:
     """What all nodes of a job share.
 
     Attributes:
-        step_nodes, link_nodes: nodes of the two tapes; where there are fragments each has its own
+        step_nodes, link_nodes: nodes of the two traces; where there are fragments each has its own
             link, and `link_nodes` is 0.
         steps, segment: of a round, and of one of its segments (it divides them).
         micro_batches: of a step; so many losses has it.
@@ -74,7 +74,7 @@ class Header:
         tables_bytes: how long the tables are, whose root is `tables_root`.
         base_root: params root of the frozen model; zero where there is none.
         initial: digest of the global state of round 0.
-        epoch: so many rounds open publicly once; 1 where there are no fragments.
+        reset period: so many rounds open publicly once; 1 where there are no fragments.
         overlap: the step of a round that takes in what the round before merged.
         fragments: none where a seat keeps no parameters of its own.
     """
@@ -94,7 +94,7 @@ class Header:
     tables_bytes: int
     base_root: Digest = ZERO_DIGEST
     initial: Digest = ZERO_DIGEST
-    epoch: int = 1
+    reset_period: int = 1
     overlap: int = 0
     fragments: tuple[Fragment, ...] = ()
 
@@ -109,7 +109,7 @@ class Header:
         return 1 + count + (round - 1) % count if takes_in else Part.STEP
 
     def nodes(self, part: int) -> int:
-        """How many nodes a tape of this part has. Raises IndexError where there is no such part."""
+        """How many nodes a trace of this part has. Raises IndexError where no such part is."""
         if part == Part.STEP:
             return self.step_nodes
         if not self.fragments:
@@ -144,8 +144,8 @@ class Header:
         )
         if not self.fragments:
             return fixed
-        epochs = _EPOCHS.pack(self.epoch, self.overlap, len(self.fragments))
-        return fixed + epochs + b"".join(_FRAGMENT.pack(*each) for each in self.fragments)
+        reset_periods = _RESET_PERIODS.pack(self.reset_period, self.overlap, len(self.fragments))
+        return fixed + reset_periods + b"".join(_FRAGMENT.pack(*each) for each in self.fragments)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Header:
@@ -163,16 +163,18 @@ class Header:
 
     def _with_fragments(self, rest: bytes) -> Header:
         try:
-            epoch, overlap, _ = _EPOCHS.unpack_from(rest)
-            pairs = tuple(Fragment(*pair) for pair in _FRAGMENT.iter_unpack(rest[_EPOCHS.size :]))
+            reset_period, overlap, _ = _RESET_PERIODS.unpack_from(rest)
+            pairs = tuple(
+                Fragment(*pair) for pair in _FRAGMENT.iter_unpack(rest[_RESET_PERIODS.size :])
+            )
         except struct.error as error:
             raise MalformedProgram(f"a header's {len(rest)} bytes of fragments") from error
-        return replace(self, epoch=epoch, overlap=overlap, fragments=pairs)
+        return replace(self, reset_period=reset_period, overlap=overlap, fragments=pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input of a template: node `node + iteration·stride` of the tape, or another source.
+    """An input of a template: node `node + iteration·stride` of the trace, or another source.
 
     Attributes:
         size: of the whole input, in bytes.

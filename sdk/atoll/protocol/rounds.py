@@ -12,9 +12,9 @@ from typing import Any, Final
 from atoll.protocol import events as ev
 from atoll.protocol.audits import AUDIT_HANDLERS
 from atoll.protocol.clocks import AuditClock, last_audits, last_moment, seed_due, words_end
+from atoll.protocol.committee_draws import audited_share, draw_duties, draw_seats, next_committee
 from atoll.protocol.disputes import DISPUTE_HANDLERS
 from atoll.protocol.events import ContractEvent
-from atoll.protocol.lots import audited_share, draw_duties, draw_seats, next_lot
 from atoll.protocol.membership import MEMBERSHIP_HANDLERS, Handler, put, with_holder
 from atoll.protocol.merge_inputs import is_whole_enough
 from atoll.protocol.views import Holder, JobView, OpenRound, SeatCommit, SeatReveal, SettledRound
@@ -90,7 +90,7 @@ def _round_opened(view: JobView, event: ev.RoundOpened, block: BlockRef) -> JobV
         deadline=event.deadline,
         seats={SeatIndex(seat): holder for seat, holder in seats.items()},
         places={PlaceIndex(place): holder for place, holder in places.items()},
-        lot_seed=event.seed,
+        committee_seed=event.seed,
     )
     status = JobStatus.ACTIVE
     return replace(view, open=running, phase=Phase.TRAIN, round=event.round, status=status)
@@ -176,8 +176,8 @@ def _said(view: JobView, event: ev.Said, block: BlockRef) -> JobView:
     return _with(view, words=put(_running(view).words, event.place, event.has))
 
 
-def _lot_drawn(view: JobView, event: ev.LotDrawn, block: BlockRef) -> JobView:
-    """A lot that did not settle is over; the next one says its own words."""
+def _committee_drawn(view: JobView, event: ev.CommitteeDrawn, block: BlockRef) -> JobView:
+    """A committee draw that did not settle is over; the next one says its own words."""
     running = _running(view)
     silent = running.committee & ~to_bitmap(running.words)
     drawn = _holders(view.verifiers, event.committee, event.round)
@@ -185,8 +185,11 @@ def _lot_drawn(view: JobView, event: ev.LotDrawn, block: BlockRef) -> JobView:
     return _with(
         view,
         committee=event.committee,
-        lot=event.lot,
-        lot_seed=next_lot(running.audit_seed if event.lot == 1 else running.lot_seed, event.lot),
+        committee_draw=event.committee_draw,
+        committee_seed=next_committee(
+            running.audit_seed if event.committee_draw == 1 else running.committee_seed,
+            event.committee_draw,
+        ),
         deadline=event.deadline,
         words_end=words_end(view.require_terms(), event.deadline),
         places={**places, **running.places},
@@ -198,7 +201,7 @@ def _lot_drawn(view: JobView, event: ev.LotDrawn, block: BlockRef) -> JobView:
 # --- ends of a round ---
 
 
-def facts_of(running: OpenRound, left_out: Bitmap) -> Facts:
+def facts_of(running: OpenRound, excluded: Bitmap) -> Facts:
     """What the contract keeps of a round that is settled now."""
     return Facts(
         seed=running.seed,
@@ -208,7 +211,7 @@ def facts_of(running: OpenRound, left_out: Bitmap) -> Facts:
         model=running.model,
         revealed=running.revealed,
         available=running.available,
-        left_out=left_out,
+        excluded=excluded,
         ready=running.ready,
         committee=running.committee,
     )
@@ -249,7 +252,7 @@ def _short(running: OpenRound, event: ev.Settled, terms: Terms) -> Bitmap:
 
 def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> SettledRound:
     running, facts, terms = _running(view), event.facts, view.require_terms()
-    now, early = block.timestamp, running.early_ballots.items()
+    now, early = block.timestamp, running.early_audit_reports.items()
     is_last, ready = view.is_last(event.round), facts.ready
     drawn = _drawn(running, facts, terms, is_last=is_last)
     revealed = facts.revealed.bit_count()
@@ -273,16 +276,19 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         pay=Bitmap(event.available if event.verdict.merged else event.available & ~short),
         short=short,
         early_keys=running.early_keys,
-        ballots={holder: ballot for holder, (ballot, sealed_at) in early if sealed_at == now},
-        is_consistent=facts == facts_of(running, event.verdict.left_out),
-        lot_seed=running.lot_seed,
+        audit_reports={
+            holder: audit_report for holder, (audit_report, sealed_at) in early if sealed_at == now
+        },
+        is_consistent=facts == facts_of(running, event.verdict.excluded),
+        committee_seed=running.committee_seed,
         accused=running.accused,
         fallen=running.fallen,
     )
 
 
 def _silent_in_all(running: OpenRound, settled_at: int) -> Bitmap:
-    """Places that missed their word: in lots that were replaced, and in the one that settled.
+    """Places that missed their word: in committee draws that were replaced, and in the one that
+    settled.
 
     Who has said nothing while words are taken may yet have lacked an update.
     """
@@ -298,7 +304,7 @@ def _drawn(
     count = facts.revealed.bit_count()
     if terms.f and not is_last:
         count = audited_share(count, terms.share_bps, facts.ready.bit_count())
-    drawn = draw_seats(facts.audit_seed, facts.revealed, facts.left_out, count)
+    drawn = draw_seats(facts.audit_seed, facts.revealed, facts.excluded, count)
     return {seat: at for seat, at in drawn.items() if running.segments.get(seat)}
 
 
@@ -335,7 +341,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     ev.MergeOpened: _merge_opened,
     ev.AuditSeeded: _audit_seeded,
     ev.Said: _said,
-    ev.LotDrawn: _lot_drawn,
+    ev.CommitteeDrawn: _committee_drawn,
     ev.Settled: _settled,
     ev.Waiting: _waiting,
     ev.Closed: _closed,

@@ -35,7 +35,7 @@ class LastMerge:
     Attributes:
         past: the last settled round that merged anything.
         fallen: seats whose updates it may hold and whose holders lost it.
-        facts: what it is merged by once more: nobody who lost it takes part, left out or not.
+        facts: what it is merged by once more: nobody who lost it takes part, excluded or not.
     """
 
     past: SettledRound
@@ -56,7 +56,7 @@ def last_merge(view: JobView) -> LastMerge | None:
 
 def fallen_in(view: JobView, past: SettledRound) -> Bitmap:
     """Seats that count as had in a settled round and whose holders lost that round."""
-    weighed = past.facts.available & ~past.verdict.left_out
+    weighed = past.facts.available & ~past.verdict.excluded
     return Bitmap(weighed & _lost(view, past))
 
 

@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from atoll.errors import ProtocolError
-from atoll.protocol.ballots import Body
+from atoll.protocol.audit_reports import Body
 from atoll.protocol.clocks import AuditClock, last_moment
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Clock
@@ -114,7 +114,7 @@ class SeatReveal:
 
     @property
     def leaves(self) -> Leaves:
-        """States and masked words."""
+        """States and blinded tags."""
         return Leaves.from_bytes(self.reveal.leaves)
 
     def words(self, key: Digest) -> tuple[Digest, ...]:
@@ -134,20 +134,21 @@ class OpenRound:
     Attributes:
         block: in which it opened.
         seated: seats that it opened with; `stopped` those that disagreed or fell since.
-        ready: places of its pool; `committee` those of the lot number `lot`.
-        lot_seed: what its words begin with; of the first lot the data seed.
+        ready: places of its pool; `committee` those of the committee draw number `committee_draw`.
+        committee_seed: what its words begin with; of the first committee draw the data seed.
         model: digest of the global state that it opens from; zero in round 0.
         deadline: of the phase, unix seconds.
         half_merge: until then a word waits for updates that are not here.
         seed_due: from then on somebody should have the audit seed drawn, if no word has.
-        words_end: of the lot; from then on no word is taken.
+        words_end: of the committee draw; from then on no word is taken.
         audit_seed, next_seed: zero until they are known.
         seats, places: the holders of both.
-        reveals, words: in the chain's order; words of the lot.
-        silent: places that said nothing in a lot that was replaced.
+        reveals, words: in the chain's order; words of the committee draw.
+        silent: places that said nothing in a committee draw that was replaced.
         accused, fallen: seats, as of MERGE's opening.
         early_keys: that the round's providers have shown before it is settled.
-        early_ballots: what members of its pool have sealed by now, and when: it counts where the
+        early_audit_reports: what members of its pool have sealed by now, and when: it counts where
+        the
             round is settled in that second.
     """
 
@@ -162,8 +163,8 @@ class OpenRound:
     deadline: int
     seats: Mapping[SeatIndex, HolderId]
     places: Mapping[PlaceIndex, HolderId]
-    lot: int = 0
-    lot_seed: Digest = ZERO_DIGEST
+    committee_draw: int = 0
+    committee_seed: Digest = ZERO_DIGEST
     stopped: Bitmap = NO_BITS
     half_merge: int = 0
     seed_due: int = 0
@@ -177,7 +178,7 @@ class OpenRound:
     accused: Bitmap = NO_BITS
     fallen: Bitmap = NO_BITS
     early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
-    early_ballots: Mapping[HolderId, tuple[Digest, int]] = field(default_factory=dict)
+    early_audit_reports: Mapping[HolderId, tuple[Digest, int]] = field(default_factory=dict)
 
     @property
     def round(self) -> RoundIndex:
@@ -214,8 +215,8 @@ class OpenRound:
 
     @property
     def words_accumulator(self) -> Digest:
-        """Over the lot's words so far."""
-        return accumulate_words(self.lot_seed, self.words.items())
+        """Over the committee draw's words so far."""
+        return accumulate_words(self.committee_seed, self.words.items())
 
     @property
     def available(self) -> Bitmap:
@@ -242,7 +243,7 @@ class OpenRound:
         )
 
     def digest_of(self, verdict: Verdict) -> Digest:
-        """What the lot's committee signs, if this is its verdict."""
+        """What the committee draw's committee signs, if this is its verdict."""
         return certificate_hash(self.slot, self.seed, self.words_accumulator, verdict)
 
     def may_settle(self, now: int) -> bool:
@@ -278,12 +279,12 @@ class SettledRound:
     Attributes:
         digest: of the verdict, which is what its committee signs.
         signers: places that have signed it by now.
-        silent: places that said nothing by the end of a lot's words.
-        words: of the lot that settled.
+        silent: places that said nothing by the end of a committee draw's words.
+        words: of the committee draw that settled.
         drawn: seats that are audited; `duties` by place.
         pay: seats that are paid, as far as falls take nothing.
         short: seats that did too little to be merged, where a certificate settled the round.
-        ballots, bodies: by auditor, before and after the opening.
+        audit reports, bodies: by auditor, before and after the opening.
         keys: shown, whether they are what was committed to or not.
         early_keys: shown before the settlement; known to all, and not shown for any rule.
         leaks: keys that somebody else showed first, and who.
@@ -291,7 +292,7 @@ class SettledRound:
         dropped: accusations that their authors did not play, by author and seat.
         proven: those whose fee is credited, since the seat has fallen.
         is_consistent: the facts are those that the events give.
-        lot_seed: of the lot that settled.
+        committee_seed: of the committee draw that settled.
         accused, fallen: seats, as of MERGE's opening.
     """
 
@@ -311,7 +312,7 @@ class SettledRound:
     duties: Mapping[PlaceIndex, tuple[SeatIndex, ...]]
     pay: Bitmap
     is_consistent: bool
-    ballots: Mapping[HolderId, Digest] = field(default_factory=dict)
+    audit_reports: Mapping[HolderId, Digest] = field(default_factory=dict)
     bodies: Mapping[HolderId, Body] = field(default_factory=dict)
     keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
     leaks: Mapping[SeatIndex, Address] = field(default_factory=dict)
@@ -321,7 +322,7 @@ class SettledRound:
     dropped: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
     proven: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
     early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
-    lot_seed: Digest = ZERO_DIGEST
+    committee_seed: Digest = ZERO_DIGEST
     accused: Bitmap = NO_BITS
     fallen: Bitmap = NO_BITS
     short: Bitmap = NO_BITS
@@ -627,8 +628,8 @@ class JobView:
 
     # --- the clock ---
 
-    def is_poke_due(self, now: int) -> bool:
-        """Whether `poke` would move the job from its phase."""
+    def is_advance_due(self, now: int) -> bool:
+        """Whether `advance` would move the job from its phase."""
         if self.status is JobStatus.NONE or self.phase is Phase.CLOSED:
             return False
         terms = self.require_terms()
@@ -676,12 +677,16 @@ def parties(claim: Claim) -> tuple[JobId, Role, HolderId] | None:
 
 
 def accusation(challenger: Address, claim: Claim) -> Accusation:
-    """What a challenge says differs; about an earlier round of the epoch the place's beginning."""
+    """What a challenge says differs; about an earlier round of the reset period the place's
+    beginning.
+    """
     is_earlier = claim.round < window_of(claim)
     said = (0, False) if is_earlier else (claim.segment, claim.is_link)
     return (challenger, claim.place, *said)
 
 
 def window_of(claim: Claim) -> RoundIndex:
-    """The round in whose window the claim was challenged, which may be a later one of its epoch."""
+    """The round in whose window the claim was challenged, which may be a later one of its reset
+    period.
+    """
     return RoundIndex(int.from_bytes(claim.place[-4:], "big"))

@@ -71,9 +71,9 @@ class Miss(IntEnum):
     """No commit, no reveal, or short in two of three rounds running."""
     KEY = 1
     SILENCE = 2
-    """No word by the end of a lot's words."""
+    """No word by the end of a committee draw's words."""
     AUDIT = 3
-    """No ballot, not opened, or a duty left out."""
+    """No audit report, not opened, or a duty excluded."""
     WORDS = 4
     """Of a duty said to be fine, which its seat's key does not bear out."""
     DROPPED = 5
@@ -190,7 +190,7 @@ class Facts:
     """Of the global state that the round opened from; zero in round 0."""
     revealed: Bitmap
     available: Bitmap
-    left_out: Bitmap
+    excluded: Bitmap
     ready: Bitmap
     committee: Bitmap
 
@@ -200,13 +200,13 @@ class Verdict:
     """What a committee says of a round's merge.
 
     Attributes:
-        left_out: seats of weight 0.
+        excluded: seats of weight 0.
         merged: updates in the merge.
         state: digest of the global state that the next round opens with, found at `cid`.
         loss: held-out loss of the model that the round opened with, 8 bytes.
     """
 
-    left_out: Bitmap
+    excluded: Bitmap
     merged: int
     state: Digest
     cid: bytes

@@ -47,10 +47,10 @@ class Known:
         waiting: what its transactions wait for, in words.
         defects: jobs whose machine does not step, and why.
         gateway: why it serves nothing; empty where it does.
-        worries: of its jobs, the gravest first of each.
+        alerts: of its jobs, the gravest first of each.
         gathering: jobs in which the account has a place and no round runs, and what they wait for.
         sits_out: why it takes no part in anything; empty where it does.
-        twin: why it waits for another service with its key; empty where it is alone.
+        doppelganger: why it waits for another service with its key; empty where it is alone.
     """
 
     silent_seconds: float | None = None
@@ -65,10 +65,10 @@ class Known:
     waiting: Sequence[str] = ()
     defects: Mapping[int, str] = field(default_factory=dict)
     gateway: str = ""
-    worries: Sequence[Condition] = ()
+    alerts: Sequence[Condition] = ()
     gathering: Mapping[int, str] = field(default_factory=dict)
     sits_out: str = ""
-    twin: str = ""
+    doppelganger: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,9 @@ def blocking(known: Known) -> Condition | None:
 def _first(known: Known) -> Condition | None:
     if known.silent_seconds is None or known.silent_seconds > SILENT_SECONDS:
         return _silent(known)
-    if known.twin:
+    if known.doppelganger:
         step = "stop the other service; to move one, `atoll journal export` there and import here"
-        return Condition("twin", known.twin, step)
+        return Condition("doppelganger", known.doppelganger, step)
     return _here(known) or _grave(known) or _rest(known)
 
 
@@ -135,9 +135,9 @@ def _here(known: Known) -> Condition | None:
 
 def _grave(known: Known) -> Condition | None:
     """What costs a bond, or keeps it from all work."""
-    for worry in known.worries:
-        if worry.is_fault:
-            return worry
+    for alert in known.alerts:
+        if alert.is_fault:
+            return alert
     ours = _ours(known)
     for name, kinds, among in (
         ("disk", DISK, known.failing), ("money", MONEY, ours), ("policy", POLICY, ours)
@@ -175,8 +175,8 @@ def _rest(known: Known) -> Condition | None:
     if known.defects:
         job, cause = min(known.defects.items())
         return Condition("defect", f"job {job} does not step: {cause}", "report this, with the log")
-    if known.worries:
-        return known.worries[0]
+    if known.alerts:
+        return known.alerts[0]
     return _idle(known)
 
 

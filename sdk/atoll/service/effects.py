@@ -33,7 +33,8 @@ NAMED_TIMES = {"StillBound": 0, "WindowOpen": 0}
 """Refusals that name when the call will be due, and which of their fields does (unix seconds)."""
 ROLES = {"provider": Role.PROVIDER, "verifier": Role.VERIFIER}
 RELAY_PART = 4
-"""Relays are waited for a 4th of a lot's time. When half of it is over, words are said."""
+"""Relays are waited for a 4th of a committee draw's time. When half of it is over, words are said.
+"""
 MOST_HEALED = 64
 """Blocks that are fetched again for one command; a disk that loses more has to be looked at."""
 PATIENCE_S = 3.0

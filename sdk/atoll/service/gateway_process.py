@@ -32,7 +32,7 @@ from atoll.service.greeting import greeted
 from atoll.service.logs import level_here, lines_to, log_from
 from atoll.service.worker import resolve
 from atoll.storage.cid import Cid
-from atoll.storage.door import Budget
+from atoll.storage.connection_limiter import Budget
 from atoll.storage.gateway import Gateway, GatewayConfig, url_of
 from atoll.storage.local import LocalStore
 
@@ -340,15 +340,15 @@ def _notes_in(journal: Path) -> Callable[[str], bytes | None]:
 async def _tell_counts(gateway: Gateway) -> None:
     last: dict[str, Any] = {}
     while True:
-        door = gateway.door
+        connection_limiter = gateway.connection_limiter
         counts = {
             "bytes_up": gateway.bytes_up,
-            "connections": door.connections,
-            "sent_away": door.sent_away,
+            "connections": connection_limiter.connections,
+            "sent_away": connection_limiter.sent_away,
         }
         if counts != last:
             _tell(counts)
-            last = {**counts, "sent_away": dict(door.sent_away)}
+            last = {**counts, "sent_away": dict(connection_limiter.sent_away)}
         await asyncio.sleep(TOLD_SECONDS)
 
 

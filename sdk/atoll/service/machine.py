@@ -2,7 +2,7 @@
 
 Rule of this file: pure. Clock, chain and results come in as events, effects go out as commands, and
 nothing but the events decides. Each step derives anew what is to be done *now* from (view, facts,
-time); what is in flight or backing off is left out. So a crash, a restart and a reorg need no paths
+time); what is in flight or backing off is excluded. So a crash, a restart and a reorg need no paths
 of their own: the view is rebuilt, the facts are read back, and the same derivation continues.
 """
 

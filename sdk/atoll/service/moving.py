@@ -126,7 +126,8 @@ def import_journal(data_dir: Path, whose: Belongs, source: Path) -> Moved:
 
 def renew_journal(data_dir: Path, whose: Belongs) -> None:
     """Has the service of a folder start though its journal may lack what was signed; the start
-    waits first (`Twin`). A journal that can be read stays; what is left of another is set aside.
+    waits first (`Doppelganger`). A journal that can be read stays; what is left of another is set
+    aside.
 
     Raises:
         ConfigError: the service runs.

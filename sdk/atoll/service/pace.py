@@ -18,9 +18,9 @@ MERGE_SECONDS: Final = 5e-8
 EVALUATED_PART: Final = 0.5
 """A batch of held-out text takes so large a part of a step at most, which runs backwards, too."""
 HOUR: Final = 3600
-TAPE_STEPS: Final = 20
-"""So many times as long as a step its tape takes at most, whose every tensor is hashed: 9 times the
-preset `nano`, 18 times `demo`, on one core."""
+TRACE_STEPS: Final = 20
+"""So many times as long as a step its trace takes at most, whose every tensor is hashed: 9 times
+the preset `nano`, 18 times `demo`, on one core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ def loads_of(role: Role, manifest: Manifest, pace: Pace) -> tuple[Load, ...]:
     loss; and a side's own run in a game.
     """
     terms, once = manifest.terms, train_seconds(manifest, pace)
-    rounds = "a round" if manifest.epoch == 1 else f"{manifest.epoch} rounds"
+    rounds = "a round" if manifest.reset_period == 1 else f"{manifest.reset_period} rounds"
     segment = manifest.inner.segment * pace.step_seconds + pace.segment_seconds
-    needed = manifest.epoch * once + segment + TAPE_STEPS * pace.step_seconds
-    what = f"to run {rounds}, a segment and a step's tape for a game"
+    needed = manifest.reset_period * once + segment + TRACE_STEPS * pace.step_seconds
+    what = f"to run {rounds}, a segment and a step's trace for a game"
     game = Load("game", needed, terms.game_seconds, what)
     merging = merge_seconds(manifest, pace)
     if role is Role.PROVIDER:
@@ -86,7 +86,7 @@ def loads_of(role: Role, manifest: Manifest, pace: Pace) -> tuple[Load, ...]:
         return Load("train", once, terms.train_seconds, "to train a round"), merge, game
     duties = most_duties(terms)
     what = f"to replay {duties} {'seat' if duties == 1 else 'seats'} of {rounds}"
-    audit = Load("audit", duties * manifest.epoch * once, terms.audit_seconds, what)
+    audit = Load("audit", duties * manifest.reset_period * once, terms.audit_seconds, what)
     evaluated = evaluation_seconds(manifest, pace)
     what = "to merge the updates" + (", and for the held-out loss" if evaluated else "")
     return audit, Load("merge", merging + evaluated, terms.merge_seconds, what), game

@@ -23,15 +23,17 @@ from atoll.chain.txqueue import TRIED_AGAIN
 from atoll.errors import AtollError, NotFound
 from atoll.protocol.views import JobView
 from atoll.protocol.words import JobId
+from atoll.service.alerts import alerts, misses, owed_plain, waits_for
 from atoll.service.beside import end
 from atoll.service.choice import Choice
 from atoll.service.condition import Condition, Failing, Known, blocking
 from atoll.service.config import WatchdogSection
 from atoll.service.context import Context
+from atoll.service.doppelganger import Doppelganger
 from atoll.service.duties.game import decide_games
+from atoll.service.duties.keeper_calls import decide_pay, is_left, is_over
 from atoll.service.duties.material import DoFetchSpec, refusal
 from atoll.service.duties.membership import SendJoin
-from atoll.service.duties.upkeep import decide_pay, is_left, is_over
 from atoll.service.effects import ROLES, Effects
 from atoll.service.facts import OF_SERVICE, Facts, NotYet
 from atoll.service.journal import gone
@@ -63,9 +65,7 @@ from atoll.service.stands import (
     stand_of,
     to_bytes,
 )
-from atoll.service.twin import Twin
 from atoll.service.watchdog import Watchdog, call, notify_systemd
-from atoll.service.worries import misses, owed_plain, waits_for, worries
 
 S = TypeVar("S")
 METRICS_SECONDS = 2.0
@@ -123,8 +123,8 @@ class Service(Generic[S]):
     _others: Occupied = field(default_factory=lambda: Occupied(None))
     _choice: Choice = field(init=False)
     _said: dict[JobId, tuple[Stand, str]] = field(default_factory=dict)
-    _twin: Twin | None = None
-    _twin_text: str = ""
+    _doppelganger: Doppelganger | None = None
+    _doppelganger_text: str = ""
     _is_past_known: bool = False
     _is_alone: asyncio.Event = field(default_factory=asyncio.Event)
     _has_to_drain: bool = False
@@ -151,7 +151,7 @@ class Service(Generic[S]):
         self._mains = Mains(is_wanted=not context.config.schedule.on_battery)
         self._others = Occupied(context.config.schedule.most_by_others)
         context.journal.withdraw(note_name("*"))
-        self._look_for_twin(context)
+        self._look_for_doppelganger(context)
         log.info("started", role=self.role, account=context.me, gateway=context.url)
         try:
             async with asyncio.TaskGroup() as group:
@@ -249,43 +249,43 @@ class Service(Generic[S]):
         schedule = self.effects.context.config.schedule
         return ordered or self._machine_is_not_ours() or off_hours(schedule, now)
 
-    def _look_for_twin(self, context: Context) -> None:
+    def _look_for_doppelganger(self, context: Context) -> None:
         """From now on; nothing is done before it is known that nobody else acts with the key."""
         journal, wait = context.journal, context.config.doppelganger_wait_s
 
         def is_ours(tx_hash: str) -> bool:
             return context.queue.has_signed(tx_hash) or journal.has_sent(tx_hash)
 
-        self._twin = Twin(context.me, is_ours, wait, journal.is_renewed)
+        self._doppelganger = Doppelganger(context.me, is_ours, wait, journal.is_renewed)
 
-    def _see_twin(self, news: News) -> None:
+    def _see_doppelganger(self, news: News) -> None:
         """What is seen of it at first is the whole history, as `news` tells it at the start.
 
         Raises JournalGone where that has what this folder lacks.
         """
-        twin = self._twin
-        if twin is None:
+        doppelganger = self._doppelganger
+        if doppelganger is None:
             return
-        twin.see([*news.past, *(step.item for step in news.folded)])
+        doppelganger.see([*news.past, *(step.item for step in news.folded)])
         if self._head is None:
             return
         if not self._is_past_known:
-            self._look_at_past(twin, self._head)
-        before = self._twin_text
-        self._twin_text = twin.why_waits(self._head.time, self._head.number)
-        if self._twin_text:
+            self._look_at_past(doppelganger, self._head)
+        before = self._doppelganger_text
+        self._doppelganger_text = doppelganger.why_waits(self._head.time, self._head.number)
+        if self._doppelganger_text:
             self._is_alone.clear()
             if not before:
-                log.warning("somebody else may act with this key", cause=self._twin_text)
+                log.warning("somebody else may act with this key", cause=self._doppelganger_text)
         elif not self._is_alone.is_set():
             self.effects.context.journal.begin()
             self._is_alone.set()
 
-    def _look_at_past(self, twin: Twin, head: Head) -> None:
+    def _look_at_past(self, doppelganger: Doppelganger, head: Head) -> None:
         """Once: whether the journal has what the account did. Raises JournalGone."""
         context = self.effects.context
         journal, views = context.journal, context.follower.views
-        lost = twin.lost_past(views, head.time, is_new=journal.is_new)
+        lost = doppelganger.lost_past(views, head.time, is_new=journal.is_new)
         if lost and not journal.is_renewed:
             raise gone(context.config.journal_file, lost)
         self._is_past_known = True
@@ -352,7 +352,7 @@ class Service(Generic[S]):
         if news.head:
             self._head = Head(news.head.number, news.head.timestamp)
             self._heard_at = time.monotonic()
-        self._see_twin(news)
+        self._see_doppelganger(news)
         if news.past or news.turned or news.folded or news.head:
             self._choose()  # before the views: who has just sat down is not told to leave
         changed = {step.view.job_id for step in news.folded if step.view is not None}
@@ -588,12 +588,12 @@ class Service(Generic[S]):
                 defects={
                     int(job): next(iter(all_.values())) for job, all_ in self._defects.items()
                 },
-                worries=self._worries(),
+                alerts=self._alerts(),
                 gathering={
                     int(job): what for job, s in self._machines.items() if (what := waits_for(s))
                 },
                 sits_out=self.sits_out(),
-                twin=self._twin_text,
+                doppelganger=self._doppelganger_text,
             )
         )
 
@@ -602,16 +602,16 @@ class Service(Generic[S]):
         found = {int(job): refusal(state.facts) for job, state in self._machines.items()}
         return {job: refused.reason for job, refused in found.items() if refused is not None}
 
-    def _worries(self) -> list[Condition]:
+    def _alerts(self) -> list[Condition]:
         """Of every job; one that cannot be looked at leaves the others alone."""
         found: list[Condition] = []
         for job, state in self._machines.items():
             try:
-                found += worries(state)
+                found += alerts(state)
             except Exception as error:  # what one job brings about must not hide the others
-                self._note_defect(job, "worries", error)
+                self._note_defect(job, "alerts", error)
             else:
-                self._clear_defect(job, "worries")
+                self._clear_defect(job, "alerts")
         return found
 
     def status(self) -> dict[str, Any]:
@@ -746,7 +746,7 @@ class Service(Generic[S]):
             "role": self.role,
             "gas": gas,
             "useless_answers": context.chain.provider.useless_answers,
-            "left_out_logs": context.chain.events.left_out,
+            "excluded_logs": context.chain.events.excluded,
             "undecodable_logs": context.follower.undecodable,
             "rejected_events": context.follower.rejected,
             "damaged_rows": context.journal.damaged,

@@ -136,8 +136,8 @@ def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:
     del model
     moved = found.moves(read_global_state(manifest, command.opening, store), manifest)
     cid, inputs = store.add_pieces(moved.pieces()), found.inputs
-    left_out = to_bitmap(inputs.left_out)
-    return Verdict(left_out, len(inputs.merged), moved.digest(), cid.to_bytes(), loss)
+    excluded = to_bitmap(inputs.excluded)
+    return Verdict(excluded, len(inputs.merged), moved.digest(), cid.to_bytes(), loss)
 
 
 def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:

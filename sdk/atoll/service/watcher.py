@@ -8,14 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from atoll.protocol.upkeep import Call
+from atoll.protocol.keeper_calls import Call
 from atoll.protocol.words import Digest
 from atoll.service.config import ServiceConfig
 from atoll.service.duties.game import PLAY, decide_games
+from atoll.service.duties.keeper_calls import (
+    EARNS,
+    decide_credit,
+    decide_keeper_calls,
+    place_in_line,
+)
 from atoll.service.duties.material import decide_material
 from atoll.service.duties.replay import REPLAY
 from atoll.service.duties.unpin import decide_unpin
-from atoll.service.duties.upkeep import EARNS, decide_credit, decide_upkeep, place_in_line
 from atoll.service.duties.watch import Looks, decide_watch
 from atoll.service.machine import Decision, Event, Order, Setup, State, advance
 from atoll.service.role import run_role
@@ -56,7 +61,7 @@ def decide(state: PlayerState) -> list[Decision]:
         looks = Looks(player.share, player.keys, player.replay)
         decisions.append(decide_watch(state, looks))
         line = place_in_line(state.view, state.me)
-        decisions.append(decide_upkeep(state, line, state.setup.keeper, EARNS - {Call.LEAK}))
+        decisions.append(decide_keeper_calls(state, line, state.setup.keeper, EARNS - {Call.LEAK}))
         decisions.append(decide_credit(state))
     return [*decisions, decide_unpin(state)]
 

@@ -5,7 +5,7 @@ bytes that the receiver checks against the CID it asked for, so it needs no auth
 for nothing. It looks at its own store alone and never fetches.
 
 Whoever connects can cost it what its budget says and no more; members, who sign what they ask
-with, have room of their own (`door.py`).
+with, have room of their own (`connection_limiter.py`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from aiohttp.http import HttpProcessingError
 from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError, TooLarge
 from atoll.storage.car import encode_car, encode_named_header
 from atoll.storage.cid import RAW, Cid
+from atoll.storage.connection_limiter import Budget, Connection, ConnectionLimiter
 from atoll.storage.directory import resolve_path
-from atoll.storage.door import Budget, Door, Guest
 from atoll.storage.local import LocalStore
 from atoll.storage.negotiation import (
     Format,
@@ -91,12 +91,12 @@ class GatewayConfig:
 
 
 class _GuardedServer(web.Server):
-    """Tells the door who comes and goes."""
+    """Tells the connection limiter who comes and goes."""
 
     def __init__(
         self,
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-        door: Door,
+        connection_limiter: ConnectionLimiter,
         idle_s: float,
     ) -> None:
         super().__init__(
@@ -107,7 +107,7 @@ class _GuardedServer(web.Server):
             handler_cancellation=True,  # else those who go leave their places in the queue
             lingering_time=1.0,
         )
-        self._door = door
+        self._connection_limiter = connection_limiter
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -115,7 +115,7 @@ class _GuardedServer(web.Server):
         host = str(peer[0]) if peer else ""
         # Not at once: aiohttp's handler has to have begun before its connection is lost.
         leave = partial(asyncio.get_running_loop().call_soon, transport.abort)
-        self._door.arrived(
+        self._connection_limiter.arrived(
             handler,
             host,
             leave,
@@ -126,7 +126,7 @@ class _GuardedServer(web.Server):
     def connection_lost(
         self, handler: web.RequestHandler, exc: BaseException | None = None
     ) -> None:
-        self._door.left(handler)
+        self._connection_limiter.left(handler)
         super().connection_lost(handler, exc)
 
 
@@ -165,7 +165,7 @@ class Gateway:
         self._recognise = recognise
         self._requests = 0
         self._strangers_requests = 0
-        self.door = Door(self._config.budget, time.monotonic)
+        self.connection_limiter = ConnectionLimiter(self._config.budget, time.monotonic)
         self._runner: web.ServerRunner | None = None
         self._watchers: list[asyncio.Task[None]] = []
         self._strangers_pool = ThreadPoolExecutor(_STRANGERS_THREADS, "atoll-strangers")
@@ -182,7 +182,7 @@ class Gateway:
         Raises:
             ConfigError: the address cannot be listened on.
         """
-        server = _GuardedServer(self._handle, self.door, self._config.budget.idle_s)
+        server = _GuardedServer(self._handle, self.connection_limiter, self._config.budget.idle_s)
         runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await runner.setup()
         site = web.TCPSite(runner, self._host, self._port)
@@ -212,41 +212,43 @@ class Gateway:
         budget = self._config.budget
         while True:
             await asyncio.sleep(min(1.0, budget.header_s / 4, budget.patience_s / 4))
-            self.door.sweep()
+            self.connection_limiter.sweep()
 
     async def _measure(self) -> None:
         last = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
-            members, strangers = self.door.sent()
+            members, strangers = self.connection_limiter.sent()
             self._line.tick(now - last, members, strangers, was_short=self._share.was_short)
             self._share.was_short = False
             last = now
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        guest = self.door.guest(request.protocol)
-        if guest is None:  # sent away while its request was read
+        connection = self.connection_limiter.connection(request.protocol)
+        if connection is None:  # sent away while its request was read
             return _refuse(503, "busy", {"Retry-After": "1"})
-        self.door.asked(guest)
-        self._look_who_asks(guest, request)
+        self.connection_limiter.asked(connection)
+        self._look_who_asks(connection, request)
         await self._await_turn(request, ANSWER)  # refusals of all kinds are a flood, too
-        if self.door.guest(request.protocol) is None:  # sent away meanwhile
+        if self.connection_limiter.connection(request.protocol) is None:  # sent away meanwhile
             return _refuse(503, "busy", {"Retry-After": "1"})
-        self.door.begins(guest)
+        self.connection_limiter.begins(connection)
         try:
-            return await self._admitted(request, guest)
+            return await self._admitted(request, connection)
         finally:
-            self.door.ends(guest)
+            self.connection_limiter.ends(connection)
 
-    async def _admitted(self, request: web.BaseRequest, guest: Guest) -> web.StreamResponse:
+    async def _admitted(
+        self, request: web.BaseRequest, connection: Connection
+    ) -> web.StreamResponse:
         """Answers if there is room for one more request, and a share of the line."""
-        is_stranger = guest.member is None
+        is_stranger = connection.member is None
         if self._requests >= self._config.max_requests or (
             is_stranger and self._strangers_requests >= self._config.strangers_requests
         ):
             return _refuse(503, "busy", {"Retry-After": "1"})
-        seconds = self._share.retry_after_s(guest.address) if is_stranger else None
+        seconds = self._share.retry_after_s(connection.address) if is_stranger else None
         if seconds is not None and self._recognise is not None:
             return _refuse(
                 503, "the share of the line for strangers is used", {"Retry-After": str(seconds)}
@@ -254,7 +256,7 @@ class Gateway:
         self._requests += 1
         self._strangers_requests += is_stranger
         try:
-            with self._share.request(guest.address) if is_stranger else nullcontext():
+            with self._share.request(connection.address) if is_stranger else nullcontext():
                 return await self._route(request)
         except Refusal as refusal:
             return _refuse(refusal.status, str(refusal))
@@ -264,13 +266,13 @@ class Gateway:
             self._requests -= 1
             self._strangers_requests -= is_stranger
 
-    def _look_who_asks(self, guest: Guest, request: web.BaseRequest) -> None:
+    def _look_who_asks(self, connection: Connection, request: web.BaseRequest) -> None:
         """Once a connection: a signature costs more to look at than to forge."""
         signed = request.headers.get("Authorization")
-        if guest.requests == 1 and signed is not None and self._recognise is not None:
+        if connection.requests == 1 and signed is not None and self._recognise is not None:
             member = self._recognise(signed)
             if member is not None:
-                self.door.recognised(guest, member)
+                self.connection_limiter.recognised(connection, member)
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
         kind, _, name = request.path.removeprefix("/").partition("/")
@@ -286,8 +288,8 @@ class Gateway:
         self, request: web.BaseRequest, work: Callable[..., T], *args: object
     ) -> T:
         """Does what a request asks for: strangers wait for one another, members for no stranger."""
-        guest = self.door.guest(request.protocol)
-        is_stranger = guest is None or guest.member is None
+        connection = self.connection_limiter.connection(request.protocol)
+        is_stranger = connection is None or connection.member is None
         pool = self._strangers_pool if is_stranger else None
         return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
 
@@ -303,16 +305,16 @@ class Gateway:
 
     async def _await_turn(self, request: web.BaseRequest, size: int) -> None:
         """Returns when so many bytes may be written: at once to a member."""
-        guest = self.door.guest(request.protocol)
-        if self._recognise is not None and guest is not None and guest.member is None:
-            await self._share.turn(guest.address, size)
+        connection = self.connection_limiter.connection(request.protocol)
+        if self._recognise is not None and connection is not None and connection.member is None:
+            await self._share.turn(connection.address, size)
 
     def _count(self, request: web.BaseRequest, size: int) -> None:
         """Notes body bytes that are given to a connection."""
         self.bytes_up += size
-        guest = self.door.guest(request.protocol)
-        if guest is not None:
-            guest.written += size
+        connection = self.connection_limiter.connection(request.protocol)
+        if connection is not None:
+            connection.written += size
 
     async def _send_note(self, request: web.BaseRequest, name: str) -> web.Response:
         note = self._notes(name) if _NOTE.fullmatch(name) else None

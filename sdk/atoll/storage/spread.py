@@ -1,7 +1,7 @@
 """How a file comes to many while its author sends each block about once.
 
-Rule of this file: who brings which block to the others is a lot over the block's hash, so that
-nobody has to be asked who does, and everybody's share is alike.
+Rule of this file: who brings which block to the others is a committee draw over the block's hash,
+so that nobody has to be asked who does, and everybody's share is alike.
 """
 
 from __future__ import annotations

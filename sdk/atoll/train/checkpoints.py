@@ -45,7 +45,7 @@ class Checkpoint:
     """A round up to the end of a segment.
 
     Attributes:
-        states: digest of the state after each segment done, `words` their plain work words.
+        states: digest of the state after each segment done, `words` their plain work tags.
         losses: of each step, nats a token.
         seconds: wall time of the steps.
         state: binary CID of the last state's bytes, where they are kept.

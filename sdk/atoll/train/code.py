@@ -5,7 +5,7 @@ forgets, and a provider would lose its bond over what it forgot. What is hashed 
 syntax tree without docstrings, comments, layout and the words of errors, so that prose is free and
 the digest is the same for every Python that runs us.
 
-The closure stops at `LEFT_OUT`, where bytes come from. A file is what its CID names, in a format
+The closure stops at `EXCLUDED`, where bytes come from. A file is what its CID names, in a format
 of others' which their tools read as well; and tokens, models and frozen weights are held against
 roots of the manifest and the chain after they were read. So a store can be mended, or be another
 one, and everybody's jobs still take the version.
@@ -31,7 +31,7 @@ ROOTS = (
 )
 """What makes round 0's model, a seat's round (whoever trains it runs the same), the next global
 model and its held-out loss, from the bytes in a store on."""
-LEFT_OUT = ("atoll.storage", "atoll.files")
+EXCLUDED = ("atoll.storage", "atoll.files")
 """Packages and modules whose files are not hashed, and not followed."""
 _HERE = Path(__file__).parents[1]
 _NOT_HASHED = frozenset({"kind", "type_comment", "ctx", "is_lazy"})
@@ -79,11 +79,11 @@ def _files_of(module: str, root: Path) -> Iterator[Path]:
     """A module's file and those of the packages around it; nothing for what is not followed.
 
     `from a import b` is asked for as `a.b`, which may name something inside `a`. The outermost
-    package is left out: it says what a submitter may import, and decides nothing.
+    package is excluded: it says what a submitter may import, and decides nothing.
     """
     package, *names = module.split(".")
     place = root
-    is_ours = package == PACKAGE and ".".join((package, *names[:1])) not in LEFT_OUT
+    is_ours = package == PACKAGE and ".".join((package, *names[:1])) not in EXCLUDED
     for name in names if is_ours else ():
         if place != root and (place / "__init__.py").is_file():
             yield place / "__init__.py"
@@ -125,7 +125,7 @@ def _add_words(node: object, words: list[str]) -> None:
     """The tree as words, in an order of its own.
 
     Not `ast.dump`: which empty fields that writes differs between versions of Python. Fields that a
-    later version adds are left out while they are empty; one that is 0 then is named above.
+    later version adds are excluded while they are empty; one that is 0 then is named above.
     """
     if isinstance(node, list):
         for item in node:

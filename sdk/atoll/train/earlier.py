@@ -1,4 +1,4 @@
-"""What a round inside an epoch is told of the rounds before it. Needs no torch."""
+"""What a round inside a reset period is told of the rounds before it. Needs no torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from atoll.protocol.words import Digest, RoundIndex
 
 @dataclass(frozen=True, slots=True)
 class EarlierRound:
-    """A round of the epoch that a seat's state comes from.
+    """A round of the reset period that a seat's state comes from.
 
     Attributes:
         global_state_cid: binary, of the GlobalState that it opened from.

@@ -81,7 +81,7 @@ def export_model(
 def write_belongings(belongings: Belongings, spec: ModelSpec, folder: Path) -> None:
     """Writes all that belongs to a model but its config.json; what an earlier one had goes.
 
-    A stranger wrote them: what is no JSON where it should be is left out, and so is a name of code
+    A stranger wrote them: what is no JSON where it should be is excluded, and so is a name of code
     that `transformers` would fetch and run.
 
     Raises:

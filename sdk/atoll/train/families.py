@@ -246,7 +246,7 @@ def config_of(spec: ModelSpec, dtype: str) -> dict[str, Any]:
 def config_like(config: Config, spec: ModelSpec, dtype: str) -> dict[str, Any] | None:
     """A config.json of that model with weights of `dtype`, in the words of an earlier one.
 
-    What neither says the model nor is harmless to whoever opens it is left out: a name of code to
+    What neither says the model nor is harmless to whoever opens it is excluded: a name of code to
     run, for one. None where the earlier one is of another model.
     """
     try:

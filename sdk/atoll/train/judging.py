@@ -96,7 +96,7 @@ class OwnRun:
 
     Digests stay when it lets go of models and states, and those are made again where a move needs
     them: however many games take turns, each has them made four times at most, for the steps, for
-    the tape, for the node in dispute and for what is shown of it. Games about one claim may be
+    the trace, for the node in dispute and for what is shown of it. Games about one claim may be
     about several of its steps.
 
     Args:
@@ -119,7 +119,7 @@ class OwnRun:
         self._held: _Begun | None = None
         self._states: tuple[Digest, ...] | None = None
         self._works = b""
-        self._tapes: dict[int, OwnTape] = {}
+        self._traces: dict[int, OwnTrace] = {}
 
     @property
     def holds_states(self) -> bool:
@@ -129,8 +129,8 @@ class OwnRun:
     def let_go(self) -> None:
         """Keeps nothing but digests."""
         self._held = None
-        for tape in self._tapes.values():
-            tape.let_go()
+        for trace in self._traces.values():
+            trace.let_go()
 
     def _begun(self) -> _Begun:
         if self._held is None:
@@ -171,21 +171,21 @@ class OwnRun:
         index, _ = self._program.at(self._part, node)
         return self._opened(1 + index, self._program.templates[index].to_bytes())
 
-    def tape(self, step: int) -> OwnTape:
+    def trace(self, step: int) -> OwnTrace:
         """The run of a step of the round, or of the link, which comes after the last."""
         task = self._task
         step = self._first + self._manifest.inner.segment if task.is_link else step
         if not task.is_link:
             self._part = self._program.header.step_part(task.round, step)
-        for other in self._tapes.keys() - {step}:
-            self._tapes[other].let_go()
-        if step not in self._tapes:
-            self._tapes[step] = self._tape_of(step)
-            self._tapes[step].again = partial(self._sources, step)
-        return self._tapes[step]
+        for other in self._traces.keys() - {step}:
+            self._traces[other].let_go()
+        if step not in self._traces:
+            self._traces[step] = self._trace_of(step)
+            self._traces[step].again = partial(self._sources, step)
+        return self._traces[step]
 
-    def _tape_of(self, step: int) -> OwnTape:
-        return OwnTape(self._program, self._part, self._sources(step))
+    def _trace_of(self, step: int) -> OwnTrace:
+        return OwnTrace(self._program, self._part, self._sources(step))
 
     def _opened(self, index: int, data: bytes) -> ProgramPart:
         tree = self._program.tree
@@ -216,7 +216,7 @@ class OwnRun:
         key = dropout_key(course.data_seed, course.seat)
         batch, state = course.batch(course.offsets(step)), course.begin(state, step)
         done = inner_step(state, batch, course.global_step0 + step, course.recipe, key)
-        # What the tape and the link read lies on the CPU.
+        # What the trace and the link read lies on the CPU.
         state = done.state.on(CPU)
         return replace(done, state=state if done.diverged else course.end(state))
 
@@ -253,8 +253,8 @@ class OwnRun:
         return read_weights(self._manifest.init, self._manifest.model, self._store)
 
 
-class OwnTape:
-    """`law.games.players.Tape`: one run of a step, or of the link.
+class OwnTrace:
+    """`law.games.players.Trace`: one run of a step, or of the link.
 
     Attributes:
         again: makes its sources anew, where it let go of them.
@@ -306,7 +306,7 @@ class OwnTape:
         return self._node(node)[start:end]
 
     def open(self, template: Template, source: Input, need: Need) -> Opening:
-        """Whole pieces or chunks of an input that is neither of the tape nor the context."""
+        """Whole pieces or chunks of an input that is neither of the trace nor the context."""
         found = self._read()
         match source.source:
             case Source.TOKENS:
@@ -337,7 +337,7 @@ class OwnTape:
 
     def _around(self, node: int) -> set[int]:
         index, iteration = self._program.at(self._part, node)
-        reads = (r for r in self._program.templates[index].inputs if r.source is Source.TAPE)
+        reads = (r for r in self._program.templates[index].inputs if r.source is Source.TRACE)
         return {node, *(read.node + iteration * read.stride for read in reads)}
 
 

@@ -87,7 +87,7 @@ _TERMS: Final = {
 
 @lru_cache(maxsize=1)
 def probe_digest() -> Digest:
-    """SHA-256 over state digest and work word of every segment, update roots and merged digests."""
+    """SHA-256 over state digest and work tag of every segment, update roots and merged digests."""
     parts = sha256()
     for codec in (_CODEC, _CODEC | _FED_BACK, _CODEC | _NOTHING_KEPT):
         for said in _rounds(probe_manifest(codec=codec)):
@@ -97,7 +97,7 @@ def probe_digest() -> Digest:
 
 
 def _rounds(manifest: Manifest) -> Iterator[bytes]:
-    """State digest and work word of every segment, update roots and merged digests of a job."""
+    """State digest and work tag of every segment, update roots and merged digests of a job."""
     model = initial_global_state(manifest)
     carried: SeatState | None = None
     for round in range(manifest.terms.rounds):
@@ -106,7 +106,7 @@ def _rounds(manifest: Manifest) -> Iterator[bytes]:
         state = open_round(manifest, model, None if manifest.opens_publicly(round) else carried)
         for segment in range(manifest.segments):
             done = run_segment(state, segment, course)
-            yield done.roots.digest() + done.work_word
+            yield done.roots.digest() + done.work_tag
             state = done.state
         links = [close_round(manifest, model, state, DitherKey(seed, seat)) for seat in SEATS]
         carried = links[TRAINED][1]
@@ -120,7 +120,7 @@ def _rounds(manifest: Manifest) -> Iterator[bytes]:
 
 
 def _adapters() -> bytes:
-    """State digests and work words of segments that train adapters."""
+    """State digests and work tags of segments that train adapters."""
     spec, lora = ModelSpec.model_validate(_MODEL), LoraSpec.model_validate(_LORA)
     weights = initial_params(param_shapes(spec), seed=1)
     root = tree_root(weights)
@@ -133,7 +133,7 @@ def _adapters() -> bytes:
     said = b""
     for segment in range(manifest.segments):  # in the first B is zero, so A has no gradient
         done = run_segment(state, segment, course)
-        said, state = said + done.roots.digest() + done.work_word, done.state
+        said, state = said + done.roots.digest() + done.work_tag, done.state
     return said
 
 
@@ -151,7 +151,7 @@ def probe_manifest(
             "version": 1,
             "name": "probe",
             "created": 0,
-            "epoch": 1 if codec["fragments"] == 1 else _TERMS["rounds"],
+            "reset_period": 1 if codec["fragments"] == 1 else _TERMS["rounds"],
             "model": _MODEL | {"layers": codec["fragments"]},
             "lora": lora,
             "numerics": {"code_digest": _ZERO, "probe_digest": _ZERO},

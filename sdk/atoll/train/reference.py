@@ -22,7 +22,7 @@ from atoll.numerics.schedule import Recipe
 from atoll.numerics.segment import Course, SegmentRun, StepRunner, run_segment
 from atoll.numerics.state import SeatState
 from atoll.numerics.step import StepResult, inner_step, state_roots
-from atoll.protocol.leaves import StateRoots, work_word
+from atoll.protocol.leaves import StateRoots, work_tag
 from atoll.protocol.words import Digest
 
 _NEXT_STEP = (
@@ -44,12 +44,12 @@ def run_by_reference(states: list[SeatState], segment: int, course: Course) -> S
 
 
 class SelfCheck:
-    """Runs a round's segments as `run_segment`, and two steps, which lots pick, twice.
+    """Runs a round's segments as `run_segment`, and two steps, which committee draws pick, twice.
 
-    Lots are of this machine's own randomness, so that what is wrong in some steps only is found by
-    some of many. One is among the steps of the first segment that is run, as the round may end
-    early for want of time; the other among all that are left of the round. A round that is taken
-    up again, from a checkpoint or because a step was not finite, has lots of its own.
+    Committee draws are of this machine's own randomness, so that what is wrong in some steps only
+    is found by some of many. One is among the steps of the first segment that is run, as the round
+    may end early for want of time; the other among all that are left of the round. A round that is
+    taken up again, from a checkpoint or because a step was not finite, has lots of its own.
 
     Args:
         segments: how many the round has.
@@ -71,16 +71,16 @@ class SelfCheck:
         self._end, self._draw, self._fast = segments, draw, fast
         self._doubts = doubts
         self._next = -1
-        self._lots: set[int] = set()
+        self._committee_draws: set[int] = set()
 
     def __call__(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         if segment != self._next:
             length = course.manifest.inner.segment
             first = course.global_step0 + segment * length
             ranges = (length, (self._end - segment) * length)
-            self._lots = {first + self._draw(below) for below in ranges}
-        lots = None if self._doubts else self._lots
-        done = run_segment(states.pop(), segment, course, _checked(lots, self._fast))
+            self._committee_draws = {first + self._draw(below) for below in ranges}
+        committee_draws = None if self._doubts else self._committee_draws
+        done = run_segment(states.pop(), segment, course, _checked(committee_draws, self._fast))
         self._next = segment + 1
         if not done.is_finite:
             self._end = segment  # the round is run again up to here
@@ -99,13 +99,15 @@ def _reference_step(
     return inner_step(state, batch_BT1, global_step, by_reference, key)
 
 
-def _checked(lots: set[int] | None, fast: StepRunner) -> StepRunner:
-    """Steps as `fast` runs them; those of the lots, or all, are compared with the reference's."""
+def _checked(committee_draws: set[int] | None, fast: StepRunner) -> StepRunner:
+    """Steps as `fast` runs them; those of the committee draws, or all, are compared with the
+    reference's.
+    """
 
     def run(
         state: SeatState, batch_BT1: Tensor, step: int, recipe: Recipe, key: tuple[int, int]
     ) -> StepResult:
-        if lots is not None and step not in lots:
+        if committee_draws is not None and step not in committee_draws:
             return fast(state, batch_BT1, step, recipe, key)
         # The reference first: of its result only digests are kept, so that no third state is held.
         expected = _told(_reference_step(state, batch_BT1, step, recipe, key))
@@ -119,4 +121,4 @@ def _checked(lots: set[int] | None, fast: StepRunner) -> StepRunner:
 
 def _told(done: StepResult) -> tuple[StateRoots, Digest, bool]:
     """Everything of a step that anybody else can find to be otherwise; NaN equals itself."""
-    return state_roots(done.state), work_word([done.work]), done.diverged
+    return state_roots(done.state), work_tag([done.work]), done.diverged

@@ -17,7 +17,7 @@ from atoll.numerics.link import close_round
 from atoll.numerics.pieces import root_of_update
 from atoll.numerics.segment import Course, SegmentRun
 from atoll.numerics.state import SeatState
-from atoll.protocol.ballots import Duty
+from atoll.protocol.audit_reports import Duty
 from atoll.protocol.hashing import sha256
 from atoll.protocol.leaves import Leaves
 from atoll.protocol.words import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex
@@ -71,7 +71,8 @@ class SeatReplay:
         differs_at: the first segment that is not; their number for the link; None for nothing.
         own: our closing digest there, or our update's root.
         seconds: wall time of the steps.
-        earlier: the round of the epoch that `differs_at` and `own` are of; None for the seat's
+        earlier: the round of the reset period that `differs_at` and `own` are of; None for the
+        seat's
             audited one. Then nothing is said of that, whose beginning is false.
     """
 
@@ -82,7 +83,7 @@ class SeatReplay:
     earlier: RoundIndex | None = None
 
     def duty(self, seat: SeatIndex, account: Address) -> Duty:
-        """What a ballot says of it."""
+        """What an audit report says of it."""
         if self.earlier is not None:
             return Duty(seat, 0, self.own)
         if self.differs_at is None:
@@ -185,7 +186,7 @@ def _replay(
             if not done.is_finite or done.digest != said.leaves.items[segment].state:
                 raise _Differs(RoundIndex(course.round), segment, done.digest)
             if said is claimed:
-                words.append(done.work_word)
+                words.append(done.work_tag)
             return done
 
         return ran

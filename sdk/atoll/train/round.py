@@ -96,7 +96,7 @@ class TrainedRound:
     """What a provider commits to, reveals and serves; or what a replay of its round gives.
 
     Attributes:
-        states: digest of the state after each segment done, `words` their plain work words.
+        states: digest of the state after each segment done, `words` their plain work tags.
         update: the encoded update; empty where no segment was done, or where what would be sent
             has a value that is not finite.
         losses: of each step, nats a token.
@@ -318,7 +318,9 @@ def carried_of(
 
 
 def _carried_part(task: TrainTask, said: bytes = b"") -> str:
-    if task.slot.domain == NO_DOMAIN:  # of a game, beside which there may be one of another epoch
+    if (
+        task.slot.domain == NO_DOMAIN
+    ):  # of a game, beside which there may be one of another reset period
         first = min((one.round for one in task.earlier), default=task.slot.round)
         return f"{DISPUTED}/{task.seat}/{first}"
     return f"{REPLAYED if said else CARRIED}/{task.seat}"
@@ -427,7 +429,7 @@ def _with(so_far: Checkpoint, done: SegmentRun) -> Checkpoint:
     return replace(
         so_far,
         states=(*so_far.states, done.digest),
-        words=(*so_far.words, done.work_word),
+        words=(*so_far.words, done.work_tag),
         losses=(*so_far.losses, *done.losses),
         seconds=so_far.seconds + done.seconds,
     )

@@ -15,7 +15,7 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.keys import sign_hash
 from atoll.numerics.init import initial_global_state
 from atoll.protocol import hashing
-from atoll.protocol.ballots import Body, Duty, ballot_hash
+from atoll.protocol.audit_reports import Body, Duty, audit_report_hash
 from atoll.protocol.certificates import certificate_bytes
 from atoll.protocol.leaves import Leaves, key_hash
 from atoll.protocol.manifest import Manifest
@@ -77,10 +77,10 @@ class OneRound:
         self.send(self.verifier, calls.ready(self.job))
 
     async def work(self, manifest: Manifest, has: Bitmap = ALL) -> None:
-        """From the first poke to the word that says which updates are there."""
+        """From the first advance to the word that says which updates are there."""
         calls = self.chain.calls
         self.anvil.mine()  # the first committee is drawn from who was ready a block earlier
-        self.send(self.provider, calls.poke(self.job))
+        self.send(self.provider, calls.advance(self.job))
         state = await self.chain.state(self.job)
         assert state.phase is Phase.TRAIN
         reveal = Reveal(
@@ -112,15 +112,15 @@ class OneRound:
         self.anvil.mine()
 
     def audit(self, past: SettledRound, manifest: Manifest) -> None:
-        """Ballot, opening and key, each in its window; the clock is then where pay is final."""
+        """Audit report, opening, key, each in its window; the clock is then where pay is final."""
         calls, id = self.chain.calls, past.places[PLACE]
         duty = Duty.fine(SEAT, self.verifier, _leaves(manifest)[1])
         body = Body((duty,))
         seed, who = past.facts.audit_seed, (id, self.verifier)
-        sealed = ballot_hash(past.slot, seed, who, body.hash, SALT)
-        self.send(self.verifier, calls.ballot(self.job, ROUND, sealed))
+        sealed = audit_report_hash(past.slot, seed, who, body.hash, SALT)
+        self.send(self.verifier, calls.seal_audit_report(self.job, ROUND, sealed))
         self.wait_until(past.clock.audit_end)
-        self.send(self.verifier, calls.open_ballot(past, id, body, SALT))
+        self.send(self.verifier, calls.open_audit_report(past, id, body, SALT))
         self.wait_until(past.clock.open_end)
         self.send(self.provider, calls.show_key(self.job, ROUND, KEY))
         self.wait_until(past.clock.window_end)

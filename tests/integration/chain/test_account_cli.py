@@ -75,9 +75,9 @@ def test_pay_and_stake_end_in_the_wallet(submitted: Submitted) -> None:
 
     first = told("stake", "withdraw", "--config", config)
     bond = str(terms.provider_bond)
-    assert (first["released_wei"], first["thawed_wei"], first["taken_wei"]) == (bond, bond, "0")
+    assert (first["released_wei"], first["unbonded_wei"], first["taken_wei"]) == (bond, bond, "0")
     again = told("stake", "withdraw", "--config", config)
-    assert (again["thawed_wei"], again["again_at"]) == ("0", first["again_at"])
+    assert (again["unbonded_wei"], again["again_at"]) == ("0", first["again_at"])
     newest = submitted.anvil.ask("eth_getBlockByNumber", "latest", False)
     pass_time(submitted, first["again_at"] - int(newest["timestamp"], 16))
     last = told("stake", "withdraw", "--config", config)
@@ -85,7 +85,7 @@ def test_pay_and_stake_end_in_the_wallet(submitted: Submitted) -> None:
     assert int(last["wallet_wei"]) == earned + terms.provider_bond
     end = told("earnings", "--config", config)
     lies, beside = end["lies"], end["beside"]
-    staked = sum(int(one["active_wei"]) + int(one["thawing_wei"]) for one in lies["stakes"])
+    staked = sum(int(one["active_wei"]) + int(one["unbonding_wei"]) for one in lies["stakes"])
     wallet = int(lies["wallets_wei"][lies["payee"]])
     assert (wallet, staked, beside["faults"]) == (earned + terms.provider_bond, 0, [])
     net = wallet + staked - int(beside["deposited_wei"])
@@ -103,11 +103,14 @@ def test_stake_is_added_from_the_wallet(submitted: Submitted) -> None:
     with pytest.raises(InsufficientFunds, match="are to be staked"):
         told("stake", "add", "5000000000", "--config", config)
     part = told("stake", "withdraw", "10", "--config", config)
-    assert (part["thawed_wei"], part["lacking_wei"]) == (str(10**19), "0")
+    assert (part["unbonded_wei"], part["lacking_wei"]) == (str(10**19), "0")
     same = told("stake", "withdraw", "10", "--config", config)
-    assert same["thawed_wei"] == "0"
+    assert same["unbonded_wei"] == "0"
     too_much = told("stake", "withdraw", "30", "--config", config)
-    assert (too_much["thawed_wei"], too_much["lacking_wei"]) == (str(15 * 10**18), str(5 * 10**18))
+    assert (too_much["unbonded_wei"], too_much["lacking_wei"]) == (
+        str(15 * 10**18),
+        str(5 * 10**18),
+    )
 
 
 def test_a_keystore_alone_is_an_account_too(submitted: Submitted) -> None:

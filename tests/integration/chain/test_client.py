@@ -40,8 +40,8 @@ from atoll.errors import (
     TransactionFailed,
 )
 from atoll.job.card import CARD, FACTS
-from atoll.job.narrate import JobUpdate
-from atoll.job.outlook import SUBMIT_GAS
+from atoll.job.event_text import JobUpdate
+from atoll.job.quote import SUBMIT_GAS
 from atoll.job.submissions import Submissions
 from atoll.numerics.init import initial_global_state
 from atoll.numerics.tensors import tree_root
@@ -318,8 +318,8 @@ async def check_story(job: atoll.JobHandle) -> None:
     """What `watch` tells is complete, in order, and readable."""
     story = [update async for update in job.watch()]
     kinds = [update.kind for update in story]
-    told = ["JobCreated", "RoundOpened", "Committed", "Revealed", "Said", "Settled", "Balloted"]
-    told += ["Opened", "KeyShown", "Claimed", "Refunded"]
+    told = ["JobCreated", "RoundOpened", "Committed", "Revealed", "Said", "Settled"]
+    told += ["AuditReportSealed", "Opened", "KeyShown", "Claimed", "Refunded"]
     assert sorted(map(kinds.index, told)) == list(map(kinds.index, told))
     assert story[0].text.startswith("created with ")
     assert all(update.text and update.snapshot.job == job.id for update in story)
@@ -517,7 +517,7 @@ async def test_a_draft_that_would_have_expired_is_written_anew(bench: Bench) -> 
     assert (await bench.client.submit(fresh, max_spend=PLENTY)).id == 1
 
 
-async def test_what_is_left_out_is_at_least_what_the_network_asks(bench: Bench) -> None:
+async def test_what_is_excluded_is_at_least_what_the_network_asks(bench: Bench) -> None:
     open_ = {"windows.train": None, "windows.audit": None, "money.provider_bond": None}
     draft = await bench.client.draft(bench.job.but(open_), NUMERICS)
     assert {figure.path for figure in draft.figures} == set(open_)

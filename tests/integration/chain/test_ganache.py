@@ -40,7 +40,7 @@ async def test_queue_index_and_reads_work_on_ganache(
         await queue.execute(name, chain.calls.announce_gateway(f"http://{name}"))
     with pytest.raises(TransactionFailed, match="cancel reverted: UnknownJob"):
         await queue.execute("cancel", chain.calls.cancel(JobId(9)))
-    moot = await queue.execute("poke", chain.calls.poke(JobId(9)))
+    moot = await queue.execute("advance", chain.calls.advance(JobId(9)))
     assert (moot.state, moot.error) == (TxState.MOOT, "UnknownJob")
     with pytest.raises(TransactionFailed, match=r"state reverted: UnknownJob\(jobId=9\)"):
         await chain.state(JobId(9))

@@ -70,9 +70,9 @@ def test_a_pause_stops_new_jobs_and_only_that(submitted: Submitted) -> None:
     paid = told("claim", "--config", config)["claimed_wei"]
     assert paid == str(manifest.terms.segments * manifest.terms.segment_pay)
     first = told("stake", "withdraw", "--config", config)
-    assert first["thawed_wei"] == str(manifest.terms.provider_bond)
+    assert first["unbonded_wei"] == str(manifest.terms.provider_bond)
     pass_time(submitted, first["again_at"] - clock(submitted))
-    assert told("stake", "withdraw", "--config", config)["taken_wei"] == first["thawed_wei"]
+    assert told("stake", "withdraw", "--config", config)["taken_wei"] == first["unbonded_wei"]
     told("stake", "add", "1", "--as", "verifier")
     assert told("network", "owner", "show")["paused"]
 

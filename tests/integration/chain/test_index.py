@@ -25,9 +25,9 @@ from atoll.protocol.events import GatewayAnnounced
 from atoll.protocol.words import Address
 from atoll.service.session import SessionConfig, open_session
 from atoll.storage.storage import StoreConfig
+from atoll_devnet.chaos import invariants
+from atoll_devnet.chaos.invariants import misremembered
 from atoll_devnet.processes.hostile import EMITTER, UNDECODABLE_URL, gateway_log
-from atoll_devnet.weather import oracle
-from atoll_devnet.weather.oracle import misremembered
 
 
 class Announcer:
@@ -396,6 +396,6 @@ async def test_who_forgot_an_event_is_told_from_who_reads_the_chain_now(
         assert await misremembered(session, tmp_path / "anew") == []
         with closing(sqlite3.connect(tmp_path / "events.sqlite")) as file, file:
             file.execute("DELETE FROM read_logs WHERE block = (SELECT max(block) FROM read_logs)")
-        monkeypatch.setattr(oracle, "LOOKS", 2)
+        monkeypatch.setattr(invariants, "LOOKS", 2)
         (told,) = await misremembered(session, tmp_path / "again")
     assert "remembers other events" in told

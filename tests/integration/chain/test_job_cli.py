@@ -188,7 +188,7 @@ async def compare_with_chain(submitted: Submitted, document: dict[str, Any]) -> 
         assert {m["account"] for m in document["members"]} <= set(members)
         for account, member in members.items():
             stakes = [await client.chain.stake(account, role) for role in Role]
-            held = sum(stake.active + stake.thawing for stake in stakes)
+            held = sum(stake.active + stake.unbonding for stake in stakes)
             assert member["stake_wei"] == str(held)
             assert int(member["bonds_wei"]) == sum(stake.locked for stake in stakes)
 
@@ -199,7 +199,7 @@ def check_audited(submitted: Submitted) -> None:
     (only,) = found["history"]
     assert (only["phase"], only["drawn"], only["fine"]) == ("audit", [0], [])
     text = run("status", 1)
-    assert "audit" in text and "left out" in text
+    assert "audit" in text and "excluded" in text
     assert [row["rounds"] for row in told("list")] == ["1/1"]
     assert "funded (tokens)" in run("list") and "_wei" not in run("list")
     kinds = [update["kind"] for update in told("logs", 1, "--seat", 0)]

@@ -99,7 +99,7 @@ def test_a_stolen_key_takes_nothing_and_the_owner_has_stake_and_pay(owned: Owned
 
     bond = str(owned.bond)
     first = owned.owner("stake", "withdraw", "--as", "provider")
-    assert (first["released_wei"], first["thawed_wei"]) == (bond, bond)
+    assert (first["released_wei"], first["unbonded_wei"]) == (bond, bond)
     newest = owned.submitted.anvil.ask("eth_getBlockByNumber", "latest", False)
     pass_time(owned.submitted, first["again_at"] - int(newest["timestamp"], 16))
     asyncio.run(check_refused(owned))
@@ -115,7 +115,7 @@ async def check_refused(owned: Owned) -> None:
     calls, role = chain.calls, Role.PROVIDER
     for thief in (owned.hot, THIEF):
         for call in (
-            calls.thaw(owned.hot, role, 1),
+            calls.unbond(owned.hot, role, 1),
             *(calls.withdraw(owned.hot, role, number) for number in range(3)),
             calls.deposit_for(owned.hot, role, 1),
             calls.propose_owner(owned.hot, thief),

@@ -137,7 +137,7 @@ async def test_one_empty_answer_about_logs_loses_no_event(
         chain = await AtollChain.connect([proxy.url, *others.get(beside, [])], deployment)
         index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
         assert announced(await index.poll()) == urls
-        assert chain.events.left_out >= len(urls)
+        assert chain.events.excluded >= len(urls)
         index.close()
         await chain.close()
 
@@ -268,7 +268,7 @@ async def test_receipts_that_each_count_their_logs_from_0_are_put_right(
     index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
     assert sorted(announced(await index.poll())) == urls
     assert await chain.logs(anvil.height(), anvil.height()) == wanted
-    assert chain.events.left_out == 0
+    assert chain.events.excluded == 0
     index.close()
     await chain.close()
 
@@ -301,7 +301,7 @@ async def test_a_bloom_that_is_only_alike_holds_nothing_up(
     index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
     await index.poll()
     assert index.confirmed == anvil.height()
-    assert chain.events.left_out == 0
+    assert chain.events.excluded == 0
     index.close()
     await chain.close()
 

@@ -118,9 +118,9 @@ def test_a_service_whose_journal_is_gone_says_what_to_do_and_goes_on_when_told(
         assert "is gone" in told
         assert "--new-journal" in told
     with started(config, "--new-journal") as process:
-        wait_for(config, "twin")
+        wait_for(config, "doppelganger")
         assert stop(config, PATIENCE, kills=False)["was_running"]
     with started(config) as process:  # it has not waited long enough, and does so now
-        wait_for(config, "twin")
+        wait_for(config, "doppelganger")
         assert stop(config, PATIENCE, kills=False)["was_running"]
     assert journal.with_name("journal.sqlite.gone-1").exists()

@@ -179,7 +179,7 @@ async def test_what_was_refused_and_is_asked_for_again_takes_no_more_room(
 
 
 async def test_what_anyone_may_do_fails_quietly(chain: AtollChain, queue: TxQueue) -> None:
-    status = await queue.execute("poke", chain.calls.poke(JobId(99)))
+    status = await queue.execute("advance", chain.calls.advance(JobId(99)))
     assert status.state is TxState.MOOT
     assert status.error == "UnknownJob"
 

@@ -27,7 +27,7 @@ from tests.unit.protocol.script import PROVIDERS, Script
 from atoll.dashboard.member import member_document
 from atoll.dashboard.network import network_document
 from atoll.dashboard.page import page
-from atoll.job.narrate import tokens
+from atoll.job.event_text import tokens
 
 MEASURED = {
     "utilisation": {"mean": 0.8437},

@@ -60,7 +60,7 @@ def node_of(
     beside = shown(template, values[number], sources)
     inputs = tuple(
         values[read.node + iteration * read.stride]
-        if read.source is Source.TAPE
+        if read.source is Source.TRACE
         else beside[read.source]
         for read in template.inputs
     )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from atoll.numerics.trace.imports import Context
 from atoll.numerics.trace.opcodes import Op
-from atoll.protocol.games.claims import Move, PostLeaf, PostTape, Prove
+from atoll.protocol.games.claims import Move, PostLeaf, PostTrace, Prove
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.games.players import defend
 from atoll.protocol.hashing import keccak256
@@ -45,10 +45,10 @@ def middle(at: Trial, op: Op) -> int:
     return nodes[len(nodes) // 2]
 
 
-# ---- tapes of something else -----------------------------------------------------------------
+# ---- traces of something else -----------------------------------------------------------------
 
 
-def test_a_lying_tape_with_the_right_closing_state_falls(judges: Table) -> None:
+def test_a_lying_trace_with_the_right_closing_state_falls(judges: Table) -> None:
     at = trial("plain")
     node = middle(at, Op.SWIGLU)
     lying = Party(at, {node: flipped(at, node, 5, 22)})
@@ -73,14 +73,14 @@ CONTEXTS: dict[str, tuple[Callable[[Context], Context], Op]] = {
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_a_right_tape_of_another_place_falls(judges: Table, name: str) -> None:
+def test_a_right_trace_of_another_place_falls(judges: Table, name: str) -> None:
     change, first = CONTEXTS[name]
     at = trial("plain")
     outcome, template = verdict(judges, at, Party(with_context(at, change)), Party(at))
     assert (outcome, template.op) == (Outcome.HOLDER_FELL, first)
 
 
-def test_a_right_tape_from_a_wrong_opening_falls(judges: Table) -> None:
+def test_a_right_trace_from_a_wrong_opening_falls(judges: Table) -> None:
     at = trial("plain")
     state = at.sources.state
     moved = replace(state, params={name: p * 1.25 for name, p in state.params.items()})
@@ -100,7 +100,7 @@ def test_a_right_tape_from_a_wrong_opening_falls(judges: Table) -> None:
 def test_a_step_that_is_not_finite_has_no_state_whatever_its_codes_are(
     judges: Table, name: str, coded: Op, left: Op
 ) -> None:
-    """A holder could have those of the contract, were an honest tape's others."""
+    """A holder could have those of the contract, were an honest trace's others."""
     first = trial(name)
     params = {each: p * 2.0**60 for each, p in first.sources.state.params.items()}
     state = replace(first.sources.state, params=params)
@@ -114,13 +114,13 @@ def test_a_step_that_is_not_finite_has_no_state_whatever_its_codes_are(
     assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.RESULT)
 
 
-def test_another_tape_does_not_hang_on_the_opened_result(judges: Table) -> None:
+def test_another_trace_does_not_hang_on_the_opened_result(judges: Table) -> None:
     at = trial("plain")
     other = Party(with_context(at, CONTEXTS["step"][0]))
     tries = []
 
     def posts_another(turn: Turn) -> None:
-        if isinstance(turn.move, PostTape):
+        if isinstance(turn.move, PostTrace):
             tries.append(turn.move)
             with pytest.raises(Refused, match="reverted"):
                 turn.tried(judges, defend(turn.game, other))
@@ -226,7 +226,7 @@ def test_an_id_beyond_the_vocabulary_falls_where_it_is_read(judges: Table) -> No
 
 
 def test_who_reads_an_id_beyond_the_vocabulary_can_prove_nothing(judges: Table) -> None:
-    """Both tapes have the id: the node that reads the table there cannot be disputed."""
+    """Both traces have the id: the node that reads the table there cannot be disputed."""
     at = trial("plain")
     node = middle(at, Op.EMBED)
     index, iteration = at.job.program.at(at.part, node)

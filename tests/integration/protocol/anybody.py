@@ -1,7 +1,8 @@
 """What the contracts would take of anybody now, asked of a node; and what the law says of it.
 
-Rule of this file: nothing is sent. Every call that `atoll.protocol.upkeep` knows is tried about
-everyone and everything that it could be about, so that neither side takes what the other does not.
+Rule of this file: nothing is sent. Every call that `atoll.protocol.keeper_calls` knows is tried
+about everyone and everything that it could be about, so that neither side takes what the other does
+not.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from tests.integration.protocol.live import Contract, Live
 from tests.unit.protocol.script import WATCHER
 
 from atoll.protocol.claims import shown
+from atoll.protocol.keeper_calls import Call, KeeperCall, burnable_to, keeper_calls
 from atoll.protocol.pay import claimable_to
-from atoll.protocol.upkeep import Call, Upkeep, burnable_to, upkeep
 from atoll.protocol.views import JobView, SettledRound, parties
 from atoll.protocol.words import NO_HOLDER, HolderId, Role, SeatIndex
 
@@ -29,7 +30,7 @@ UNASKED = frozenset({Call.CLAIM, Call.BURN})
 def differences(net: Live) -> set[Key]:
     """What one side takes in the next second, and the other does not."""
     now = _next_block(net)
-    law = {_key(call) for call in upkeep(net.folded, now) if call.call not in UNASKED}
+    law = {_key(call) for call in keeper_calls(net.folded, now) if call.call not in UNASKED}
     asked = [*_everything(net, now), *_of_money(net, now)]
     return law ^ _money(net.folded, now) ^ {key for key, *what in asked if _takes(net, *what)}
 
@@ -54,15 +55,15 @@ def _takes(net: Live, contract: Contract, name: str, arguments: tuple[object, ..
     return True
 
 
-def _key(one: Upkeep) -> Key:
+def _key(one: KeeperCall) -> Key:
     match one.call:
-        case Call.POKE | Call.SEED_AUDIT | Call.SETTLE_LATE:
+        case Call.ADVANCE | Call.SEED_AUDIT | Call.SETTLE_LATE:
             return (one.call,)
         case Call.CUT_SEAT:
             return (one.call, one.seat)
         case Call.CUT_MEMBER | Call.ABSENT:
             return (one.call, one.round, one.holder)
-        case Call.STRIKE | Call.NO_KEY | Call.LEAK:
+        case Call.REPORT_MISSING_KEY | Call.NO_KEY | Call.LEAK:
             return (one.call, one.round, one.seat)
         case Call.RELEASE | Call.END_FALLEN:
             return (one.call, one.role, one.holder)
@@ -72,7 +73,7 @@ def _key(one: Upkeep) -> Key:
 def _everything(net: Live, now: int) -> Iterator[Asked]:
     chain, job, view = net.chain, net.job, net.folded
     words = getattr(net, "words", {})  # there are none before the first round
-    yield (Call.POKE,), chain.rounds, "poke", (job,)
+    yield (Call.ADVANCE,), chain.rounds, "advance", (job,)
     # The contract takes it a block after MERGE opened; the law waits for words that bring it along.
     if view.open is None or now >= view.open.seed_due:
         yield (Call.SEED_AUDIT,), chain.rounds, "seedAudit", (job,)
@@ -81,7 +82,8 @@ def _everything(net: Live, now: int) -> Iterator[Asked]:
     for seat in range(net.terms.seats):
         yield (Call.CUT_SEAT, seat), chain.members, "cutSeat", (job, seat)
     # Of a round that is void at the last moment the contract still takes cuts of who was silent in
-    # a replaced lot. The law lets go of it with the round: whoever wanted one had all that time.
+    # a replaced committee draw. The law lets go of it with the round: whoever wanted one had all
+    # that time.
     for round in range(len(view.settled) + (view.open is not None)):
         for id in view.verifiers:
             yield (Call.CUT_MEMBER, round, id), chain.members, "cutMember", (job, round, id)
@@ -127,9 +129,9 @@ def _of_seats(net: Live, past: SettledRound) -> Iterator[Asked]:
     audits, round = net.chain.audits, past.round
     for seat in past.reveals:
         evidence = shown(past, seat)
-        # Of who fell the pay is lost already, and a strike is worth nothing.
+        # Of who fell the pay is lost already, and a report missing key is worth nothing.
         if not net.folded.providers[past.seats[seat]].has_fallen:
-            yield (Call.STRIKE, round, seat), audits, "strike", (evidence,)
+            yield (Call.REPORT_MISSING_KEY, round, seat), audits, "reportMissingKey", (evidence,)
         yield (Call.NO_KEY, round, seat), audits, "noKey", (evidence,)
         if seat in past.leaks:
             about = (net.job, round, NO_HOLDER, past.seats[seat])

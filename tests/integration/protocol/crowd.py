@@ -23,7 +23,7 @@ from atoll.chain.follower import Fold
 from atoll.chain.indexed import Indexed
 from atoll.errors import ProtocolError
 from atoll.protocol import bls
-from atoll.protocol.ballots import Body, Duty, ballot_hash
+from atoll.protocol.audit_reports import Body, Duty, audit_report_hash
 from atoll.protocol.certificates import Bls, certificate_bytes
 from atoll.protocol.claims import Said, shown
 from atoll.protocol.events import Settled
@@ -73,7 +73,7 @@ class Crowd:
         view: as of the last block; while a block is filled also with a settlement that is in it.
         keys: of reveals, with their plain words, by what the key hashes to.
         works: of segments, by their plain words.
-        ballots: bodies and salts by what was sealed.
+        audit reports: bodies and salts by what was sealed.
         taken: names of calls that were not refused.
     """
 
@@ -91,7 +91,7 @@ class Crowd:
         self.keys: dict[Digest, tuple[Digest, tuple[Digest, ...]]] = {}
         self.committed: dict[Digest, Reveal] = {}
         self.works: dict[Digest, bytes] = {}
-        self.ballots: dict[Digest, tuple[bytes, Digest]] = {}
+        self.audit_reports: dict[Digest, tuple[bytes, Digest]] = {}
         self.taken: set[str] = set()
         self._read = 0
         self.follow()
@@ -186,7 +186,7 @@ class Crowd:
         if running is None:
             return self._gather()
         if self.rng.random() < 0.08:
-            return (self.someone(), rounds, "poke", (self.job,))
+            return (self.someone(), rounds, "advance", (self.job,))
         step = {Phase.TRAIN: self._commit, Phase.REVEAL: self._reveal, Phase.MERGE: self._merge}
         return step[running.phase](running)
 
@@ -201,7 +201,7 @@ class Crowd:
                 (signer, members, "enrol", (self.job, rng.randrange(self.terms.places), bond)),
                 (signer, members, "ready", (self.job,)),
                 (account, members, "cutSeat", (self.job, rng.randrange(self.terms.seats))),
-                (account, self.chain.rounds, "poke", (self.job,)),
+                (account, self.chain.rounds, "advance", (self.job,)),
             ]
         )
 
@@ -278,17 +278,23 @@ class Crowd:
         """A settlement with what its seats and auditors say before and behind it."""
         accounts = [self.view.verifiers[id].account for id in running.places.values()]
         early = (self.job, running.round, digest("early"))
-        calls: list[Sent] = [(self.rng.choice(accounts), self.chain.audits, "ballot", early)]
+        calls: list[Sent] = [
+            (self.rng.choice(accounts), self.chain.audits, "sealAuditReport", early)
+        ]
         calls.append(self._settle(running))
         past = self.view.settled_round(running.round)
         if past is not None:
-            behind = [self._leak(past), *(self._key(past) for _ in past.seats), self._ballot(past)]
+            behind = [
+                self._leak(past),
+                *(self._key(past) for _ in past.seats),
+                self._audit_report(past),
+            ]
             calls += [sent for sent in behind if sent is not None]
         return calls
 
     def _expect(self, running: OpenRound, verdict: Verdict, signers: list[Address]) -> None:
         """What follows in the same block may speak of the round as settled."""
-        facts = facts_of(running, verdict.left_out)
+        facts = facts_of(running, verdict.excluded)
         if not any(facts.audit_seed):
             return
         places = map(PlaceIndex, bits(running.committee))
@@ -312,23 +318,32 @@ class Crowd:
             return self._early()
         if self.rng.random() < 0.5 and self.chain.now < past.clock.keys_end:
             return self._due(past)(past)
-        kinds = (self._ballot, self._open, self._key, self._leak, self._of_seat, self._of_seat)
+        kinds = (
+            self._audit_report,
+            self._open,
+            self._key,
+            self._leak,
+            self._of_seat,
+            self._of_seat,
+        )
         others = (self._of_auditor, self._of_auditor, self._of_auditor, self._challenge)
         more = (self._challenge, self._sign, self._late, self._grant, self._equivocated)
         return self.rng.choice((*kinds, *others, *more))(past)
 
     def _due(self, past: SettledRound) -> Callable[[SettledRound], Sent | None]:
         if past.clock.is_auditing(self.chain.now):
-            return self.rng.choice([self._ballot, self._ballot, self._late, self._grant])
+            return self.rng.choice(
+                [self._audit_report, self._audit_report, self._late, self._grant]
+            )
         return self._open if past.clock.is_opening(self.chain.now) else self._key
 
     def _early(self) -> Sent:
         audits, round = self.chain.audits, self.some_round()
         if self.rng.random() < 0.5:
-            return (self.someone(), audits, "ballot", (self.job, round, digest("early")))
+            return (self.someone(), audits, "sealAuditReport", (self.job, round, digest("early")))
         return (self.someone(), audits, "key", (self.job, round, digest("early")))
 
-    def _ballot(self, past: SettledRound) -> Sent | None:
+    def _audit_report(self, past: SettledRound) -> Sent | None:
         auditors = [past.places[place] for place in past.duties]
         if not auditors:
             return None
@@ -337,9 +352,9 @@ class Crowd:
         body = Body(tuple(self._duty(past, account, seat) for seat in past.duties_of(id)))
         salt, raw = digest(f"salt {id}"), body.to_bytes()
         seed = past.facts.audit_seed
-        sealed = ballot_hash(past.slot, seed, (id, account), keccak256(raw), salt)
-        self.ballots[sealed] = raw, salt
-        return (account, self.chain.audits, "ballot", (self.job, past.round, sealed))
+        sealed = audit_report_hash(past.slot, seed, (id, account), keccak256(raw), salt)
+        self.audit_reports[sealed] = raw, salt
+        return (account, self.chain.audits, "sealAuditReport", (self.job, past.round, sealed))
 
     def _duty(self, past: SettledRound, account: Address, seat: SeatIndex) -> Duty:
         reveal = past.reveals[seat].reveal
@@ -350,11 +365,11 @@ class Crowd:
         return Duty.fine(seat, account, words if dice < 0.8 else words[1:])
 
     def _open(self, past: SettledRound) -> Sent | None:
-        sealed = [(id, one) for id, one in past.ballots.items() if one in self.ballots]
+        sealed = [(id, one) for id, one in past.audit_reports.items() if one in self.audit_reports]
         if not sealed:
             return None
-        id, ballot = self.rng.choice(sealed)
-        what = (self.job, past.round, id, past.facts, *self.ballots[ballot])
+        id, audit_report = self.rng.choice(sealed)
+        what = (self.job, past.round, id, past.facts, *self.audit_reports[audit_report])
         return (self.view.verifiers[id].account, self.chain.audits, "open", what)
 
     def _known(self, past: SettledRound) -> tuple[SeatIndex, Digest] | None:
@@ -380,7 +395,7 @@ class Crowd:
     def _of_seat(self, past: SettledRound) -> Sent | None:
         if not past.reveals:
             return None
-        name = self.rng.choice(["strike", "noKey"])
+        name = self.rng.choice(["reportMissingKey", "noKey"])
         seat = self.rng.choice(list(past.reveals))
         return (self.someone(), self.chain.audits, name, (shown(past, seat),))
 
@@ -419,14 +434,14 @@ class Crowd:
             return None
         member = self.rng.choice(list(self.view.verifiers.values()))
         what = (self.job, past.round, member.id, self.rng.choice([15, 0, 1, 2**256 - 1]))
-        return (member.account, self.chain.words, "lateWord", what)
+        return (member.account, self.chain.words, "lateVote", what)
 
     def _grant(self, past: SettledRound) -> Sent | None:
         told = past.facts.revealed & ~past.pay
         seat = self.rng.choice([*bits(told or past.facts.revealed), 0])
         following = self.view.settled_round(RoundIndex(past.round + 1))
         facts = (past.facts, (following or past).facts)
-        said = (past.lot_seed, bytes(past.words), list(past.words.values()), list(past.late))
+        said = (past.committee_seed, bytes(past.words), list(past.words.values()), list(past.late))
         what = (self.job, past.round, seat, (*facts, *said))
         return (self.someone(), self.chain.words, "grant", what)
 
@@ -525,7 +540,7 @@ class Crowd:
             (chain.jobs, "proposeOwner", (self.someone(), self.someone())),
             (chain.jobs, "acceptOwner", (self.someone(),)),
             (chain.jobs, "setPayee", (self.someone(), self.someone())),
-            (chain.audits, "ballot", (job, rng.choice([self.some_round(), FAR]), seed)),
+            (chain.audits, "sealAuditReport", (job, rng.choice([self.some_round(), FAR]), seed)),
             (chain.audits, "key", (job, rng.choice([self.some_round(), FAR]), seed)),
         ]
         if self.has_bls and running is not None and rng.random() < 0.2:

@@ -64,7 +64,7 @@ def _state(chain: Chain, view: JobView) -> Iterator[Compared]:
 
 
 def _running(state: tuple[object, ...], running: OpenRound) -> Iterator[Compared]:
-    yield "lot", state[3:6], (running.lot, running.deadline, running.seed)
+    yield "committee_draw", state[3:6], (running.committee_draw, running.deadline, running.seed)
     yield "seeds", state[6:8], (running.next_seed, running.audit_seed)
     yield "seated", state[9], running.standing
     done = running.committed if running.phase is Phase.TRAIN else running.revealed
@@ -129,15 +129,17 @@ def _settled(chain: Chain, view: JobView, past: SettledRound) -> Iterator[Compar
     (leaked,) = chain.call(chain.audits, "leakedOf", *where)
     yield (past.round, "leaked"), leaked, to_bitmap(past.leaks)
     for holder in past.places.values():
-        yield from _ballot(chain, view, past, view.verifiers[holder])
+        yield from _audit_report(chain, view, past, view.verifiers[holder])
 
 
-def _ballot(chain: Chain, view: JobView, past: SettledRound, member: Holder) -> Iterator[Compared]:
+def _audit_report(
+    chain: Chain, view: JobView, past: SettledRound, member: Holder
+) -> Iterator[Compared]:
     """Of a member of the round: what it sealed in time, or how many of its duties earn."""
     account = member.account
-    (record,) = chain.call(chain.audits, "ballotOf", view.job_id, past.round, account)
+    (record,) = chain.call(chain.audits, "auditReportOf", view.job_id, past.round, account)
     value = int.from_bytes(record, "big")
-    what = (past.round, account, "ballot")
+    what = (past.round, account, "sealAuditReport")
     if value >> 47 & 1:
         earning = pay.duties_paid(past, member)
         yield what, value & (1 << 46) - 1, earning
@@ -145,7 +147,7 @@ def _ballot(chain: Chain, view: JobView, past: SettledRound, member: Holder) -> 
         return
     yield what, None, past.bodies.get(member.id)
     is_in_time = past.clock.is_auditing(value & (1 << 46) - 1)
-    ours = past.ballots.get(member.id)
+    ours = past.audit_reports.get(member.id)
     yield what, record[:KEPT] if is_in_time else None, ours and ours[:KEPT]
 
 

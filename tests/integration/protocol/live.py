@@ -302,9 +302,9 @@ class Live(Network):
         sent = (WATCHER, self.chain.members, "cutMember", self.job, round, id)
         self.both(sent, lambda: super(Live, self).cut_member(round, id))
 
-    def poke(self) -> None:
-        sent = (WATCHER, self.chain.rounds, "poke", self.job)
-        self.both(sent, super().poke)
+    def advance(self) -> None:
+        sent = (WATCHER, self.chain.rounds, "advance", self.job)
+        self.both(sent, super().advance)
 
     def seed_audit(self) -> None:
         sent = (WATCHER, self.chain.rounds, "seedAudit", self.job)
@@ -329,9 +329,9 @@ class Live(Network):
         self.both(sent, lambda: super(Live, self).say(account, has))
 
     def settle(
-        self, signers: set[int], left_out: set[int] | None = None, merged: int | None = None
+        self, signers: set[int], excluded: set[int] | None = None, merged: int | None = None
     ) -> None:
-        out = left_out or set()
+        out = excluded or set()
         count = max(0, len(self.had() - out)) if merged is None else merged
         verdict = self.verdict(out, count)
         committee = [self.at(Role.VERIFIER, p, self.round).account for p in sorted(self.committee)]
@@ -345,7 +345,7 @@ class Live(Network):
         certificate = certificate_bytes(committee, signed)
         shown = (verdict, committee, certificate)
         sent = (WATCHER, self.chain.rounds, "settle", self.job, *said, shown)
-        self.both(sent, lambda: super(Live, self).settle(signers, left_out, merged))
+        self.both(sent, lambda: super(Live, self).settle(signers, excluded, merged))
 
     def settle_late(self) -> None:
         said = (bytes(self.words), list(self.words.values()))
@@ -362,16 +362,16 @@ class Live(Network):
     def cancel(self) -> None:
         self.both((SUBMITTER, self.chain.jobs, "cancel", self.job), super().cancel)
 
-    def ballot(self, round: int, id: int, ballot: Digest) -> None:
+    def audit_report(self, round: int, id: int, audit_report: Digest) -> None:
         account = self.member(Role.VERIFIER, id).account
-        sent = (account, self.chain.audits, "ballot", self.job, round, ballot)
-        self.both(sent, lambda: super(Live, self).ballot(round, id, ballot))
+        sent = (account, self.chain.audits, "sealAuditReport", self.job, round, audit_report)
+        self.both(sent, lambda: super(Live, self).audit_report(round, id, audit_report))
 
-    def open_ballot(self, round: int, id: int, body: bytes, salt: Digest) -> None:
+    def open_audit_report(self, round: int, id: int, body: bytes, salt: Digest) -> None:
         account = self.member(Role.VERIFIER, id).account
         what = (self.job, round, id, self.settled[round].facts, body, salt)
         sent = (account, self.chain.audits, "open", *what)
-        self.both(sent, lambda: super(Live, self).open_ballot(round, id, body, salt))
+        self.both(sent, lambda: super(Live, self).open_audit_report(round, id, body, salt))
 
     def show_key(self, round: int, seat: int, key: Digest) -> None:
         account = self.member(Role.PROVIDER, self.settled[round].holders[seat]).account
@@ -385,15 +385,15 @@ class Live(Network):
         sent = (by, self.chain.audits, "leak", self._shown(round, seat), key)
         self.both(sent, lambda: super(Live, self).leak(round, seat, key, by))
 
-    def late_word(self, round: int, id: int, has: int) -> None:
+    def late_vote(self, round: int, id: int, has: int) -> None:
         account = self.member(Role.VERIFIER, id).account
-        sent = (account, self.chain.words, "lateWord", self.job, round, id, has)
-        self.both(sent, lambda: super(Live, self).late_word(round, id, has))
+        sent = (account, self.chain.words, "lateVote", self.job, round, id, has)
+        self.both(sent, lambda: super(Live, self).late_vote(round, id, has))
 
     def grant(self, round: int, seat: int) -> None:
         past = self.folded.settled[round]
         facts = (past.facts, self.settled[-1].facts)
-        said = (past.lot_seed, bytes(past.words), list(past.words.values()), list(past.late))
+        said = (past.committee_seed, bytes(past.words), list(past.words.values()), list(past.late))
         sent = (WATCHER, self.chain.words, "grant", self.job, round, seat, (*facts, *said))
         self.both(sent, lambda: super(Live, self).grant(round, seat))
 
@@ -414,9 +414,9 @@ class Live(Network):
         sent = (WATCHER, self.chain.audits, "proven", self.job, *about)
         self.both(sent, lambda: super(Live, self).prove(round, id, seat))
 
-    def strike(self, round: int, seat: int) -> None:
-        sent = (WATCHER, self.chain.audits, "strike", self._shown(round, seat))
-        self.both(sent, lambda: super(Live, self).strike(round, seat))
+    def report_missing_key(self, round: int, seat: int) -> None:
+        sent = (WATCHER, self.chain.audits, "reportMissingKey", self._shown(round, seat))
+        self.both(sent, lambda: super(Live, self).report_missing_key(round, seat))
 
     def no_key(self, round: int, seat: int, by: Address) -> None:
         sent = (by, self.chain.audits, "noKey", self._shown(round, seat))
@@ -456,7 +456,7 @@ class Live(Network):
         assert uncut == numbers(state[11])
         if view.open is not None:
             running = view.open
-            assert (running.lot, running.deadline, running.seed) == state[3:6]
+            assert (running.committee_draw, running.deadline, running.seed) == state[3:6]
             assert running.audit_seed == state[7]
             assert (running.ready, running.committee) == state[12:14]
             assert running.reveal_accumulator == state[14]

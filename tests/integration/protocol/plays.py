@@ -76,7 +76,7 @@ class Side:
         between = [digest(f"{self.name} {step}") for step in range(HEADER.segment - 1)]
         return [*between, self.claim.closing]
 
-    def tape(self, step: int) -> Run:
+    def trace(self, step: int) -> Run:
         at = step % HEADER.segment
         work = self.works[at * _WORK : (at + 1) * _WORK]
         return Run(f"{self.name} {step}", result_of(self.states[at], work))
@@ -94,7 +94,7 @@ def move_of(record: GameRecord, works: Mapping[Digest, bytes]) -> tuple[bool, Mo
     game: Game = rebuilt(claim, record.began_at, record.moves)
     if game.phase is Phase.PROVE or record.decided:
         return None
-    said = works.get(claim.work_word, works_of("another"))
+    said = works.get(claim.work_tag, works_of("another"))
     by_holder = game.phase.is_holders
     side = Side("holder" if by_holder else "challenger", claim, said)
     if by_holder:

@@ -20,7 +20,7 @@ from tests.integration.protocol.live import (
     signature,
 )
 from tests.unit.protocol.factories import digest
-from tests.unit.protocol.models import MODEL, PROGRAM, with_epochs
+from tests.unit.protocol.models import MODEL, PROGRAM, with_reset_periods
 from tests.unit.protocol.network import Refused, numbers
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
@@ -34,9 +34,9 @@ from atoll.protocol.claims import ProgramHeader, Said
 from atoll.protocol.events import EVENT_TYPES, Missed
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.hashing import certificate_hash
-from atoll.protocol.late_words import electors, grantable, lacks_word, without_pay
+from atoll.protocol.keeper_calls import Call, KeeperCall, keeper_calls, leaked_keys
+from atoll.protocol.late_votes import electors, grantable, lacks_word, without_pay
 from atoll.protocol.owes import Duty, Owed, owed_by
-from atoll.protocol.upkeep import Call, Upkeep, leaked_keys, upkeep
 from atoll.protocol.words import (
     NO_ROUND,
     Address,
@@ -122,7 +122,7 @@ def test_keys_that_are_missing_or_wrong_lose_pay_and_then_the_bond(chain: Chain)
     net.sign(late)
     ends = net.settled[round].ends
     for id in script.auditors(round):
-        script.ballot(round, id)
+        script.audit_report(round, id)
     net.wait_until(ends["audit"])
     for id in script.auditors(round):
         script.open(round, id)
@@ -130,10 +130,10 @@ def test_keys_that_are_missing_or_wrong_lose_pay_and_then_the_bond(chain: Chain)
     script.show_keys(round, [0, 3])
     net.show_key(round, 1, script.secrets[round, 0][0])
     net.wait_until(ends["keys"])
-    net.strike(round, 2)
+    net.report_missing_key(round, 2)
     net.wait_until(ends["half"])
-    calls = {(one.call, one.seat) for one in upkeep(net.folded, net.chain.now)}
-    assert {(Call.NO_KEY, 1), (Call.NO_KEY, 2), (Call.STRIKE, 1)} <= calls
+    calls = {(one.call, one.seat) for one in keeper_calls(net.folded, net.chain.now)}
+    assert {(Call.NO_KEY, 1), (Call.NO_KEY, 2), (Call.REPORT_MISSING_KEY, 1)} <= calls
     net.no_key(round, 1, WATCHER)
     net.no_key(round, 2, WATCHER)
     net.check()
@@ -146,7 +146,7 @@ def test_keys_that_are_missing_or_wrong_lose_pay_and_then_the_bond(chain: Chain)
     assert net.burnt == 2 * net.terms.segments * net.terms.segment_pay
 
 
-def test_who_is_silent_in_the_lot_that_a_job_expires_in_misses(chain: Chain) -> None:
+def test_who_is_silent_in_the_committee_draw_that_a_job_expires_in_misses(chain: Chain) -> None:
     script = started(chain, live_terms(expiry=chain.now + 1_000))
     net = script.net
     assert isinstance(net, Live)
@@ -157,7 +157,7 @@ def test_who_is_silent_in_the_lot_that_a_job_expires_in_misses(chain: Chain) -> 
     net.wait_until(max(net.terms.expiry, net.deadline))
     net.settle_late()
     net.check()
-    cuts = [one for one in upkeep(net.folded, net.chain.now) if one.call is Call.CUT_MEMBER]
+    cuts = [one for one in keeper_calls(net.folded, net.chain.now) if one.call is Call.CUT_MEMBER]
     assert [one.holder for one in cuts] == [net.settled[round].places[silent]]
     carry_out(net, cuts[0])
     for place in net.committee - {silent}:
@@ -182,7 +182,7 @@ def test_what_the_law_claims_is_what_the_contract_reads(chain: Chain) -> None:
         script.settle()
     both = [(round, id) for round in (0, 1) for id in script.auditors(round)]
     for round, id in both:
-        script.ballot(round, id)
+        script.audit_report(round, id)
     net.wait_until(net.settled[1].ends["audit"])
     for round, id in both:
         script.open(round, id)
@@ -204,22 +204,22 @@ def compare_claims(net: Live, said: Said) -> None:
             assert from_abi(Claim, read) == each.claim(segment, is_link=is_link)
 
 
-def test_the_law_and_the_contract_agree_on_claims_within_an_epoch(chain: Chain) -> None:
-    program = with_epochs(3)
+def test_the_law_and_the_contract_agree_on_claims_within_a_reset_period(chain: Chain) -> None:
+    program = with_reset_periods(3)
     changes = {"rounds": 5, "f": 0, "min_providers": 2, "program": program.root}
     long = {"audit_seconds": 1_000, "open_seconds": 1_000, "key_seconds": 1_000}
     script = started(chain, live_terms(expiry=chain.now + 100_000, **changes, **long))
     net = script.net
     assert isinstance(net, Live)
     net.state_of = lambda round, merged: MODEL.digest(round)
-    net.poke()
+    net.advance()
     net.leave_seat(PROVIDERS[3])
     settle_rounds(script, {})
     net.sit(PROVIDERS[4], 3)  # counts from round 1 on, in which it does nothing
     settle_rounds(script, {1: 6}, {}, {})
     for round in range(4):
         for id in script.auditors(round):
-            script.ballot(round, id)
+            script.audit_report(round, id)
     net.wait_until(net.settled[3].ends["audit"])
     for round in range(4):
         for id in script.auditors(round):
@@ -275,23 +275,23 @@ def compare_openings(net: Live, said: Said) -> None:
 def finish(net: Live) -> None:
     """Everything that anybody may do is done, until nothing is left."""
     for _ in range(60):
-        calls = list(upkeep(net.folded, net.chain.now))
+        calls = list(keeper_calls(net.folded, net.chain.now))
         if not calls:
             return
         carry_out(net, calls[0])
 
 
-def carry_out(net: Live, one: Upkeep) -> None:
+def carry_out(net: Live, one: KeeperCall) -> None:
     """What the law says would succeed must."""
     id, round, seat = one.holder, one.round, one.seat
     done = {
-        Call.POKE: net.poke,
+        Call.ADVANCE: net.advance,
         Call.SEED_AUDIT: net.seed_audit,
         Call.SETTLE_LATE: net.settle_late,
         Call.CUT_SEAT: lambda: net.cut_seat(seat),
         Call.CUT_MEMBER: lambda: net.cut_member(round, id),
         Call.ABSENT: lambda: net.report_absent(round, id),
-        Call.STRIKE: lambda: net.strike(round, seat),
+        Call.REPORT_MISSING_KEY: lambda: net.report_missing_key(round, seat),
         Call.NO_KEY: lambda: net.no_key(round, seat, WATCHER),
         Call.CONTEST: lambda: net.contest(round, id, seat, WATCHER),
         Call.SETTLE_CONTEST: lambda: net.settle_contest(round, id, seat),
@@ -324,9 +324,9 @@ def give(script: Script, owed: Owed, rng: random.Random) -> None:
             net.settle(set(net.committee), out, rng.choice([None, None, 0]))
         case Duty.SIGN:
             net.sign(id)
-        case Duty.BALLOT:
+        case Duty.AUDIT_REPORT:
             honest = script.body(round, id)
-            script.ballot(round, id, rng.choice([honest, honest, honest[:-1] + b"\0"]))
+            script.audit_report(round, id, rng.choice([honest, honest, honest[:-1] + b"\0"]))
         case Duty.OPEN:
             script.open(round, id)
         case Duty.KEY:
@@ -340,7 +340,7 @@ def _verifier(net, id):  # type: ignore[no-untyped-def]
 ACTIONS = 90
 ASKED = 0.3
 """How often, behind an action, the contracts are asked what they would take of anybody."""
-LEFT_UNDONE = frozenset({Duty.KEY, Duty.BALLOT, Duty.OPEN, Duty.WORD, Duty.SIGN})
+LEFT_UNDONE = frozenset({Duty.KEY, Duty.AUDIT_REPORT, Duty.OPEN, Duty.WORD, Duty.SIGN})
 """By those that are lazy."""
 
 
@@ -369,8 +369,8 @@ def test_a_job_at_random_is_the_same_in_all_three(chain: Chain, seed: int) -> No
     while net.phase is not Phase.CLOSED:
         net.wait_until(max(net.deadline, terms.expiry))
         assert differences(net) == set()
-        calls = {one.call: one for one in upkeep(net.folded, net.chain.now)}
-        carry_out(net, calls.get(Call.SETTLE_LATE) or calls[Call.POKE])
+        calls = {one.call: one for one in keeper_calls(net.folded, net.chain.now)}
+        carry_out(net, calls.get(Call.SETTLE_LATE) or calls[Call.ADVANCE])
     for end in sorted({end for past in net.settled for end in past.ends.values()}):
         if end > net.chain.now:
             net.wait_until(end)
@@ -394,7 +394,7 @@ def act(script: Script, net: Live, lazy: set[Address], rng: random.Random) -> No
     elif dice < 0.2:
         whim(net, rng)
     elif dice < 0.3:
-        calls = list(upkeep(net.folded, net.chain.now))
+        calls = list(keeper_calls(net.folded, net.chain.now))
         if calls:
             carry_out(net, rng.choice(calls))
     else:
@@ -408,7 +408,7 @@ def act(script: Script, net: Live, lazy: set[Address], rng: random.Random) -> No
             give(script, rng.choice(owed), rng)
         elif net.phase is Phase.WAITING:
             with suppress(Refused):
-                net.poke()
+                net.advance()
         else:
             net.wait(15)
 
@@ -430,7 +430,7 @@ def whim(net: Live, rng: random.Random) -> None:
         )()
 
 
-def test_what_a_committee_did_not_have_is_paid_by_late_words_and_lost_by_a_leak(
+def test_what_a_committee_did_not_have_is_paid_by_late_votes_and_lost_by_a_leak(
     chain: Chain,
 ) -> None:
     script = started(chain, live_terms(expiry=chain.now + 100_000, audit_seconds=1_000))
@@ -449,7 +449,7 @@ def test_what_a_committee_did_not_have_is_paid_by_late_words_and_lost_by_a_leak(
         member = net.at(Role.VERIFIER, place, 1)
         holder = net.folded.verifiers[HolderId(member.id)]
         assert lacks_word(net.folded, net.folded.settled[0], holder, net.chain.now) == [3]
-        net.late_word(0, member.id, 0b1000)
+        net.late_vote(0, member.id, 0b1000)
     assert grantable(net.folded, net.folded.settled[0], net.chain.now) == [3]
     net.grant(0, 3)
     net.check()
@@ -466,7 +466,7 @@ def test_what_a_committee_did_not_have_is_paid_by_late_words_and_lost_by_a_leak(
     with pytest.raises(Refused):
         net.settle_contest(0, 0, 3)
     net.wait_until(net.settled[0].ends["window"])
-    assert Call.SETTLE_CONTEST in {item.call for item in upkeep(net.folded, net.chain.now)}
+    assert Call.SETTLE_CONTEST in {item.call for item in keeper_calls(net.folded, net.chain.now)}
     net.settle_contest(0, 0, 3)
     net.check()
     assert net.folded.credits[WATCHER] == 4 * net.terms.segment_pay  # half of 8 segments

@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.protocol.factories import digest
 
+from atoll.protocol.committee_draws import (
+    audited_share,
+    auditors_of,
+    draw_committee,
+    draw_duties,
+    draw_seats,
+)
 from atoll.protocol.draws import DrawStream, batch_offsets
-from atoll.protocol.lots import audited_share, auditors_of, draw_committee, draw_duties, draw_seats
 from atoll.protocol.words import Bitmap, Digest, PlaceIndex, SeatIndex, bits, to_bitmap
 
 SEEDS = st.binary(min_size=32, max_size=32).map(Digest)
@@ -87,20 +93,20 @@ def test_a_committee_is_of_the_pool_and_of_32_at_most(seed: Digest, pool: Bitmap
 
 
 @given(SEEDS, PLACES, PLACES, PLACES, st.integers(1, 10_000))
-def test_who_is_drawn_revealed_and_who_was_left_out_is(
+def test_who_is_drawn_revealed_and_who_was_excluded_is(
     seed: Digest, revealed: Bitmap, ready: Bitmap, out: Bitmap, share: int
 ) -> None:
-    left_out = Bitmap(out & revealed)
+    excluded = Bitmap(out & revealed)
     count = audited_share(revealed.bit_count(), share, ready.bit_count())
     half = -(-ready.bit_count() // 2)
     assert count == max(1, min(-(-share * revealed.bit_count() // 10_000), half))
-    drawn = draw_seats(seed, revealed, left_out, count)
+    drawn = draw_seats(seed, revealed, excluded, count)
     assert to_bitmap(drawn) & ~revealed == 0
-    assert left_out & ~to_bitmap(drawn) == 0
-    assert min(count, revealed.bit_count()) <= len(drawn) <= count + left_out.bit_count()
-    # So an auditor has no more than its part of the share and of who was left out.
+    assert excluded & ~to_bitmap(drawn) == 0
+    assert min(count, revealed.bit_count()) <= len(drawn) <= count + excluded.bit_count()
+    # So an auditor has no more than its part of the share and of who was excluded.
     assert len(set(drawn.values())) == len(drawn)
-    assert max(drawn.values(), default=0) < count + left_out.bit_count()
+    assert max(drawn.values(), default=0) < count + excluded.bit_count()
 
 
 @given(SEEDS, PLACES, PLACES, st.booleans())

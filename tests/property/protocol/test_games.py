@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.games import TOY, Job, Party, Shape, Tamper
 
 from atoll.numerics.pieces import piece_root
-from atoll.protocol.games.claims import Claim, Move, Pick, PickNode, PostLeaf, PostTape, Reveal
+from atoll.protocol.games.claims import Claim, Move, Pick, PickNode, PostLeaf, PostTrace, Reveal
 from atoll.protocol.games.machine import Game, IllegalMove, Outcome, Phase
 from atoll.protocol.games.players import NothingDiffers, answered, attack, defend
 from atoll.protocol.games.trees import (
@@ -114,7 +114,7 @@ class Liar:
 
     def lie(self, move: Move) -> Move | None:
         made_up = keccak256(self.draw.randbytes(8))
-        if isinstance(move, Reveal | PostTape):
+        if isinstance(move, Reveal | PostTrace):
             row = list(move.row)
             row[self.draw.randrange(len(row))] = made_up
             return replace(move, row=tuple(row))
@@ -156,8 +156,8 @@ def random_move(game: Game, own: Party, right: Party, draw: random.Random) -> Mo
         row = rows[-1]
         child = draw.randrange(len(row.nodes))
         level_node = row.nodes[child]
-        tree = right.tape(game.step).tree if game.node is None else None
-        tensor = right.tape(game.step).tensor(game.node) if game.node is not None else tree
+        tree = right.trace(game.step).tree if game.node is None else None
+        tensor = right.trace(game.step).tensor(game.node) if game.node is not None else tree
         assert tensor is not None
         shifted = row.level
         path = siblings_of(

@@ -36,7 +36,7 @@ def levels(rounds: Sequence[bool]) -> Iterator[int]:
 def played(script: Script, schedule: Sequence[Sequence[bool]]) -> Script:
     """Each round of the schedule, as far as the job goes on; a True is a seat that is short."""
     net = script.net
-    net.poke()
+    net.advance()
     for row in schedule:
         if net.phase is not Phase.TRAIN:
             break

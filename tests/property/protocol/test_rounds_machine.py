@@ -16,8 +16,8 @@ from tests.unit.protocol.network import Refused, bitmap, hashed, numbers
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import misses, pay
+from atoll.protocol.keeper_calls import Call, KeeperCall, keeper_calls
 from atoll.protocol.owes import Duty, Owed, owed_by
-from atoll.protocol.upkeep import Call, Upkeep, upkeep
 from atoll.protocol.views import Holder
 from atoll.protocol.words import NO_ROUND, Phase, Role, SeatIndex
 
@@ -93,8 +93,8 @@ class AnyJob(RuleBasedStateMachine):
 
     @precondition(lambda self: self.net.phase is Phase.WAITING)
     @rule()
-    def poke(self) -> None:
-        self.attempt(self.net.poke)
+    def advance(self) -> None:
+        self.attempt(self.net.advance)
 
     @precondition(lambda self: self.net.phase is Phase.TRAIN)
     @rule(count=st.integers(1, 4), segments=st.sampled_from([None, None, None, 0, 5, 6]))
@@ -127,7 +127,7 @@ class AnyJob(RuleBasedStateMachine):
         net = self.net
         match net.phase:
             case Phase.WAITING:
-                self.attempt(net.poke)
+                self.attempt(net.advance)
             case Phase.TRAIN:
                 for seat in sorted(net.waited):
                     self.attempt(self.s.commit, seat)
@@ -143,21 +143,21 @@ class AnyJob(RuleBasedStateMachine):
     def finish_an_audit(self) -> None:
         round = len(self.net.settled) - 1
         if self.net.now < self.net.settled[round].ends["audit"]:
-            done = set(self.net.settled[round].ballots)
+            done = set(self.net.settled[round].audit_reports)
             for id in set(self.s.auditors(round)) - done:
-                self.s.ballot(round, id)
+                self.s.audit_report(round, id)
 
     @precondition(lambda self: self.net.settled)
-    @rule(back=st.integers(0, 2), what=st.sampled_from(["ballot", "open", "key", "forge"]))
+    @rule(back=st.integers(0, 2), what=st.sampled_from(["audit_report", "open", "key", "forge"]))
     def audit(self, back: int, what: str) -> None:
         round = len(self.net.settled) - 1 - back
         if round < 0:
             return
         for id in self.s.auditors(round):
-            if what == "ballot":
-                self.attempt(self.s.ballot, round, id)
+            if what == "audit_report":
+                self.attempt(self.s.audit_report, round, id)
             elif what == "forge":
-                self.attempt(self.s.ballot, round, id, self.s.body(round, id)[:-1] + b"\0")
+                self.attempt(self.s.audit_report, round, id, self.s.body(round, id)[:-1] + b"\0")
             elif what == "open" and (round, id) in self.s.salts:
                 self.attempt(self.s.open, round, id)
         for seat in sorted(self.net.settled[round].drawn) if what == "key" else ():
@@ -177,16 +177,16 @@ class AnyJob(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def do_what_anybody_may(self, data: st.DataObject) -> None:
-        calls = list(upkeep(self.net.view, self.net.now))
+        calls = list(keeper_calls(self.net.view, self.net.now))
         if calls:
             self.call(data.draw(st.sampled_from(calls)))
 
-    def call(self, one: Upkeep) -> None:
+    def call(self, one: KeeperCall) -> None:
         """It must not be refused."""
         net, round, id, seat = self.net, one.round, one.holder, one.seat
         match one.call:
-            case Call.POKE:
-                net.poke()
+            case Call.ADVANCE:
+                net.advance()
             case Call.SEED_AUDIT:
                 net.seed_audit()
             case Call.SETTLE_LATE:
@@ -197,14 +197,14 @@ class AnyJob(RuleBasedStateMachine):
                 net.cut_member(round, id)
             case Call.ABSENT:
                 net.report_absent(round, id)
-            case Call.STRIKE:
-                net.strike(round, seat)
+            case Call.REPORT_MISSING_KEY:
+                net.report_missing_key(round, seat)
             case Call.NO_KEY:
                 net.no_key(round, seat, WATCHER)
             case _:
                 self.pay_or_contest(one)
 
-    def pay_or_contest(self, one: Upkeep) -> None:
+    def pay_or_contest(self, one: KeeperCall) -> None:
         net, id = self.net, one.holder
         match one.call:
             case Call.CONTEST:
@@ -256,9 +256,9 @@ class AnyJob(RuleBasedStateMachine):
                 return
             case Duty.SIGN:
                 net.sign(id)
-            case Duty.BALLOT:
+            case Duty.AUDIT_REPORT:
                 assert set(owed.seats) == net.duties(round, id)
-                s.ballot(round, id)
+                s.audit_report(round, id)
             case Duty.OPEN:
                 s.open(round, id)
             case Duty.KEY:
@@ -288,7 +288,10 @@ class AnyJob(RuleBasedStateMachine):
         assert (running.seed, running.deadline) == (net.seed, net.deadline)
         assert numbers(running.ready) == net.ready
         assert numbers(running.committee) == net.committee
-        assert (running.lot, running.lot_seed) == (net.lot, net.lot_seed)
+        assert (running.committee_draw, running.committee_seed) == (
+            net.committee_draw,
+            net.committee_seed,
+        )
         assert running.reveal_accumulator == net.reveals_acc
         assert running.words_accumulator == net.words_acc
         assert running.audit_seed == net.audit_seed

@@ -146,7 +146,7 @@ def test_who_stands_out_has_weight_zero():
     facts = all_standing(updates, manifest)
     found = merge_updates(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
     inputs = found.inputs
-    assert inputs.left_out == (6,)
+    assert inputs.excluded == (6,)
     result = merged_of(state, updates, manifest)
     assert result.inputs == inputs
     assert result.weights[6] == 0

@@ -191,7 +191,7 @@ def test_a_round_that_merges_nothing_keeps_the_moments() -> None:
     assert replace(after, round=state.round).digest() == state.digest()
 
 
-def test_who_is_loud_in_the_first_moment_alone_is_left_out() -> None:
+def test_who_is_loud_in_the_first_moment_alone_is_excluded() -> None:
     manifest = make_manifest(f=1)
     state = make_state(manifest)
     state = replace(state, moment_exponents=dict.fromkeys(state.params, -12))
@@ -203,7 +203,7 @@ def test_who_is_loud_in_the_first_moment_alone_is_left_out() -> None:
         (2, Check.DISTANT),
         (2, Check.LOUD),
     }
-    assert result.inputs.left_out == (2,)
+    assert result.inputs.excluded == (2,)
     kept = {seat: data for seat, data in updates.items() if seat != 2}
     assert merged_of(state, kept, manifest).global_state.digest() == result.global_state.digest()
 

@@ -72,7 +72,7 @@ def test_dataclasses_and_words_encode_by_position() -> None:
 
 def test_what_anyone_may_do_is_marked() -> None:
     calls = Calls(DEPLOYMENT)
-    assert calls.poke(JobId(1)).permissionless
+    assert calls.advance(JobId(1)).permissionless
     assert calls.cut_member(JobId(1), RoundIndex(0), HolderId(2)).permissionless
     assert not calls.deposit(Role.PROVIDER, 5).permissionless
 
@@ -94,7 +94,7 @@ def test_every_typed_call_finds_its_contract() -> None:
     solidity = [re.sub("_([a-z])", lambda found: found[1].upper(), name) for name in names]
     for name in GAMES.values():
         assert registry().function(name, "Game").name == name
-    renamed = {"openBallot": "open", "showKey": "key"}
+    renamed = {"openAuditReport": "open", "showKey": "key"}
     named = {"approve": "AtollToken", "transfer": "AtollToken", "cancel": "Jobs", "burn": "Jobs",
              "open": "Audits", "sit": "Members"}  # fmt: skip
     for call in set(solidity) - set(GAMES) - {"play"}:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import Script
 
-from atoll.job.narrate import (
+from atoll.job.event_text import (
     MISSES,
     JobSnapshot,
     concerns,
@@ -19,8 +19,8 @@ from atoll.job.narrate import (
     tokens,
 )
 from atoll.protocol import events as ev
-from atoll.protocol.ballots import Body
-from atoll.protocol.ballots import Duty as BallotDuty
+from atoll.protocol.audit_reports import Body
+from atoll.protocol.audit_reports import Duty as AuditReportDuty
 from atoll.protocol.events import EVENT_TYPES
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
@@ -43,7 +43,7 @@ from atoll.protocol.words import (
 )
 
 SILENT = {
-    "GatewayAnnounced", "Deposited", "ThawStarted", "Withdrawn", "Locked", "Unlocked", "Slashed",
+    "GatewayAnnounced", "Deposited", "UnbondStarted", "Withdrawn", "Locked", "Unlocked", "Slashed",
     "BondReturned", "NotTold",
 }  # fmt: skip
 """Events of no job, or that another event tells better."""
@@ -74,12 +74,12 @@ def test_every_event_has_words_or_is_silent_on_purpose(name: str) -> None:
     assert text is None or (text and "<" not in text)
 
 
-def test_ballots_say_which_seats_are_fine_and_where_others_differ() -> None:
-    fine = BallotDuty.fine(SeatIndex(0), ACCOUNT, [])
-    differs = [BallotDuty(SeatIndex(seat), at, ZERO_DIGEST) for seat, at in ((2, 7), (3, 0))]
+def test_audit_reports_say_which_seats_are_fine_and_where_others_differ() -> None:
+    fine = AuditReportDuty.fine(SeatIndex(0), ACCOUNT, [])
+    differs = [AuditReportDuty(SeatIndex(seat), at, ZERO_DIGEST) for seat, at in ((2, 7), (3, 0))]
     event = ev.Opened(JOB, ACCOUNT, ID, ROUND, Body((fine, *differs)).to_bytes())
     assert describe(event) == (
-        f"round 2: {ACCOUNT} opens its ballot: seat 0 is fine; seat 2 differs at 7; "
+        f"round 2: {ACCOUNT} opens its audit report: seat 0 is fine; seat 2 differs at 7; "
         "seat 3 differs at 0"
     )
     assert [is_about(event, seat, ()) for seat in range(4)] == [True, False, True, True]
@@ -126,16 +126,16 @@ def settled(script: Script) -> ev.Settled:
     return event
 
 
-def test_a_settlement_says_who_was_had_and_who_left_out() -> None:
+def test_a_settlement_says_who_was_had_and_who_excluded() -> None:
     script = Script.ready()
     script.train()
     script.say(has=0b1011)
     script.net.wait(1)
-    script.settle(left_out={1}, merged=2)
+    script.settle(excluded={1}, merged=2)
     event = settled(script)
     model = event.verdict.state.hex()[:12]
     assert describe(event) == (
-        f"round 0 is settled: seats 0, 1, 3 were had, 1 left out; 2 updates make model {model}"
+        f"round 0 is settled: seats 0, 1, 3 were had, 1 excluded; 2 updates make model {model}"
     )
 
 

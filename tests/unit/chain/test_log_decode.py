@@ -14,7 +14,14 @@ from atoll.chain.contracts import RoundState
 from atoll.chain.decode import RawLog, decode_log, event_topics, from_abi, to_abi
 from atoll.errors import UndecodableLog
 from atoll.protocol import words as types
-from atoll.protocol.events import EVENT_TYPES, Balloted, Closed, JobCreated, Revealed, Settled
+from atoll.protocol.events import (
+    EVENT_TYPES,
+    AuditReportSealed,
+    Closed,
+    JobCreated,
+    Revealed,
+    Settled,
+)
 from atoll.protocol.words import (
     Address,
     Bitmap,
@@ -53,7 +60,7 @@ def snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-GAMES = ("ThawStarted", "Withdrawn")
+GAMES = ("UnbondStarted", "Withdrawn")
 """Whose id is of neither a seat nor a place."""
 ENTRY = ("Rounds", "Members", "Audits", "Words", "Jobs", "Stakes", "Claims", "Game")
 
@@ -132,9 +139,9 @@ def test_terms_survive_the_way_there_and_back() -> None:
 
 def test_addresses_are_checksummed() -> None:
     account = Address(ACCOUNT.lower())
-    log = log_of(Balloted(JobId(1), account, RoundIndex(0), Digest(bytes(32))))
+    log = log_of(AuditReportSealed(JobId(1), account, RoundIndex(0), Digest(bytes(32))))
     decoded = decode_log(log)
-    assert isinstance(decoded, Balloted)
+    assert isinstance(decoded, AuditReportSealed)
     assert decoded.account == ACCOUNT
 
 

@@ -89,7 +89,7 @@ def test_what_is_announced_is_listened_on(
     assert settings_in(tmp_path / "me").gateway.host == host
 
 
-def test_what_is_left_out_is_asked_at_a_terminal(
+def test_what_is_excluded_is_asked_at_a_terminal(
     tmp_path: Path, deployment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)

@@ -39,7 +39,7 @@ def test_every_file_and_row_is_told(as_json: bool, tmp_path: Path) -> None:
         assert json.loads(done.stdout)["kept_share"] > 0.9
         data = json.loads(done.stdout)["data"]
         assert [Path(name).name for name in data["train"]] == ["notes.csv", "train.jsonl"]
-        assert {Path(one["path"]).name: one["reason"] for one in data["left_out"]} == {
+        assert {Path(one["path"]).name: one["reason"] for one in data["excluded"]} == {
             ".gitattributes": "hidden",
             "README.md": "it describes the data set",
             "test.jsonl": "split test",
@@ -49,5 +49,5 @@ def test_every_file_and_row_is_told(as_json: bool, tmp_path: Path) -> None:
         share = re.search(r"^updates    (\d+)% of a first one's squared length", done.stdout, re.M)
         assert share is not None and int(share[1]) > 90
         assert "2 files (notes.csv, train.jsonl) to train on" in done.stdout
-        assert "left out   3 of the folders: .gitattributes (hidden); README.md" in done.stdout
+        assert "excluded   3 of the folders: .gitattributes (hidden); README.md" in done.stdout
         assert "skipped    3 rows: 3 null in place of text" in done.stdout

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from atoll.cli.main import app
 from atoll.cli.network import Network
-from atoll.job.narrate import JobSnapshot, JobUpdate
+from atoll.job.event_text import JobSnapshot, JobUpdate
 from atoll.job.signs import Signs
 
 Watch = Callable[[Script], Result]
@@ -60,7 +60,7 @@ def test_what_a_job_that_waits_lacks_is_said_first(watch: Watch) -> None:
 
 def test_of_a_job_that_runs_nothing_is_waited_for(watch: Watch) -> None:
     script = Script.ready()
-    script.net.poke()
+    script.net.advance()
     assert "waits" not in watch(script).stderr
 
 

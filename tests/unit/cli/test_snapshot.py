@@ -8,7 +8,7 @@ import pytest
 from tests.unit.job.trained import TrainedJob
 
 from atoll.cli.snapshot import after_the_end, plain, snapshot_text, while_it_waits
-from atoll.job.narrate import JobSnapshot
+from atoll.job.event_text import JobSnapshot
 from atoll.protocol.words import TOKEN, JobStatus, Phase
 from atoll.storage.cid import Cid
 

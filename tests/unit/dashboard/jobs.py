@@ -90,7 +90,7 @@ def finished(via: int = 0) -> Script:
     for seat in (0, 1, 3):
         script.commit(seat, 7 if seat == 1 else None)
     net.wait_until(net.deadline)
-    net.poke()
+    net.advance()
     for seat in (0, 1, 3):
         script.reveal(seat)
     script.say(has=0b1011)
@@ -99,7 +99,7 @@ def finished(via: int = 0) -> Script:
     for round in (first, 1):
         for id in script.auditors(round):
             differs = {LIAR: 2} if LIAR in net.duties(round, id) else None
-            script.ballot(round, id, script.body(round, id, differs))
+            script.audit_report(round, id, script.body(round, id, differs))
         net.wait_until(net.settled[round].ends["audit"])
         for id in script.auditors(round):
             script.open(round, id)

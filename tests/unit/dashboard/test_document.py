@@ -26,8 +26,8 @@ from atoll.dashboard import document as document_module
 from atoll.dashboard.cells import STATES
 from atoll.dashboard.document import job_document, name_of
 from atoll.job.books import keep_books
+from atoll.job.event_text import JobSnapshot, describe
 from atoll.job.figures import RoundFigures, known
-from atoll.job.narrate import JobSnapshot, describe
 from atoll.job.signs import Signs
 from atoll.job.story import tell_rounds
 from atoll.protocol import events as ev
@@ -205,28 +205,28 @@ def in_vain(script: Script) -> None:
     script.settle(merged=0)
 
 
-def left_out(script: Script) -> None:
+def excluded(script: Script) -> None:
     script.train()
     script.say()
     script.net.wait(1)
-    script.settle(left_out={0})
+    script.settle(excluded={0})
 
 
 def unrevealed(script: Script) -> None:
-    script.net.poke()
+    script.net.advance()
     for seat in range(4):
         script.commit(seat)
     for seat in (1, 2, 3):
         script.reveal(seat)
     script.net.wait_until(script.net.deadline)
-    script.net.poke()
+    script.net.advance()
     script.say(has=0b1110)
     script.net.wait(1)
     script.settle()
 
 
 def stopped(script: Script) -> None:
-    script.net.poke()
+    script.net.advance()
     script.net.disagree(PROVIDERS[0])
     for seat in (1, 2, 3):
         script.commit(seat)
@@ -242,7 +242,7 @@ def stopped(script: Script) -> None:
     [
         (not_had, "not-had", "Only 0 of 4 members had its update. Not paid."),
         (in_vain, "partial", "too short to be merged. Nothing was merged, so it earns nothing."),
-        (left_out, "out", "left out of the merge: it stood out among the updates. Drawn"),
+        (excluded, "out", "excluded of the merge: it stood out among the updates. Drawn"),
         (unrevealed, "missed", "did not reveal in time. Not paid."),
         (stopped, "stopped", "stopped: it disagreed, or fell. Not paid."),
     ],
@@ -265,7 +265,7 @@ def test_an_open_accusation_is_seen_before_anybody_fell() -> None:
     round = script.honest_round()
     for id in script.auditors(round):
         differs = {LIAR: 2} if LIAR in script.net.duties(round, id) else None
-        script.ballot(round, id, script.body(round, id, differs))
+        script.audit_report(round, id, script.body(round, id, differs))
     assert state_of(document_of(script), 0, LIAR) == "drawn"
     script.net.wait_until(script.net.settled[round].ends["audit"])
     for id in script.auditors(round):
@@ -284,14 +284,14 @@ def test_a_key_that_is_not_shown_is_seen() -> None:
     net.wait_until(net.settled[round].ends["open"])
     script.show_keys(round, [0, 1, 2])
     net.wait_until(net.settled[round].ends["keys"])
-    net.strike(round, 3)
+    net.report_missing_key(round, 3)
     cell = document_of(script)["grid"]["rows"][0][3]
     assert (cell["state"], cell["paid_wei"]) == ("keyless", "0")
 
 
 def test_an_open_round_says_who_has_done_what() -> None:
     script = Script.ready()
-    script.net.poke()
+    script.net.advance()
     script.commit(2)
     assert [state_of(document_of(script), 0, s) for s in range(4)] == [
         "trains", "trains", "committed", "trains",

@@ -10,7 +10,7 @@ from tests.unit.protocol.factories import digest
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.dashboard.network import network_document
-from atoll.job.narrate import JobSnapshot
+from atoll.job.event_text import JobSnapshot
 from atoll.protocol import events as ev
 from atoll.protocol.words import TOKEN, Role
 
@@ -49,7 +49,7 @@ def test_a_stake_is_what_came_in_and_has_not_gone() -> None:
     for event in (
         ev.Deposited(who, Role.PROVIDER, 900 * wei),
         ev.Deposited(who, Role.VERIFIER, 50 * wei),
-        ev.ThawStarted(who, Role.PROVIDER, 0, 300 * wei, 10),
+        ev.UnbondStarted(who, Role.PROVIDER, 0, 300 * wei, 10),
         ev.Withdrawn(who, Role.PROVIDER, 0, 100 * wei),
         ev.Slashed(who, Role.PROVIDER, digest("fault"), 10 * wei, other, 3 * wei, 7 * wei),
     ):

@@ -10,8 +10,8 @@ from tests.small_job import SmallJob, small_job
 from tests.unit.protocol.factories import digest
 
 from atoll.errors import ConfigError
-from atoll.protocol.ballots import Body, fine_word
-from atoll.protocol.ballots import Duty as Said
+from atoll.protocol.audit_reports import Body, fine_word
+from atoll.protocol.audit_reports import Duty as Said
 from atoll.protocol.leaves import Leaves
 from atoll.protocol.owes import Duty
 from atoll.protocol.words import Address, SeatIndex
@@ -170,7 +170,7 @@ def test_false_differs_accuses_the_first_honest_seat_alone() -> None:
         Said.fine(SeatIndex(3), ME, [digest("b")]),
     )
     behaviour = verifier_behaviour("false-differs")
-    body = behaviour.ballot_override(None, Body(said))  # type: ignore[arg-type]
+    body = behaviour.audit_report_override(None, Body(said))  # type: ignore[arg-type]
     assert [duty.seat for duty in body.duties if not duty.is_fine] == [1]
     assert body.duties[2] == said[2]
     assert Body.from_bytes(body.to_bytes()) == body

@@ -96,7 +96,7 @@ def finished_run(via: int = 0) -> Script:
     for round in (first, last):
         for id in script.auditors(round):
             differs = {LIAR: 2} if LIAR in net.duties(round, id) else None
-            script.ballot(round, id, script.body(round, id, differs))
+            script.audit_report(round, id, script.body(round, id, differs))
         net.wait_until(net.settled[round].ends["audit"])
         for id in script.auditors(round):
             script.open(round, id)
@@ -123,7 +123,7 @@ def report(finished: Script, tmp_path: Path) -> dict[str, Any]:
 
 def test_a_round_says_who_was_there_and_who_was_audited(report: dict[str, Any]) -> None:
     last = report["rounds"][1]
-    assert (last["status"], last["available"], last["left_out"]) == ("settled", [0, 1, 2, 3], [])
+    assert (last["status"], last["available"], last["excluded"]) == ("settled", [0, 1, 2, 3], [])
     assert last["drawn"] == last["audited"] == [0, 1, 2, 3]
     assert {found["seat"] for found in last["differs"]} == {LIAR}
     assert last["paid"] == [0, 1, 2]
@@ -143,15 +143,15 @@ def test_a_report_says_what_speaks_against_the_models(
 
 
 def test_a_round_says_whose_updates_were_merged(tmp_path: Path) -> None:
-    """Seat 2 did too little of the round to be merged, and is had and not left out."""
+    """Seat 2 did too little of the round to be merged, and is had and not excluded."""
     script = Script.ready(make_terms(rounds=1))
     script.train({2: 1})
     script.say()
     script.net.wait(1)
-    script.settle(left_out={1}, merged=2)
+    script.settle(excluded={1}, merged=2)
     report = build_report(result_of(script, tmp_path, {}))
     (told,) = report["rounds"]
-    assert (told["available"], told["left_out"]) == ([0, 1, 2, 3], [1])
+    assert (told["available"], told["excluded"]) == ([0, 1, 2, 3], [1])
     row = next(line for line in summary(report, "", tmp_path).splitlines() if "0 1 2 3" in line)
     assert [part.strip() for part in row.split("│")[2:5]] == ["0 1 2 3", "0 3", "1"]
 
@@ -188,7 +188,7 @@ def test_the_cheat_is_caught_by_its_game_and_nobody_else_lost_anything(
     assert loss["for"] == "game 1, about segment 2 of seat 3 in round 0"
 
 
-def test_a_game_that_came_by_a_later_round_of_the_epoch_says_so(tmp_path: Path) -> None:
+def test_a_game_that_came_by_a_later_round_of_the_reset_period_says_so(tmp_path: Path) -> None:
     report = build_report(result_of(finished_run(via=1), tmp_path, {LIAR: "lazy"}))
     (game,), (loss,), (cheat,) = report["games"], report["losses"], report["cheats"]
     assert (game["round"], game["via"], loss["round"]) == (0, 1, 0)
@@ -219,11 +219,11 @@ def test_an_honest_party_that_fell_was_slashed(finished: Script, tmp_path: Path)
 def test_a_machine_that_was_too_slow_was_not_slashed(tmp_path: Path) -> None:
     script = Script.ready(make_terms(rounds=1))
     net = script.net
-    net.poke()
+    net.advance()
     for seat in range(1, 4):
         script.commit(seat)
     net.wait_until(net.deadline)
-    net.poke()
+    net.advance()
     net.cut_seat(0)
     report = build_report(result_of(script, tmp_path, {}))
     late = report["providers"][0]
@@ -279,7 +279,7 @@ def test_a_round_that_a_provider_did_not_reveal_in_is_no_part_of_its_utilisation
     for seat in (0, 1, 3):
         script.reveal(seat)
     script.net.wait_until(script.net.deadline)
-    script.net.poke()
+    script.net.advance()
     script.say(has=0b1011)
     script.net.wait(1)
     script.settle()

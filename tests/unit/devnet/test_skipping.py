@@ -51,7 +51,7 @@ def moment(job: Script) -> int | None:
 @pytest.fixture
 def job() -> Script:
     job = Script.ready()
-    job.net.poke()
+    job.net.advance()
     return job
 
 
@@ -98,7 +98,7 @@ def test_a_merge_waits_for_words_and_for_its_settlement(job: Script) -> None:
     assert not waits(job)  # the signatures are owed
 
 
-def test_signatures_of_a_lot_that_too_few_sign_are_not_waited_for(job: Script) -> None:
+def test_signatures_of_a_committee_draw_that_too_few_sign_are_not_waited_for(job: Script) -> None:
     job.train()
     job.say(range(4))
     running, silent = job.net.view.open, frozenset({Duty.SIGN})
@@ -106,7 +106,7 @@ def test_signatures_of_a_lot_that_too_few_sign_are_not_waited_for(job: Script) -
     assert not waits(job, everyone(v3=silent))  # three of four are enough
     assert waits(job, everyone(v2=silent, v3=silent))
     job.net.wait_until(running.deadline)
-    assert not waits(job, everyone(v2=silent, v3=silent))  # the next lot is due
+    assert not waits(job, everyone(v2=silent, v3=silent))  # the next committee is due
 
 
 def test_an_audit_is_waited_out_by_whoever_replays_and_then_skipped_window_by_window() -> None:
@@ -114,15 +114,15 @@ def test_an_audit_is_waited_out_by_whoever_replays_and_then_skipped_window_by_wi
     past = job.net.settled[0]
     first, *others = job.auditors(0)
     for id in others:
-        job.ballot(0, id)
+        job.audit_report(0, id)
     assert moment(job) == past.ends["audit"]
     assert not waits(job)
     replays = job.net.member(Role.VERIFIER, first).account
     assert waits(job, [told(a, EVERYTHING if a == replays else NOTHING) for a in VERIFIERS[:4]])
-    job.ballot(0, first)
+    job.audit_report(0, first)
     assert waits(job)
     job.net.wait_until(past.ends["audit"])
-    assert not waits(job)  # who has a ballot opens it
+    assert not waits(job)  # who has an audit report opens it
     for id in job.auditors(0):
         job.open(0, id)
     assert waits(job)
@@ -143,7 +143,7 @@ def test_a_window_is_left_where_somebody_did_not_show_its_key() -> None:
     job = audited()
     past = job.net.settled[0]
     for id in job.auditors(0):
-        job.ballot(0, id)
+        job.audit_report(0, id)
     job.net.wait_until(past.ends["audit"])
     for id in job.auditors(0):
         job.open(0, id)
@@ -161,14 +161,14 @@ def test_what_is_due_is_not_skipped_whoever_does_it(job: Script) -> None:
     gone = everyone(p3=EVERYTHING)
     assert waits(job, gone)
     job.net.wait_until(job.net.deadline)
-    assert not waits(job, gone)  # somebody pokes
+    assert not waits(job, gone)  # somebody advances
 
 
 @pytest.mark.parametrize("change", ["busy", "behind"])
 def test_who_computes_or_has_not_taken_the_last_event_is_waited_for(change: str) -> None:
     job = audited()
     for id in job.auditors(0):
-        job.ballot(0, id)
+        job.audit_report(0, id)
     calm = replace(told(PROVIDERS[7]), taken=job.net.view.block.number)
     assert waits(job, [*everyone(), calm])
     behind = replace(calm, taken=calm.taken - 1)

@@ -60,7 +60,7 @@ def test_gateways_besieged_are_others_on_this_machine_whatever_was_announced() -
     assert _announced({net.view.job_id: net.view}) == {4001}
 
 
-def test_a_deed_that_was_left_out_is_named() -> None:
+def test_a_deed_that_was_excluded_is_named() -> None:
     done = dict.fromkeys(Deed, 1)
     check_deeds(done)
     for deed in Deed:

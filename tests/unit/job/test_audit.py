@@ -19,7 +19,7 @@ from atoll.job.archive import Archive, reason, until_claimed
 from atoll.job.audit import EQUAL, GONE, Extent, JobCheck, RoundCheck, audit
 from atoll.numerics.layout import max_state_bytes
 from atoll.protocol import events as ev
-from atoll.protocol.ballots import Body
+from atoll.protocol.audit_reports import Body
 from atoll.protocol.words import Address, JobId, Role
 from atoll.storage.cid import Cid
 from atoll.train.checkpoints import release_job
@@ -167,7 +167,7 @@ async def test_a_fine_of_words_that_nobody_ran_is_a_fault(tmp_path: Path) -> Non
     guesser = next(iter(script.auditors(0)))
     body = Body.from_bytes(script.body(0, guesser))
     guess = replace(body.duties[0], word=digest("guess"))
-    script.ballot(0, guesser, Body((guess, *body.duties[1:])).to_bytes())
+    script.audit_report(0, guesser, Body((guess, *body.duties[1:])).to_bytes())
     net.wait_until(net.settled[0].ends["audit"])
     script.open(0, guesser)
     found = await checked(job, Extent(seat=guess.seat))
@@ -254,13 +254,13 @@ async def test_an_archive_is_served_until_nothing_can_be_claimed(
     assert reason(honest.script.net.job) not in {pin.reason for pin in honest.store.pins()}
 
 
-# --- epochs ---
+# --- reset periods ---
 
 
 @pytest.fixture(scope="module")
 def streamed(tmp_path_factory: pytest.TempPathFactory) -> TrainedJob:
-    """An epoch of three rounds and one round of the next, all honest but seat 3's first."""
-    job = TrainedJob.begin(tmp_path_factory.mktemp("streamed"), rounds=4, epoch=3)
+    """A reset period of three rounds and one round of the next, all honest but seat 3's first."""
+    job = TrainedJob.begin(tmp_path_factory.mktemp("streamed"), rounds=4, reset_period=3)
     job.changes = {3: lies_at(2)}
     job.round()
     job.changes = {}
@@ -277,7 +277,7 @@ async def test_a_round_is_checked_with_those_that_it_comes_from(streamed: Traine
         f"round 1: seat 3 is paid, and {why}",
         f"round 2: seat 3 is paid, and {why}",
     ]
-    assert {seat.outcome for seat in found.rounds[3].seats} == {EQUAL}  # a new epoch
+    assert {seat.outcome for seat in found.rounds[3].seats} == {EQUAL}  # a new reset period
 
 
 async def test_an_audit_leaves_no_state_of_its_replays(

@@ -136,7 +136,7 @@ def test_an_accusation_whose_seat_fell_is_credited_its_fee() -> None:
     net, round = script.net, script.honest_round()
     accuser = next(id for id in script.auditors(round) if net.duties(round, id))
     seat = min(net.duties(round, accuser))
-    script.ballot(round, accuser, script.body(round, accuser, {seat: 2}))
+    script.audit_report(round, accuser, script.body(round, accuser, {seat: 2}))
     net.wait_until(net.settled[round].ends["audit"])
     script.open(round, accuser)
     net.fall(Role.PROVIDER, net.at(Role.PROVIDER, seat, round).id, WATCHER)

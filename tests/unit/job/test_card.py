@@ -30,7 +30,7 @@ def origin() -> Origin:
     net, round = script.net, script.honest_round()
     for id in script.auditors(round):
         differs = {3: 5} if 3 in net.duties(round, id) else None
-        script.ballot(round, id, script.body(round, id, differs))
+        script.audit_report(round, id, script.body(round, id, differs))
     net.wait_until(net.settled[round].ends["audit"])
     for id in script.auditors(round):
         script.open(round, id)

@@ -21,9 +21,9 @@ from atoll.cli.job import app
 from atoll.errors import ConfigError
 from atoll.job import delivery as delivering
 from atoll.job.client import Client
+from atoll.job.event_text import JobSnapshot, JobUpdate
 from atoll.job.figures import Figures, model_of
 from atoll.job.handle import JobHandle
-from atoll.job.narrate import JobSnapshot, JobUpdate
 from atoll.protocol.held_out import loss_bytes
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.views import JobView

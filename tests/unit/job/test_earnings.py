@@ -121,7 +121,7 @@ def test_a_seat_that_nobody_had_is_not_paid_and_says_who_had_it() -> None:
     script.settle(merged=3)
     (line,) = lines(script, PROVIDERS[3], "training")
     assert line.state is State.UNEARNED
-    assert "not had: 0 of 4 said to have its update; late words may still grant it" in line.text
+    assert "not had: 0 of 4 said to have its update; late votes may still grant it" in line.text
     script.net.wait_until(script.net.settled[0].ends["window"])
     (line,) = lines(script, PROVIDERS[3], "training")
     assert line.text.endswith("said to have its update")
@@ -131,11 +131,11 @@ def test_a_seat_that_nobody_had_is_not_paid_and_says_who_had_it() -> None:
 def test_who_neither_commits_nor_reveals_earns_nothing() -> None:
     script = Script.ready(make_terms(rounds=1))
     net = script.net
-    net.poke()
+    net.advance()
     for seat in range(3):
         script.commit(seat)
     net.wait_until(net.deadline)
-    net.poke()
+    net.advance()
     (line,) = lines(script, PROVIDERS[3], "training")
     assert "missed: it owed the phase before REVEAL" in line.text
     for seat in range(3):
@@ -164,16 +164,16 @@ def test_a_drawn_seat_without_key_is_struck() -> None:
     check_sums(script)
 
 
-def test_an_auditor_without_ballot_and_one_that_does_not_open() -> None:
+def test_an_auditor_without_audit_report_and_one_that_does_not_open() -> None:
     script = Script.ready(make_terms(rounds=1))
     net, round = script.net, script.honest_round()
     silent, closed, *_ = script.auditors(round)
-    script.ballot(round, closed)
+    script.audit_report(round, closed)
     first = net.member(Role.VERIFIER, silent).account
     second = net.member(Role.VERIFIER, closed).account
-    assert all("a ballot is taken" in x.text for x in lines(script, first, "audits"))
+    assert all("an audit report is taken" in x.text for x in lines(script, first, "audits"))
     net.wait_until(net.settled[round].ends["audit"])
-    assert all("missed, no ballot" in x.text for x in lines(script, first, "audits"))
+    assert all("missed, no audit report" in x.text for x in lines(script, first, "audits"))
     assert all(x.state is State.PENDING for x in lines(script, second, "audits"))
     net.wait_until(net.settled[round].ends["open"])
     assert all("was not opened" in x.text for x in lines(script, second, "audits"))
@@ -201,7 +201,7 @@ def test_a_wrong_word_loses_its_fee_to_who_shows_it() -> None:
 
 def test_the_running_round_is_pending() -> None:
     script = Script.ready()
-    script.net.poke()
+    script.net.advance()
     (line,) = lines(script, PROVIDERS[0], "training")
     assert (line.state, line.text) == (State.PENDING, "at most: the round runs (TRAIN)")
     assert lines(script, VERIFIERS[0], "signatures") == []

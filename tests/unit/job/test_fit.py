@@ -13,7 +13,7 @@ from tests.unit.protocol.factories import make_manifest, make_terms
 from atoll.errors import ConfigError
 from atoll.job.fit import Check, Fit, fit
 from atoll.job.fitting import pace_of
-from atoll.job.outlook import member_needs, round_seconds
+from atoll.job.quote import member_needs, round_seconds
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.words import TOKEN
 from atoll.service.needs import Machine
@@ -53,7 +53,7 @@ def test_training_has_to_fit_its_window(window: int, level: str) -> None:
 
 @pytest.mark.parametrize(("window", "fits"), [(22, True), (21, False)])
 def test_a_verifiers_replays_have_to_fit_audit(window: int, fits: bool) -> None:
-    """Half of four seats and one left out, of three verifiers: one each."""
+    """Half of four seats and one excluded, of three verifiers: one each."""
     found = fit("verifier", with_terms(audit_seconds=window), PACE, LARGE)
     assert found.fits is fits
     assert "to replay 1 seat of a round" in check(found, "audit").text
@@ -65,20 +65,22 @@ def test_fewer_verifiers_replay_more() -> None:
 
 
 @pytest.mark.parametrize("role", ["provider", "verifier"])
-@pytest.mark.parametrize(("epoch", "seconds"), [(1, 34.75), (3, 78.75)])
-def test_a_run_for_a_game_has_to_fit_its_clock(role: str, epoch: int, seconds: float) -> None:
-    """Who is to move and has no time left loses its bond, whoever is right: the rounds of an epoch,
-    a segment of five steps once more, and a tape that takes twenty steps.
+@pytest.mark.parametrize(("reset_period", "seconds"), [(1, 34.75), (3, 78.75)])
+def test_a_run_for_a_game_has_to_fit_its_clock(
+    role: str, reset_period: int, seconds: float
+) -> None:
+    """Who is to move and has no time left loses its bond, whoever is right: the rounds of a reset
+    period, a segment of five steps once more, and a trace that takes twenty steps.
     """
     for game, fits in ((ceil(seconds), True), (ceil(seconds) - 1, False)):
-        manifest = with_terms(game_seconds=game).model_copy(update={"epoch": epoch})
+        manifest = with_terms(game_seconds=game).model_copy(update={"reset_period": reset_period})
         found = fit(role, manifest, PACE, LARGE)
         assert (check(found, "game").needed, found.fits) == (seconds, fits)
 
 
 @pytest.mark.parametrize("name", ["memory", "disk"])
 @pytest.mark.parametrize("role", ["provider", "verifier"])
-def test_memory_and_disk_are_those_of_the_outlook(role: str, name: str) -> None:
+def test_memory_and_disk_are_those_of_the_quote(role: str, name: str) -> None:
     needed = getattr(member_needs(role, MANIFEST, PACE), name)
     just, short = (replace(LARGE, **{name: needed - less}) for less in (0, 1))
     assert fit(role, MANIFEST, PACE, just).fits

@@ -18,9 +18,9 @@ from atoll.chain.deployment import Deployment
 from atoll.cli.job import app
 from atoll.errors import ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client
+from atoll.job.event_text import JobSnapshot, JobUpdate
 from atoll.job.figures import RoundFigures
 from atoll.job.handle import JobHandle
-from atoll.job.narrate import JobSnapshot, JobUpdate
 from atoll.protocol.held_out import loss_bytes
 from atoll.protocol.views import JobView
 from atoll.protocol.words import JobId, JobStatus
@@ -126,7 +126,7 @@ async def test_a_loss_is_told_again_only_where_its_sentence_is_another(
     mine, other = loss_bytes(2.0), loss_bytes(3.0)
     looks = [RoundFigures(0, mine, signed) for signed in (None, mine, other)]
     snapshot = JobSnapshot.of(Script.ready().net.view)
-    update = JobUpdate("Poked", "it happened", snapshot.block, None, snapshot)
+    update = JobUpdate("Advanced", "it happened", snapshot.block, None, snapshot)
 
     async def look(_: JobHandle) -> tuple[list[JobUpdate], JobSnapshot]:
         now = replace(snapshot, status=JobStatus.OPEN if looks[1:] else JobStatus.DONE)

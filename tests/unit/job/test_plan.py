@@ -1,4 +1,4 @@
-"""What is left out of a job follows from measurements, and what is written stays."""
+"""What is excluded of a job follows from measurements, and what is written stays."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from tests.jobs import PLAIN
 from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 
 from atoll.errors import ConfigError, ManifestError
-from atoll.job.deterrence import BOND_MARGIN, COLLUDING, Deterrence
 from atoll.job.draft import Draft, Found, write_draft
-from atoll.job.outlook import _replayed, outlook, report
+from atoll.job.incentives import BOND_MARGIN, COLLUDING, Incentives
 from atoll.job.plan import (
     CLOCK,
     DAY,
@@ -26,6 +25,7 @@ from atoll.job.plan import (
     sum_of_windows,
 )
 from atoll.job.presets import PRESETS, preset
+from atoll.job.quote import _replayed, quote, report
 from atoll.job.spec import JobSpec
 from atoll.protocol.certificates import is_enough
 from atoll.protocol.pay import budget
@@ -54,10 +54,10 @@ def cost(spec: JobSpec) -> int:
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].model])
-def test_nothing_is_left_out_of_a_completed_job(name: str) -> None:
+def test_nothing_is_excluded_of_a_completed_job(name: str) -> None:
     spec, figures = complete(PRESETS[name], PACE)
-    assert spec.left_out() == []
-    assert {figure.path for figure in figures} == set(PRESETS[name].left_out())
+    assert spec.excluded() == []
+    assert {figure.path for figure in figures} == set(PRESETS[name].excluded())
     assert all(figure.reason and figure.text for figure in figures)
 
 
@@ -104,7 +104,7 @@ def test_a_dispute_has_time_for_a_replay_on_either_side() -> None:
 
 
 @pytest.mark.parametrize("segment", [5, 50])
-def test_a_dispute_has_time_for_the_segment_twice_and_for_a_tape(segment: int) -> None:
+def test_a_dispute_has_time_for_the_segment_twice_and_for_a_trace(segment: int) -> None:
     """Who trained has nothing of the round any more but its opening."""
     spec = completed({"windows.step_seconds": "10", "inner.segment": segment})
     assert spec.inner.steps == 50
@@ -152,14 +152,14 @@ def test_a_false_round_costs_more_than_nine_rounds_pay(share: str, winner: int) 
     """While a third of the pool looks away, and where the winner is the cheat's other account."""
     spec, _ = complete(NANO.but({"audit.share": share}), PACE, Floors(winner_share_bps=winner))
     terms = spec.resolve(DATA, None, NUMERICS, NOW).terms
-    deters, pay = Deterrence.of(terms, winner), terms.segments * terms.segment_pay
+    deters, pay = Incentives.of(terms, winner), terms.segments * terms.segment_pay
     cap = Fraction(-(-terms.min_verifiers // 2), terms.seats)
     assert deters.found == min(Fraction(share), cap) * (1 - COLLUDING)
     assert deters.burnt == terms.provider_bond * (10_000 - winner) // 10_000
     for worth in (0, 9 * pay):  # less work, and a false model that somebody pays for
         assert pay + (1 - deters.found) * worth <= deters.found * (pay + deters.burnt)
     assert deters.bears > 9 * pay
-    assert deters.upkeep == terms.f * deters.found * deters.burnt // 1 >= BOND_MARGIN * pay
+    assert deters.cheat_cost == terms.f * deters.found * deters.burnt // 1 >= BOND_MARGIN * pay
 
 
 def test_a_large_share_deters_no_more_than_half_of_the_pool_can_replay() -> None:
@@ -187,12 +187,12 @@ def test_a_completed_job_is_one_that_the_contract_takes(name: str) -> None:
     check_terms(spec.resolve(data, None, NUMERICS, NOW).terms)
 
 
-def test_methods_of_one_round_or_of_epochs_are_priced_as_such() -> None:
+def test_methods_of_one_round_or_of_reset_periods_are_priced_as_such() -> None:
     once = completed({"method.name": "lo_fi", "money.budget": TOKEN})
     assert 0.99 * TOKEN < cost(once) <= TOKEN
     for method in ("streaming", "demo"):
-        in_epochs = completed({"method.name": method, "rounds": 100, "money.budget": TOKEN})
-        assert 0.99 * TOKEN < cost(in_epochs) <= TOKEN
+        in_reset_periods = completed({"method.name": method, "rounds": 100, "money.budget": TOKEN})
+        assert 0.99 * TOKEN < cost(in_reset_periods) <= TOKEN
 
 
 @pytest.mark.parametrize(
@@ -207,10 +207,10 @@ def test_what_a_method_forces_is_what_figures_are_of(
     assert complete(job, PACE)[1] == complete(job.but(forced), PACE)[1]
 
 
-def test_a_duty_of_an_epoch_is_paid_and_waited_for_as_long_as_its_replays() -> None:
-    plain = completed({"method.epoch": 4})  # of a method whose epochs are one round
-    streamed = completed({"method.name": "streaming", "method.epoch": 4, "rounds": 8})
-    alone = completed({"method.name": "streaming", "method.epoch": 1, "rounds": 8})
+def test_a_duty_of_a_reset_period_is_paid_and_waited_for_as_long_as_its_replays() -> None:
+    plain = completed({"method.reset_period": 4})  # of a method whose reset periods are one round
+    streamed = completed({"method.name": "streaming", "method.reset_period": 4, "rounds": 8})
+    alone = completed({"method.name": "streaming", "method.reset_period": 1, "rounds": 8})
     assert plain.windows.audit == completed({}).windows.audit
     assert streamed.windows.audit > 3 * alone.windows.audit
     assert streamed.windows.window > alone.windows.window
@@ -218,10 +218,10 @@ def test_a_duty_of_an_epoch_is_paid_and_waited_for_as_long_as_its_replays() -> N
     assert fees[0] > 2 * fees[1]  # five halves of the work, and gas
 
 
-def test_an_outlook_agrees_with_the_manifest() -> None:
+def test_a_quote_agrees_with_the_manifest() -> None:
     spec, figures = complete(NANO, PACE)
     draft = Draft("key", spec, spec.resolve(DATA, None, NUMERICS, NOW), figures, PACE)
-    look = outlook(draft, PACE, fee_cap=10**9)
+    look = quote(draft, PACE, fee_cap=10**9)
     assert look.budget_wei == cost(spec) == look.training_wei + look.fees_wei
     assert look.gas_wei == look.gas * 10**9
     assert 0 < look.seconds_expected < look.seconds_at_most
@@ -231,24 +231,24 @@ def test_an_outlook_agrees_with_the_manifest() -> None:
     assert "windows.train" in text
     assert PUBLIC_NOTICE in text
     noted = replace(draft, notes=("half of it is unknown",))
-    assert "warning: half of it is unknown" in report(noted, outlook(noted, PACE, fee_cap=1))
+    assert "warning: half of it is unknown" in report(noted, quote(noted, PACE, fee_cap=1))
 
 
-def test_an_outlook_says_what_is_left_of_an_update_and_warns_where_it_is_little() -> None:
+def test_a_quote_says_what_is_left_of_an_update_and_warns_where_it_is_little() -> None:
     spec, figures = complete(NANO, PACE)
     draft = Draft("key", spec, spec.resolve(DATA, None, NUMERICS, NOW), figures, PACE)
     for kept, warned in ((0.8, False), (0.79, True), (0.0, True)):
-        look = outlook(draft, replace(PACE, kept=kept), fee_cap=1)
+        look = quote(draft, replace(PACE, kept=kept), fee_cap=1)
         assert look.kept_share == kept
         assert any("squared length" in warning for warning in look.warnings) == warned
         assert f"updates    {kept:.0%} of a first one's squared length" in report(draft, look)
-    unasked = outlook(draft, replace(PACE, kept=None), fee_cap=1)
+    unasked = quote(draft, replace(PACE, kept=None), fee_cap=1)
     assert "squared length" not in report(draft, unasked)
 
 
-def test_an_outlook_says_when_pay_and_result_are_final() -> None:
+def test_a_quote_says_when_pay_and_result_are_final() -> None:
     draft = Draft("key", PLAIN, PLAIN.resolve(DATA, None, NUMERICS, NOW), (), PACE)
-    look = outlook(draft, PACE, fee_cap=1)
+    look = quote(draft, PACE, fee_cap=1)
     # audit, open, key, window; 4 seats audited twice by 2 verifiers take 5 audits
     assert look.pay_final_seconds == 100 + 30 + 30 + 400
     assert look.result_final_seconds == 5 * 100 + 30 + 30 + 400
@@ -261,13 +261,13 @@ def test_an_outlook_says_when_pay_and_result_are_final() -> None:
 def warnings_of(changes: dict[str, object]) -> str:
     spec = completed(changes)
     draft = Draft("key", spec, spec.resolve(DATA, None, NUMERICS, NOW), (), PACE)
-    return "\n".join(outlook(draft, PACE, 1).warnings)
+    return "\n".join(quote(draft, PACE, 1).warnings)
 
 
 def test_a_window_or_a_lifetime_that_this_machine_does_not_keep_is_said() -> None:
     trains = 50 * 2 + 10 * 0.5
     lasts = 8 * (trains + 2 + 4 * 12)  # with merges and blocks
-    replays = 2 * trains  # of 2 seats drawn and one left out, each of 2 verifiers
+    replays = 2 * trains  # of 2 seats drawn and one excluded, each of 2 verifiers
     enoughs = (("windows.train", trains), ("windows.audit", replays), ("lifetime", lasts))
     for path, enough in enoughs:
         assert f"{path} is " in warnings_of({path: int(enough) - 1})
@@ -283,21 +283,25 @@ def test_who_can_keep_a_small_committee_from_signing_is_trusted_to_be_there() ->
         assert is_said != is_enough(members - 2, members)
 
 
-def simulated(epoch: int, verifiers: int) -> float:
-    """Rounds run for a duty, where one of so many audits a seat in each round of many epochs."""
+def simulated(reset_period: int, verifiers: int) -> float:
+    """Rounds run for a duty, where one of so many audits a seat in each round of many reset
+    periods.
+    """
     draw, ran, duties = random.Random(0), 0, 0
     for _ in range(4_000):
         kept = [0] * verifiers
-        for done in range(1, epoch + 1):
+        for done in range(1, reset_period + 1):
             auditor = draw.randrange(verifiers)
             ran, duties = ran + done - kept[auditor], duties + 1
             kept[auditor] = done
     return ran / duties
 
 
-@pytest.mark.parametrize(("epoch", "verifiers"), [(64, 10), (64, 100), (8, 4), (1, 3)])
-def test_who_audits_a_seat_again_goes_on_from_there(epoch: int, verifiers: int) -> None:
-    assert _replayed(epoch, 1 / verifiers) == pytest.approx(simulated(epoch, verifiers), rel=0.02)
+@pytest.mark.parametrize(("reset_period", "verifiers"), [(64, 10), (64, 100), (8, 4), (1, 3)])
+def test_who_audits_a_seat_again_goes_on_from_there(reset_period: int, verifiers: int) -> None:
+    assert _replayed(reset_period, 1 / verifiers) == pytest.approx(
+        simulated(reset_period, verifiers), rel=0.02
+    )
 
 
 def test_verifiers_that_fall_behind_from_round_to_round_are_said() -> None:
@@ -308,7 +312,7 @@ def test_verifiers_that_fall_behind_from_round_to_round_are_said() -> None:
     assert "fall behind" in warnings_of(steps | {"members.min_verifiers": 11})  # a shorter window
     assert "fall behind" not in warnings_of(steps | {"members.min_verifiers": 12})
     # One machine keeps up with half of the seats; what waits at the end fits into its window.
-    for less in ({"members.seats": 16}, {"method.epoch": 1}, {"rounds": 16}):
+    for less in ({"members.seats": 16}, {"method.reset_period": 1}, {"rounds": 16}):
         assert "fall behind" not in warnings_of(steps | less)
     assert "fewer than 15 verifiers fall behind" in warnings_of(many)
 
@@ -320,21 +324,21 @@ def test_bonds_that_deter_nobody_are_said() -> None:
     assert "leaving out a round's work saves up to" in warnings_of(weak)
     manifest = spec.resolve(DATA, None, NUMERICS, NOW)
     draft = Draft("key", spec, manifest, (), PACE, floors=Floors(winner_share_bps=10_000))
-    look = outlook(draft, PACE, 1)
-    assert look.deterred_wei < 0 == look.upkeep_wei  # who wins takes all, and may be the cheat
+    look = quote(draft, PACE, 1)
+    assert look.deterred_wei < 0 == look.cheat_cost_wei  # who wins takes all, and may be the cheat
     assert "\ndeters" not in report(draft, look)
 
 
 def test_a_report_says_what_bonds_deter_and_what_permanent_cheats_pay() -> None:
     spec = completed({})
     draft = Draft("key", spec, spec.resolve(DATA, None, NUMERICS, NOW), (), PACE)
-    text = report(draft, outlook(draft, PACE, 1))
+    text = report(draft, quote(draft, PACE, 1))
     assert "deters     a false round is found with" in text
-    assert "upkeep     1 permanent cheat" in text
+    assert "cheating   1 permanent cheat" in text
     assert "docs/attacks.md" in text
 
 
-def test_an_outlook_says_whom_so_few_members_trust() -> None:
+def test_a_quote_says_whom_so_few_members_trust() -> None:
     many = {"members.seats": 16, "members.places": 20, "members.min_verifiers": 6}
     assert warnings_of(many) == ""
     assert "one seat can move the model" in warnings_of(many | {"members.seats": 3})

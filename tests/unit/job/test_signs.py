@@ -149,7 +149,7 @@ def test_who_hides_a_key_from_its_accuser_taints_unless_that_one_does_not_play()
     net, round = script.net, script.honest_round()
     for id in script.auditors(round):
         differs = {3: 5} if 3 in net.duties(round, id) else None
-        script.ballot(round, id, script.body(round, id, differs))
+        script.audit_report(round, id, script.body(round, id, differs))
     net.wait_until(net.settled[round].ends["audit"])
     for id in script.auditors(round):
         script.open(round, id)
@@ -188,7 +188,7 @@ def test_an_auditor_that_falls_for_its_fine_taints_nothing() -> None:
 @pytest.mark.parametrize(
     ("has", "out", "merged"),
     [(0b0111, set(), 3), (0b1111, {3}, 3), (0b1111, set(), 0)],
-    ids=["not had", "left out", "nothing merged"],
+    ids=["not had", "excluded", "nothing merged"],
 )
 def test_who_was_not_merged_taints_nothing(has: int, out: set[int], merged: int) -> None:
     script = Script.ready()

@@ -21,7 +21,7 @@ from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.service.wording import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "5872700c08e2add926d81917ffbea734eb75c0ad57e831db40bbfa5a8394838e"
+DEMO_DIGEST = "e69e64415cdd61241017ff371cf99be3459ecdf6a1d39d3944ce12e5cb9afbfd"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = DataSpec(
@@ -64,7 +64,7 @@ def test_a_preset_is_written_and_read_back(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].model])
 def test_a_preset_becomes_a_manifest_once_it_is_complete(name: str) -> None:
     spec = PRESETS[name]
-    missing = {path: getattr(getattr(PLAIN, group), field) for path in spec.left_out()
+    missing = {path: getattr(getattr(PLAIN, group), field) for path in spec.excluded()
                for group, _, field in [path.rpartition(".")] if group}  # fmt: skip
     data = DATA.model_copy(update={"dtype": "uint16"})
     manifest = spec.but({"lifetime": "1d", **missing}).resolve(data, None, NUMERICS, NOW)
@@ -72,7 +72,7 @@ def test_a_preset_becomes_a_manifest_once_it_is_complete(name: str) -> None:
     assert manifest.model == spec.model
 
 
-def test_a_file_has_a_comment_for_what_is_left_out() -> None:
+def test_a_file_has_a_comment_for_what_is_excluded() -> None:
     text = to_toml(preset("nano"))
     assert "# train =" in text
     assert "lr = 0.001" in text
@@ -209,7 +209,7 @@ def test_every_key_path_can_be_set() -> None:
             PLAIN.but({path: object()})
 
 
-def test_what_is_left_out_is_named() -> None:
+def test_what_is_excluded_is_named() -> None:
     with pytest.raises(ConfigError, match=r"lifetime, money\.price_per_token"):
         preset("nano").resolve(DATA, None, NUMERICS, NOW)
     for spec in (JobSpec(), preset("finetune")):
@@ -288,36 +288,48 @@ def test_every_method_has_jobs_that_can_be_judged(method: str) -> None:
 @pytest.mark.parametrize("codec", DENSE_CODECS)
 def test_a_codec_makes_no_method_private(codec: str) -> None:
     job = PLAIN.but({"method.codec": codec})
-    assert job.resolve(DATA, None, NUMERICS, NOW).epoch == 1
+    assert job.resolve(DATA, None, NUMERICS, NOW).reset_period == 1
 
 
-def test_what_a_dense_codec_leaves_out_is_fed_back_in_epochs() -> None:
+def test_what_a_dense_codec_leaves_out_is_fed_back_in_reset_periods() -> None:
     job = PLAIN.but({"method.name": "muloco", "method.feedback": "0.9", "rounds": 20})
     manifest = job.resolve(DATA, None, NUMERICS, NOW)
-    assert (manifest.codec.kind, manifest.codec.feedback, manifest.epoch) == ("two_bit", "0.9", 8)
+    assert (manifest.codec.kind, manifest.codec.feedback, manifest.reset_period) == (
+        "two_bit",
+        "0.9",
+        8,
+    )
     assert not manifest.shares_moments
     assert can_be_judged(manifest)
     assert Manifest.from_bytes(manifest.to_bytes()) == manifest
 
 
-def test_the_largest_of_each_chunk_are_sent_in_epochs_and_everybody_is_audited() -> None:
+def test_the_largest_of_each_chunk_are_sent_in_reset_periods_and_everybody_is_audited() -> None:
     job = PLAIN.but({"method.name": "sparseloco", "rounds": 20, "members.seats": 16})
     manifest = job.resolve(DATA, None, NUMERICS, NOW)
-    assert (manifest.codec.kind, manifest.codec.feedback, manifest.epoch) == ("sparse", "0.95", 8)
+    assert (manifest.codec.kind, manifest.codec.feedback, manifest.reset_period) == (
+        "sparse",
+        "0.95",
+        8,
+    )
     assert (manifest.robust.rule, manifest.terms.f) == ("contributor_mean", 0)
     assert can_be_judged(manifest)
     assert drawn_seats(job) == 16
 
 
-@pytest.mark.parametrize(("rounds", "epoch"), [(20, 20), (200, 64)])
-def test_rounds_of_one_step_have_epochs_of_many(rounds: int, epoch: int) -> None:
+@pytest.mark.parametrize(("rounds", "reset_period"), [(20, 20), (200, 64)])
+def test_rounds_of_one_step_have_reset_periods_of_many(rounds: int, reset_period: int) -> None:
     job = PLAIN.but({"method.name": "demo", "rounds": rounds, "inner.steps": 40})
     manifest = job.resolve(DATA, None, NUMERICS, NOW)
-    assert (manifest.codec.kind, manifest.codec.feedback, manifest.epoch) == ("dct", "0.999", epoch)
+    assert (manifest.codec.kind, manifest.codec.feedback, manifest.reset_period) == (
+        "dct",
+        "0.999",
+        reset_period,
+    )
     assert (manifest.inner.steps, manifest.inner.segment, manifest.outer.kind) == (1, 1, "sign")
-    assert job.but({"method.epoch": 8}).resolve(DATA, None, NUMERICS, NOW).epoch == 8
+    assert job.but({"method.reset_period": 8}).resolve(DATA, None, NUMERICS, NOW).reset_period == 8
     dense = job.but({"method.codec": "grid8"}).resolve(DATA, None, NUMERICS, NOW)
-    assert (dense.epoch, dense.inner.steps) == (1, 1)
+    assert (dense.reset_period, dense.inner.steps) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -331,24 +343,24 @@ def test_what_feeds_nothing_back_is_not_told_to(changes: dict[str, str]) -> None
 def test_muon_at_two_bits_carries_nothing() -> None:
     manifest = PLAIN.but({"method.name": "muloco"}).resolve(DATA, None, NUMERICS, NOW)
     assert (manifest.codec.kind, manifest.inner.optimizer) == ("two_bit", "muon")
-    assert manifest.epoch == 1
+    assert manifest.reset_period == 1
     assert manifest.shares_moments
     assert can_be_judged(manifest)
 
 
-@pytest.mark.parametrize(("rounds", "epoch"), [(3, 3), (20, 8)])
-def test_streaming_opens_publicly_every_so_often(rounds: int, epoch: int) -> None:
+@pytest.mark.parametrize(("rounds", "reset_period"), [(3, 3), (20, 8)])
+def test_streaming_opens_publicly_every_so_often(rounds: int, reset_period: int) -> None:
     job = PLAIN.but({"method.name": "streaming", "rounds": rounds})
     manifest = job.resolve(DATA, None, NUMERICS, NOW)
-    assert manifest.epoch == epoch
+    assert manifest.reset_period == reset_period
     assert can_be_judged(manifest)
-    assert job.but({"method.epoch": 2}).resolve(DATA, None, NUMERICS, NOW).epoch == 2
+    assert job.but({"method.reset_period": 2}).resolve(DATA, None, NUMERICS, NOW).reset_period == 2
 
 
-def test_an_epoch_is_one_round_where_nothing_is_carried() -> None:
+def test_a_reset_period_is_one_round_where_nothing_is_carried() -> None:
     manifest = PLAIN.resolve(DATA, None, NUMERICS, NOW)
-    with pytest.raises(ManifestError, match="epoch"):
-        Manifest.from_bytes(manifest.model_copy(update={"epoch": 2}).to_bytes())
+    with pytest.raises(ManifestError, match="reset period"):
+        Manifest.from_bytes(manifest.model_copy(update={"reset_period": 2}).to_bytes())
 
 
 @pytest.mark.parametrize(("seats", "needed"), [(1, 1), (3, 1), (4, 3), (8, 5), (16, 9)])

@@ -12,11 +12,11 @@ from atoll.job.stake import (
     Bond,
     Stake,
     Sums,
-    Thawing,
+    Unbonding,
     bonds_of,
     plan_withdrawal,
     stake_of,
-    thaws_of,
+    unbonds_of,
 )
 from atoll.protocol import events as ev
 from atoll.protocol.words import TOKEN, Address, Role
@@ -46,7 +46,7 @@ def test_who_leaves_before_it_counted_can_be_released_at_once() -> None:
 
 def test_who_leaves_in_a_round_waits_for_its_settlement_and_then_its_window() -> None:
     script = Script.ready()
-    script.net.poke()
+    script.net.advance()
     script.net.leave_seat(ME)
     assert bond_of(script).text == "seat 0: counts in round 0, which is not settled"
     script.honest_round()
@@ -69,11 +69,11 @@ def test_a_closed_job_gives_its_bonds_back_after_the_last_window() -> None:
 def test_an_uncut_miss_holds_a_bond_until_the_absolute_end() -> None:
     script = Script.ready()
     net = script.net
-    net.poke()
+    net.advance()
     for seat in range(1, 4):
         script.commit(seat)
     net.wait_until(net.deadline)
-    net.poke()
+    net.advance()
     assert bond_of(script).text == "seat 0: its miss of round 0 is not cut yet"
     net.wait_until(END)
     bond = bond_of(script)
@@ -83,19 +83,19 @@ def test_an_uncut_miss_holds_a_bond_until_the_absolute_end() -> None:
 # --- the whole ---
 
 
-def started(id: int, wei: int, at: int, account: Address = ME) -> ev.ThawStarted:
-    return ev.ThawStarted(account, Role.PROVIDER, id, wei, at)
+def started(id: int, wei: int, at: int, account: Address = ME) -> ev.UnbondStarted:
+    return ev.UnbondStarted(account, Role.PROVIDER, id, wei, at)
 
 
-def test_thaws_are_those_not_taken_out() -> None:
+def test_unbonds_are_those_not_taken_out() -> None:
     events = [
         started(0, 5, 100),
         started(1, 7, 200, WATCHER),
-        ev.ThawStarted(ME, Role.VERIFIER, 2, 9, 200),
+        ev.UnbondStarted(ME, Role.VERIFIER, 2, 9, 200),
         started(3, 8, 300),
         ev.Withdrawn(ME, Role.PROVIDER, 0, 5),
     ]
-    assert list(thaws_of(events, ME, Role.PROVIDER)) == [Thawing(3, 8, 300)]
+    assert list(unbonds_of(events, ME, Role.PROVIDER)) == [Unbonding(3, 8, 300)]
 
 
 @pytest.fixture
@@ -114,14 +114,14 @@ def test_what_does_not_add_up_is_told(stake: Stake) -> None:
     locked = stake_of(Role.PROVIDER, Sums(100, 41, 30), stake.bonds, events, ME)
     assert locked.fault == "41 wei are locked, and the bonds known here are 40"
     slashed = stake_of(Role.PROVIDER, Sums(100, 40, 29), stake.bonds, events, ME)
-    assert slashed.fault == "slashes took 1 wei of what thaws, of each its part"
+    assert slashed.fault == "slashes took 1 wei of what unbonds, of each its part"
 
 
-def test_all_that_is_free_thaws_and_what_is_over_is_taken(stake: Stake) -> None:
+def test_all_that_is_free_unbonds_and_what_is_over_is_taken(stake: Stake) -> None:
     plan = plan_withdrawal(stake, None, now=101)
-    assert [thaw.id for thaw in plan.take] == [0]
-    assert [thaw.id for thaw in plan.waits] == [1]
-    assert (plan.thaw, plan.lacking) == (60, 0)
+    assert [unbond.id for unbond in plan.take] == [0]
+    assert [unbond.id for unbond in plan.waits] == [1]
+    assert (plan.unbond, plan.lacking) == (60, 0)
 
 
 def test_the_second_of_the_end_is_too_early(stake: Stake) -> None:
@@ -129,17 +129,17 @@ def test_the_second_of_the_end_is_too_early(stake: Stake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "thaw", "lacking"), [(30, 0, 0), (50, 20, 0), (90, 60, 0), (95, 60, 5)]
+    ("amount", "unbond", "lacking"), [(30, 0, 0), (50, 20, 0), (90, 60, 0), (95, 60, 5)]
 )
-def test_what_thaws_already_counts(stake: Stake, amount: int, thaw: int, lacking: int) -> None:
+def test_what_unbonds_already_counts(stake: Stake, amount: int, unbond: int, lacking: int) -> None:
     plan = plan_withdrawal(stake, amount, now=50)
-    assert (plan.thaw, plan.lacking) == (thaw, lacking)
+    assert (plan.unbond, plan.lacking) == (unbond, lacking)
 
 
 def test_a_withdrawal_that_is_run_again_begins_nothing_anew(stake: Stake) -> None:
     first = plan_withdrawal(stake, 50, now=50)
-    begun = Thawing(2, first.thaw, 150)
-    after = replace(stake, active=stake.active - first.thaw, thaws=(*stake.thaws, begun))
-    assert plan_withdrawal(after, 50, now=60).thaw == 0
+    begun = Unbonding(2, first.unbond, 150)
+    after = replace(stake, active=stake.active - first.unbond, unbonds=(*stake.unbonds, begun))
+    assert plan_withdrawal(after, 50, now=60).unbond == 0
     over = plan_withdrawal(after, 50, now=201)
-    assert (over.thaw, sum(thaw.wei for thaw in over.take)) == (0, 50)
+    assert (over.unbond, sum(unbond.wei for unbond in over.take)) == (0, 50)

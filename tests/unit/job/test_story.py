@@ -11,7 +11,7 @@ from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.errors import ConfigError
-from atoll.job.narrate import JobSnapshot, told
+from atoll.job.event_text import JobSnapshot, told
 from atoll.job.signs import Signs
 from atoll.job.story import RoundStory, safe_round, tell_rounds
 from atoll.protocol import events as ev
@@ -27,7 +27,7 @@ def story(script: Script) -> list[RoundStory]:
 def test_a_round_that_runs_says_who_has_done_what() -> None:
     script = Script.ready()
     assert story(script) == []
-    script.net.poke()
+    script.net.advance()
     script.commit(2)
     (running,) = story(script)
     assert (running.phase, running.until) == ("train", script.net.deadline)
@@ -49,12 +49,12 @@ def test_a_settled_round_goes_through_its_windows_until_it_is_final() -> None:
     script.train()
     script.say(has=0b0111)
     script.net.wait(1)
-    script.settle(left_out={1})
+    script.settle(excluded={1})
     past, now = script.net.view.settled[0], script.net.now
     told_then = tell_rounds(script.net.view, now)
     assert len(told_then) == 2  # the next one trains already
     settled = told_then[0]
-    assert (settled.had, settled.left_out, settled.merged) == (0b0111, 0b0010, 2)
+    assert (settled.had, settled.excluded, settled.merged) == (0b0111, 0b0010, 2)
     assert (settled.drawn, settled.fine, settled.paid) == (past.drawn, 0, 0b0111)
     assert settled.model == past.verdict.state.hex()
     clock = past.clock
@@ -88,9 +88,9 @@ def test_a_seat_that_differs_is_not_told_to_be_fine() -> None:
     past = script.net.view.settled[round]
     first, *others = script.auditors(round)
     seat = script.net.view.settled[round].duties_of(HolderId(first))[0]
-    script.ballot(round, first, script.body(round, first, {seat: 3}))
+    script.audit_report(round, first, script.body(round, first, {seat: 3}))
     for id in others:
-        script.ballot(round, id)
+        script.audit_report(round, id)
     script.net.wait_until(past.clock.audit_end)
     for id in script.auditors(round):
         script.open(round, id)
@@ -214,7 +214,7 @@ def test_more_verifiers_than_are_needed_are_not_counted_of_them() -> None:
 
 def test_a_round_that_runs_is_not_waited_for() -> None:
     script = Script.ready(seats=3)
-    script.net.poke()
+    script.net.advance()
     script.net.sit(PROVIDERS[3], 3)
     text = told(script.net.log[-1][0], script.net.view)
     assert text is not None and "so far" not in text

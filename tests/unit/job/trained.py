@@ -15,10 +15,10 @@ from tests.unit.protocol.script import Script
 from atoll.chain.indexed import Indexed
 from atoll.errors import NotFound
 from atoll.job.handle import JobHandle
-from atoll.protocol.epochs import earlier_rounds
 from atoll.protocol.leaves import Leaves, key_hash
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeTerms, candidates
+from atoll.protocol.reset_periods import earlier_rounds
 from atoll.protocol.words import (
     Digest,
     HolderId,
@@ -86,17 +86,17 @@ class TrainedJob:
     openings: list[bytes] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, folder: Path, rounds: int, epoch: int = 1) -> TrainedJob:
+    def begin(cls, folder: Path, rounds: int, reset_period: int = 1) -> TrainedJob:
         """Members are there, and nothing is open.
 
         Args:
-            epoch: of a streaming job; 1 of one that carries nothing.
+            reset period: of a streaming job; 1 of one that carries nothing.
         """
         store = LocalStore(folder / "store")
         manifest = small_manifest(store, rounds=rounds, seats=4)
-        if epoch > 1:
+        if reset_period > 1:
             codec = manifest.codec.model_copy(update={"fragments": 2, "overlap": 2})
-            manifest = manifest.model_copy(update={"codec": codec, "epoch": epoch})
+            manifest = manifest.model_copy(update={"codec": codec, "reset_period": reset_period})
         opening = tasks.make_initial_state(manifest.to_bytes(), str(store.root)).cid
         return cls(store, manifest, Script.ready(manifest.terms), opening)
 
@@ -104,7 +104,7 @@ class TrainedJob:
         """Trains, merges, and settles."""
         script, net = self.script, self.script.net
         if not net.seated:
-            net.poke()
+            net.advance()
         round = net.round
         self.openings.append(self.opening)
         for seat in sorted(net.waited):
@@ -115,7 +115,7 @@ class TrainedJob:
         net.wait(1)
         own = self._merge()
         verdict = self.verdicts(own)
-        net.verdict = lambda left_out, merged: verdict  # type: ignore[method-assign]
+        net.verdict = lambda excluded, merged: verdict  # type: ignore[method-assign]
         net.settle(set(net.committee), set(), verdict.merged)
         self.opening = verdict.cid
         self.models.append(verdict.cid)

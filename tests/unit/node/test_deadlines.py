@@ -110,7 +110,7 @@ def wanted(state: State[Any], kind: type[Any]) -> list[Any]:
 @pytest.fixture
 def script() -> Script:
     made = Script.ready()
-    made.net.poke()
+    made.net.advance()
     return made
 
 

@@ -60,7 +60,7 @@ def trained(state: State[Any], reveal: Reveal = REVEAL, *, diverged: bool = Fals
 @pytest.fixture
 def script() -> Script:
     made = Script.ready()
-    made.net.poke()
+    made.net.advance()
     return made
 
 
@@ -128,7 +128,7 @@ def test_it_does_not_sit_down_again_before_something_is_merged(
 
 def test_it_does_not_leave_in_the_last_round_which_none_follows() -> None:
     script = Script.ready(make_terms(rounds=1))
-    script.net.poke()
+    script.net.advance()
     few = reveal_of("mine", 0)[0]
     assert wanted(trained(provider(script.net), few, diverged=True), SendLeave) == []
 

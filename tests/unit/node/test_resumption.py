@@ -89,7 +89,7 @@ class Paper:
 @pytest.fixture
 def script() -> Script:
     made = Script.ready()
-    made.net.poke()
+    made.net.advance()
     return made
 
 
@@ -134,7 +134,7 @@ async def test_a_lost_disk_trains_to_the_same_commitment_and_opens_it(script: Sc
 async def test_who_never_committed_trains_nothing_in_reveal(script: Script) -> None:
     open_all(script)
     script.net.wait_until(script.net.deadline)
-    script.net.poke()
+    script.net.advance()
     assert wanted(machine(script), DoTrain) == []
 
 
@@ -295,7 +295,7 @@ async def test_the_key_needs_no_disk(script: Script) -> None:
         script.reveal(seat)
     script.say()
     script.net.wait(1)
-    script.net.settle(set(script.net.committee), {0})  # left out, and so drawn
+    script.net.settle(set(script.net.committee), {0})  # excluded, and so drawn
     past = script.net.view.settled[0]
     script.net.wait_until(past.clock.keys_end - 1)
     (show,) = wanted(machine(script), SendKey)

@@ -127,7 +127,7 @@ def test_a_build_that_is_not_whole_is_built_again(
     assert list(build.cache_folder().glob("*.so")) == [built]
 
 
-def test_flags_that_a_compiler_refuses_are_left_out(
+def test_flags_that_a_compiler_refuses_are_excluded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

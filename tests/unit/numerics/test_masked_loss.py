@@ -32,7 +32,7 @@ def loss_of(ops: Ops, logits: torch.Tensor, targets: torch.Tensor) -> tuple[floa
     return loss.item(), gradient
 
 
-def test_a_masked_word_is_the_complement_of_its_token() -> None:
+def test_a_blinded_tag_is_the_complement_of_its_token() -> None:
     words = np.array([5, 6 | 1 << 15, 7, 0 | 1 << 15, 32767 | 1 << 15], np.uint16)
     batch = gather_batch(words, [0, 1], 3, masked=True)
     assert batch.tolist() == [[5, ~6, 7, ~0], [~6, 7, ~0, ~32767]]

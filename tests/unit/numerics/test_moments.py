@@ -141,14 +141,14 @@ def test_a_cold_state_opens_with_zeros(job: Job) -> None:
 )
 def test_seats_that_carry_something_share_no_moments(job: Job, change: dict[str, object]) -> None:
     other = job.with_codec(**change)
-    assert other.manifest.epoch == other.manifest.terms.rounds > 1
+    assert other.manifest.reset_period == other.manifest.terms.rounds > 1
     assert moment_layout(other.manifest).m == other.model.moment_exponents == {}
     assert [r for r in range(4) if other.manifest.opens_publicly(r)] == [0]
 
 
 def test_sgd_without_momentum_shares_none(job: Job) -> None:
     plain = job.of(job.with_inner(**SGD).manifest)
-    assert plain.manifest.epoch == 1
+    assert plain.manifest.reset_period == 1
     assert moment_layout(plain.manifest).m == plain.model.moment_exponents == {}
 
 

@@ -39,7 +39,7 @@ INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
     (m.CodecSpec, "overlap", 0, 2**32 - 1),
     (m.RobustSpec, "f", 0, 127),
     (m.Manifest, "created", 0, 2**63 - 1),
-    (m.Manifest, "epoch", 1, 2**32 - 1),
+    (m.Manifest, "reset_period", 1, 2**32 - 1),
 ]
 DECIMALS: list[tuple[type[BaseModel], str, str, str]] = [
     (m.ModelSpec, "norm_eps", "0.00000000000000001", "0.1"),

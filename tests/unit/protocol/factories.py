@@ -115,7 +115,7 @@ def plain_manifest() -> dict[str, Any]:
         "version": 1,
         "name": "demo",
         "created": 0,
-        "epoch": 1,
+        "reset_period": 1,
         "model": plain_model(),
         "lora": None,
         "numerics": {"code_digest": digest("code"), "probe_digest": digest("probe")},

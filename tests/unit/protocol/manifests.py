@@ -71,9 +71,9 @@ AT_THE_BOUND: dict[str, Callable[[Plain], object]] = {
     "elements": put("model", value=LARGE | {"ffn": (1 << 16) - 1}),
     "micro-batch": lambda plain: long_batch(plain, 8, 16643),
     "adapters of the largest rank": adapted,
-    "an epoch of the whole job": lambda plain: (
+    "a reset period of the whole job": lambda plain: (
         plain["codec"].update(feedback="1"),
-        plain.update(epoch=plain["terms"]["rounds"]),
+        plain.update(reset_period=plain["terms"]["rounds"]),
     ),
     "a fragment a layer": put("codec", "fragments", value=4),
     "an overlap of all steps but one": put("codec", "overlap", value=39),
@@ -190,10 +190,10 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
         plain["robust"].update(f=2),
         plain["terms"].update(f=2),
     ),
-    "an epoch where nothing is carried": put("epoch", value=2),
-    "an epoch longer than the job": lambda plain: (
+    "a reset period where nothing is carried": put("reset_period", value=2),
+    "a reset period longer than the job": lambda plain: (
         plain["codec"].update(feedback="1"),
-        plain.update(epoch=plain["terms"]["rounds"] + 1),
+        plain.update(reset_period=plain["terms"]["rounds"] + 1),
     ),
     "feedback beside fragments": lambda plain: plain["codec"].update(feedback="1", fragments=2),
     "feedback beside an overlap": lambda plain: plain["codec"].update(feedback="1", overlap=1),

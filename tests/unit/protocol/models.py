@@ -35,7 +35,7 @@ PROGRAM = ProgramHeader(HEADER, len(LEAVES), tuple(merkle_proof(LEAVES, 0)))
 FRAGMENTS = (Fragment(5, 20), Fragment(6, 21))
 
 
-def with_epochs(epoch: int) -> ProgramHeader:
+def with_reset_periods(reset_period: int) -> ProgramHeader:
     """The program of a job whose seats go on with states of their own."""
-    header = replace(HEADER, link_nodes=0, epoch=epoch, fragments=FRAGMENTS)
+    header = replace(HEADER, link_nodes=0, reset_period=reset_period, fragments=FRAGMENTS)
     return replace(PROGRAM, header=header)

@@ -122,7 +122,7 @@ class Past:
     absent: set[int]
     pay: set[int]
     unearned: set[int]
-    ballots: dict[int, Digest] = field(default_factory=dict)
+    audit_reports: dict[int, Digest] = field(default_factory=dict)
     bodies: dict[int, bytes] = field(default_factory=dict)
     keys: dict[int, Digest] = field(default_factory=dict)
     struck: set[int] = field(default_factory=set)
@@ -151,7 +151,7 @@ class Network:
         self.view = JobView.of(self.domain, self.job)
         self.log: list[tuple[ev.ContractEvent, BlockRef]] = []
         self.phase, self.status = Phase.WAITING, JobStatus.OPEN
-        self.round, self.lot, self.deadline, self.streak = 0, 0, 0, 0
+        self.round, self.committee_draw, self.deadline, self.streak = 0, 0, 0, 0
         self.cancelled = False
         self.members: dict[tuple[Role, int], Member] = {}
         self.held: set[int] = set()
@@ -445,10 +445,10 @@ class Network:
         last_round = self.terms.train_seconds + self.terms.reveal_seconds
         return self.terms.expiry + last_round + 2 * self.terms.merge_seconds
 
-    def poke(self) -> None:
+    def advance(self) -> None:
         need(self.phase is not Phase.CLOSED, "closed")
         if self.phase is Phase.WAITING:
-            self._poke_waiting()
+            self._advance_waiting()
         elif self.now >= self.last_moment:
             self._close(JobStatus.EXPIRED)
         elif self.phase is Phase.TRAIN:
@@ -459,9 +459,9 @@ class Network:
             self._end_reveal(set(self.waited))
         else:
             need(self.deadline <= self.now < self.terms.expiry, "not now")
-            self._next_lot()
+            self._next_committee()
 
-    def _poke_waiting(self) -> None:
+    def _advance_waiting(self) -> None:
         if self.now >= self.terms.expiry:
             self._close(JobStatus.EXPIRED)
             return
@@ -476,10 +476,10 @@ class Network:
         return len(self.held) >= least and len(self.ready) >= self.terms.min_verifiers
 
     def _open(self, seed: Digest, committee: set[int]) -> None:
-        self.seed = self.lot_seed = self.reveals_acc = seed
+        self.seed = self.committee_seed = self.reveals_acc = seed
         self.seated, self.waited = set(self.held), set(self.held)
         self.committee = committee
-        self.lot, self.audit_seed, self.silent = 0, Digest(ZERO), set[int]()
+        self.committee_draw, self.audit_seed, self.silent = 0, Digest(ZERO), set[int]()
         self.commits: dict[int, Digest] = {}
         self.reveals: dict[int, Reveal] = {}
         self.words: dict[int, int] = {}
@@ -585,7 +585,7 @@ class Network:
 
     @property
     def words_end(self) -> int:
-        """The last quarter of a lot is for signatures over words that are fixed."""
+        """The last quarter of a committee draw is for signatures over words that are fixed."""
         return self.deadline - self.terms.merge_seconds // 4
 
     def say(self, account: Address, has: int) -> None:
@@ -595,7 +595,7 @@ class Network:
         need(place is not None and place not in self.words, "nothing to say")
         assert place is not None
         self.words[place] = has
-        where = (PlaceIndex(place), RoundIndex(self.round), self.lot, Bitmap(has))
+        where = (PlaceIndex(place), RoundIndex(self.round), self.committee_draw, Bitmap(has))
         self.emit(ev.Said(self.job, account, *where))
         self._seed_audit()
 
@@ -615,21 +615,24 @@ class Network:
         self.audit_seed = self.tagged("atoll.audit.v3", self.round, *parts)
         self.emit(ev.AuditSeeded(self.job, RoundIndex(self.round), self.audit_seed))
 
-    def _next_lot(self) -> None:
+    def _next_committee(self) -> None:
         self._seed_audit()
         self.silent |= self.committee - set(self.words)
-        self.lot += 1
-        self.lot_seed = hashed(self.audit_seed if self.lot == 1 else self.lot_seed, self.lot)
-        self.committee, self.words = smallest(self.lot_seed, self.ready, 32), {}
+        self.committee_draw += 1
+        self.committee_seed = hashed(
+            self.audit_seed if self.committee_draw == 1 else self.committee_seed,
+            self.committee_draw,
+        )
+        self.committee, self.words = smallest(self.committee_seed, self.ready, 32), {}
         self.deadline = self.now + self.terms.merge_seconds
-        told = (self.lot, bitmap(self.committee), self.deadline)
-        self.emit(ev.LotDrawn(self.job, RoundIndex(self.round), *told))
+        told = (self.committee_draw, bitmap(self.committee), self.deadline)
+        self.emit(ev.CommitteeDrawn(self.job, RoundIndex(self.round), *told))
 
     # --- settling ---
 
     @property
     def words_acc(self) -> Digest:
-        accumulator = self.lot_seed[:28] + bytes(4)
+        accumulator = self.committee_seed[:28] + bytes(4)
         for place, has in self.words.items():
             accumulator = hashed(accumulator, place, has)[:28] + bytes(4)
         return Digest(accumulator)
@@ -640,12 +643,12 @@ class Network:
         return {s for s in self.seated if 2 * (count[s] + spare) > len(self.committee)}
 
     def settle(
-        self, signers: set[int], left_out: set[int] | None = None, merged: int | None = None
+        self, signers: set[int], excluded: set[int] | None = None, merged: int | None = None
     ) -> None:
         """`signers` are places."""
         need(self.phase is Phase.MERGE and self.now < self.last_moment, "not now")
         missing = len(self.committee) - len(self.words)
-        had, out = self.had(), left_out or set()
+        had, out = self.had(), excluded or set()
         need(self.now >= self.words_end or self.had(missing) == had, "still open")
         merged = len(had - out) if merged is None else merged
         need(out <= had and len(out) <= self.terms.f and merged + len(out) <= len(had), "unsound")
@@ -657,20 +660,20 @@ class Network:
         self.model = verdict.state
         self._next()
 
-    def advance(self) -> None:
+    def pass_deadline(self) -> None:
         """Time passes until the phase's deadline, and somebody notices."""
         self.wait_until(self.deadline)
-        self.poke()
+        self.advance()
 
-    def verdict(self, left_out: set[int], merged: int) -> Verdict:
+    def verdict(self, excluded: set[int], merged: int) -> Verdict:
         """What honest members would say of the merge."""
-        state = self.state_of(self.round + 1, str(sorted(self.had() - left_out)))
-        return Verdict(bitmap(left_out), merged, state, cid(state.hex()), bytes(8))
+        state = self.state_of(self.round + 1, str(sorted(self.had() - excluded)))
+        return Verdict(bitmap(excluded), merged, state, cid(state.hex()), bytes(8))
 
     def certified(self, verdict: Verdict) -> Digest:
         """What the committee signs."""
         loss = verdict.loss + bytes(24)
-        said = (verdict.left_out, verdict.merged, verdict.state, keccak(verdict.cid), loss)
+        said = (verdict.excluded, verdict.merged, verdict.state, keccak(verdict.cid), loss)
         return self.tagged("atoll.certificate.v1", self.round, self.seed, self.words_acc, *said)
 
     def settle_late(self) -> None:
@@ -694,14 +697,14 @@ class Network:
             self.model,
             bitmap(self.seated),
             bitmap(had),
-            verdict.left_out,
+            verdict.excluded,
             bitmap(self.ready),
             bitmap(self.committee),
         )
         is_last = self.round + 1 == terms.rounds
         in_vain = any(signed) and not verdict.merged
         unearned = {s for s in self.seated if in_vain and self._is_short(self.reveals[s])}
-        drawn = self._drawn(numbers(verdict.left_out), is_last)
+        drawn = self._drawn(numbers(verdict.excluded), is_last)
         silent = self.committee - set(self.words) if self.now >= self.words_end else set()
         past = Past(
             at=self.now,
@@ -727,7 +730,7 @@ class Network:
         told = (signed, verdict, bitmap(had), bitmap(signers), facts)
         self.emit(ev.Settled(self.job, RoundIndex(self.round), *told))
 
-    def _drawn(self, left_out: set[int], is_last: bool) -> dict[int, int]:
+    def _drawn(self, excluded: set[int], is_last: bool) -> dict[int, int]:
         """Which seats, and as the how manieth; who revealed no segment is not among them."""
         count = len(self.seated)
         if self.terms.f and not is_last:
@@ -736,7 +739,7 @@ class Network:
         order, behind = sorted(self.seated), list[int]()
         if count < len(order):
             by_ticket = sorted(order, key=lambda s: (hashed(self.audit_seed, s), s))
-            order, behind = by_ticket[:count], [s for s in by_ticket if s in left_out]
+            order, behind = by_ticket[:count], [s for s in by_ticket if s in excluded]
         places = {s: count + at for at, s in enumerate(behind)}
         places |= {s: at for at, s in enumerate(order)}
         return {s: at for s, at in places.items() if self.reveals[s].leaves}
@@ -760,8 +763,8 @@ class Network:
     def _next(self) -> None:
         self._note_short()
         self.round += 1
-        lot = hashed(self.audit_seed, 0)
-        committee = smallest(lot, self.ready, 32) - self.going
+        committee_draw = hashed(self.audit_seed, 0)
+        committee = smallest(committee_draw, self.ready, 32) - self.going
         self._change_pool()
         is_over = self.streak == 3 or self.now >= self.terms.expiry
         if self.round == self.terms.rounds:
@@ -773,7 +776,7 @@ class Network:
         elif not self._has_enough():
             self._wait_for_members(set())
         else:
-            self._open(self.next_seed, committee or smallest(lot, self.ready, 32))
+            self._open(self.next_seed, committee or smallest(committee_draw, self.ready, 32))
 
     def _is_short(self, reveal: Reveal) -> bool:
         whole = self.terms.steps // self.terms.segment_steps
@@ -814,23 +817,26 @@ class Network:
         place = next((p for p, held in past.places.items() if held == id), None)
         return {s for s, places in past.auditors.items() if place in places}
 
-    def ballot(self, round: int, id: int, ballot: Digest) -> None:
+    def audit_report(self, round: int, id: int, audit_report: Digest) -> None:
         """The last one counts, if it was sealed in AUDIT."""
         past = self.settled[round]
         need(id not in past.bodies, "opened")
-        past.ballots.pop(id, None)
+        past.audit_reports.pop(id, None)
         if past.at <= self.now < past.ends["audit"]:
-            past.ballots[id] = ballot
+            past.audit_reports[id] = audit_report
         account = self.member(Role.VERIFIER, id).account
-        self.emit(ev.Balloted(self.job, account, RoundIndex(round), ballot))
+        self.emit(ev.AuditReportSealed(self.job, account, RoundIndex(round), audit_report))
 
-    def open_ballot(self, round: int, id: int, body: bytes, salt: Digest) -> None:
+    def open_audit_report(self, round: int, id: int, body: bytes, salt: Digest) -> None:
         past = self.settled[round]
         need(past.ends["audit"] <= self.now < past.ends["open"], "not now")
         m = self.member(Role.VERIFIER, id)
         parts = (past.facts.audit_seed, id, int(m.account, 16), keccak(body), salt)
-        given = self.tagged("atoll.ballot.v1", round, *parts)
-        need(past.ballots.get(id) == given and id not in past.bodies and body, "another ballot")
+        given = self.tagged("atoll.audit-report.v1", round, *parts)
+        need(
+            past.audit_reports.get(id) == given and id not in past.bodies and body,
+            "another audit report",
+        )
         seats = [body[at] for at in range(0, len(body), 35)]
         need(set(seats) <= self.duties(round, id) and seats == sorted(set(seats)), "no duties")
         past.bodies[id] = body
@@ -859,13 +865,13 @@ class Network:
         past.contests[0, seat] = None
         past.accusers[0, seat] = by
 
-    def late_word(self, round: int, id: int, has: int) -> None:
+    def late_vote(self, round: int, id: int, has: int) -> None:
         past, m = self.settled[round], self.member(Role.VERIFIER, id)
         need(self.now < past.ends["audit"], "too late")
         need(m.start <= round + 1 and m.to > round, "not then")
         past.late[id] = past.late.get(id, 0) | has
         where = (RoundIndex(round), HolderId(id), Bitmap(has))
-        self.emit(ev.LateWord(self.job, m.account, *where))
+        self.emit(ev.LateVote(self.job, m.account, *where))
 
     def grant(self, round: int, seat: int) -> None:
         """More than half of both committees, of places that said so in time or late."""
@@ -894,7 +900,7 @@ class Network:
         need(not is_right, "shown")
         return self.member(Role.PROVIDER, past.holders[seat])
 
-    def strike(self, round: int, seat: int) -> None:
+    def report_missing_key(self, round: int, seat: int) -> None:
         past = self.settled[round]
         need(past.ends["keys"] <= self.now < past.ends["window"], "not now")
         m = self._keyless(round, seat)
@@ -917,7 +923,7 @@ class Network:
         need(past.ends["open"] <= self.now < past.ends["window"], "not now")
         body = past.bodies.get(id, b"")
         left = self.duties(round, id) - {body[at] for at in range(0, len(body), 35)}
-        need(left, "nothing left out")
+        need(left, "nothing excluded")
         self._missed(self.member(Role.VERIFIER, id), round, Miss.AUDIT)
 
     def drop(self, round: int, id: int, seat: int) -> None:

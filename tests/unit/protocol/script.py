@@ -11,7 +11,7 @@ from eth_utils.address import to_checksum_address
 from tests.unit.protocol.factories import accounts, digest
 from tests.unit.protocol.network import Network, reveal_of
 
-from atoll.protocol.ballots import Body, Duty
+from atoll.protocol.audit_reports import Body, Duty
 from atoll.protocol.words import Address, Digest, Phase, Reveal, Role, SeatIndex, Terms
 
 PROVIDERS = accounts("provider", 8)
@@ -29,7 +29,7 @@ class Script:
 
     Attributes:
         secrets: by (round, seat) the key and the plain words.
-        salts: of ballots, by (round, id) with their body.
+        salts: of audit reports, by (round, id) with their body.
     """
 
     net: Network
@@ -71,7 +71,7 @@ class Script:
     def train(self, partial: dict[int, int] | None = None) -> None:
         """Everybody that counts commits and reveals."""
         if self.net.phase is Phase.WAITING:
-            self.net.poke()
+            self.net.advance()
         for seat in sorted(self.net.waited):
             self.commit(seat, (partial or {}).get(seat))
         for seat in sorted(self.net.waited):
@@ -84,8 +84,8 @@ class Script:
             account = self.net.at(Role.VERIFIER, place, self.net.round).account
             self.net.say(account, whole if has is None else has)
 
-    def settle(self, left_out: set[int] | None = None, merged: int | None = None) -> None:
-        self.net.settle(set(self.net.committee), left_out, merged)
+    def settle(self, excluded: set[int] | None = None, merged: int | None = None) -> None:
+        self.net.settle(set(self.net.committee), excluded, merged)
 
     def honest_round(self) -> int:
         """From its opening to its settlement; its number."""
@@ -109,16 +109,18 @@ class Script:
             duties.append(fine if at is None else Duty(SeatIndex(seat), at, digest("own")))
         return Body(tuple(duties)).to_bytes()
 
-    def ballot(self, round: int, id: int, body: bytes | None = None) -> None:
+    def audit_report(self, round: int, id: int, body: bytes | None = None) -> None:
         body, salt = self.body(round, id) if body is None else body, digest(f"salt {round} {id}")
         account = int(self.net.member(Role.VERIFIER, id).account, 16)
         seed = self.net.settled[round].facts.audit_seed
-        sealed = self.net.tagged("atoll.ballot.v1", round, seed, id, account, keccak(body), salt)
-        self.net.ballot(round, id, sealed)
+        sealed = self.net.tagged(
+            "atoll.audit-report.v1", round, seed, id, account, keccak(body), salt
+        )
+        self.net.audit_report(round, id, sealed)
         self.salts[round, id] = (body, salt)
 
     def open(self, round: int, id: int) -> None:
-        self.net.open_ballot(round, id, *self.salts[round, id])
+        self.net.open_audit_report(round, id, *self.salts[round, id])
 
     def auditors(self, round: int) -> list[int]:
         """Ids with duties."""
@@ -126,10 +128,10 @@ class Script:
         return [id for id in past.places.values() if self.net.duties(round, id)]
 
     def audit(self, round: int) -> None:
-        """Ballots, openings, keys of everybody; the clock is then where keys end."""
+        """Audit reports, openings, keys of everybody; the clock is then where keys end."""
         ends = self.net.settled[round].ends
         for id in self.auditors(round):
-            self.ballot(round, id)
+            self.audit_report(round, id)
         self.net.wait_until(ends["audit"])
         for id in self.auditors(round):
             self.open(round, id)
@@ -142,9 +144,9 @@ class Script:
         ends, (guesser, *others) = self.net.settled[round].ends, self.auditors(round)
         body = Body.from_bytes(self.body(round, guesser))
         guess = Body((replace(body.duties[0], word=digest("guess")), *body.duties[1:]))
-        self.ballot(round, guesser, guess.to_bytes())
+        self.audit_report(round, guesser, guess.to_bytes())
         for id in others:
-            self.ballot(round, id)
+            self.audit_report(round, id)
         self.net.wait_until(ends["audit"])
         for id in self.auditors(round):
             self.open(round, id)
@@ -158,7 +160,7 @@ class Script:
         self.net.wait_until(ends["open"])
         self.show_keys(round, set(drawn) - {seat})
         self.net.wait_until(ends["keys"])
-        self.net.strike(round, seat)
+        self.net.report_missing_key(round, seat)
 
     def show_keys(self, round: int, seats: Iterable[int] | None = None) -> None:
         drawn = self.net.settled[round].drawn

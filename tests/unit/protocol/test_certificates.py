@@ -52,11 +52,11 @@ def test_what_is_no_signature_is_nobodys() -> None:
 def test_of_the_two_values_of_s_the_larger_is_nobodys() -> None:
     good = signed()[COMMITTEE[0]]
     other = ORDER - int.from_bytes(good[32:64], "big")
-    twin = good[:32] + other.to_bytes(32, "big") + bytes([55 - good[64]])
+    doppelganger = good[:32] + other.to_bytes(32, "big") + bytes([55 - good[64]])
     key = PrivateKey(bytes([1]) * 32).public_key
-    recoverable = twin[:64] + bytes([twin[64] - 27])
+    recoverable = doppelganger[:64] + bytes([doppelganger[64] - 27])
     assert type(key).from_signature_and_message(recoverable, HASH, hasher=None) == key
-    assert signer_of(HASH, twin) is None
+    assert signer_of(HASH, doppelganger) is None
     # Half of an odd order, rounded down, is the largest that is anybody's.
     halves = [good[:32] + (ORDER // 2 + more).to_bytes(32, "big") + good[64:] for more in (0, 1)]
     assert [signer_of(HASH, signature) is None for signature in halves] == [False, True]
@@ -70,7 +70,7 @@ def test_a_certificate_says_who_signed(who: int) -> None:
     assert len(certificate) == 4 + 65 * who.bit_count()
 
 
-def test_strangers_signatures_are_left_out() -> None:
+def test_strangers_signatures_are_excluded() -> None:
     assert certificate_bytes(COMMITTEE[:2], signed())[:4] == b"\x00\x00\x00\x03"
 
 
@@ -89,7 +89,7 @@ def test_what_the_policy_refuses_is_refused() -> None:
 
 def test_every_field_is_signed() -> None:
     others = [
-        replace(VERDICT, left_out=Bitmap(0b11)),
+        replace(VERDICT, excluded=Bitmap(0b11)),
         replace(VERDICT, merged=4),
         replace(VERDICT, state=digest("another")),
         replace(VERDICT, cid=cid("another")),

@@ -12,19 +12,19 @@ import pytest
 from eth_abi.abi import decode
 from tests.unit.protocol.factories import JOB, make_manifest, make_terms
 from tests.unit.protocol.identities import address, digest
-from tests.unit.protocol.models import MODEL, PROGRAM, with_epochs
+from tests.unit.protocol.models import MODEL, PROGRAM, with_reset_periods
 from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.errors import ProtocolError
 from atoll.protocol import claims as law_claims
 from atoll.protocol import events as ev
 from atoll.protocol.claims import NOBODYS_WORD, Said, shown
-from atoll.protocol.epochs import earlier_rounds
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.hashing import accumulate_reveal
 from atoll.protocol.leaves import LEAF_BYTES, masked
 from atoll.protocol.program import Header, MalformedProgram
+from atoll.protocol.reset_periods import earlier_rounds
 from atoll.protocol.views import bond_set, parties, pay_place, window_of
 from atoll.protocol.words import (
     NO_HOLDER,
@@ -96,13 +96,13 @@ def test_what_a_seat_revealed_is_shown_among_what_was_revealed_before_and_after(
 
 def test_words_are_claimed_once_the_right_key_is_shown() -> None:
     script = played()
-    assert said_of(script).claim(3).work_word == ZERO_DIGEST
+    assert said_of(script).claim(3).work_tag == ZERO_DIGEST
     script.net.wait_until(script.net.settled[0].ends["open"])
     script.show_keys(0)
     key, words = script.secrets[0, SEAT]
     said = said_of(script)
-    assert (said.key, said.claim(3).work_word) == (key, words[3])
-    assert said.claim(7, is_link=True).work_word == ZERO_DIGEST
+    assert (said.key, said.claim(3).work_tag) == (key, words[3])
+    assert said.claim(7, is_link=True).work_tag == ZERO_DIGEST
 
 
 def test_a_word_of_zero_is_claimed_as_one_that_nobody_opens() -> None:
@@ -116,8 +116,8 @@ def test_a_word_of_zero_is_claimed_as_one_that_nobody_opens() -> None:
     told = replace(said.told, reveal=replace(said.told.reveal, leaves=bytes(leaves)))
     past = replace(said.past, reveals={**said.past.reveals, SEAT: told})
     words = script.secrets[0, SEAT][1]
-    assert replace(said, past=past).claim(3).work_word == NOBODYS_WORD == bytes(31) + b"\1"
-    assert replace(said, past=past).claim(4).work_word == words[4]
+    assert replace(said, past=past).claim(3).work_tag == NOBODYS_WORD == bytes(31) + b"\1"
+    assert replace(said, past=past).claim(4).work_tag == words[4]
 
 
 def test_a_fine_is_its_auditors_claim() -> None:
@@ -128,7 +128,7 @@ def test_a_fine_is_its_auditors_claim() -> None:
     claim, own = said.claim(3), said_of(script).claim(3)
     assert claim.holder == script.net.member(Role.VERIFIER, auditor).account
     assert claim.set == bond_set(script.net.job, Role.VERIFIER, auditor)
-    assert (claim.work_word, claim.opening) == (own.work_word, own.opening)
+    assert (claim.work_tag, claim.opening) == (own.work_tag, own.opening)
     assert claim.lowest_bond == TERMS.verifier_bond // 10
 
 
@@ -196,13 +196,13 @@ def test_games_of_other_jobs_are_not_this_ones() -> None:
     assert script.net.view.games == {}
 
 
-# --- epochs ---
+# --- reset periods ---
 
-EPOCHS = with_epochs(2)
+RESET_PERIODS = with_reset_periods(2)
 
 
 def gone_on(script: Script, round: int = 1, **changes: Any) -> Said:
-    said = Said.of(script.net.view, (RoundIndex(round), SEAT), MODEL, EPOCHS)
+    said = Said.of(script.net.view, (RoundIndex(round), SEAT), MODEL, RESET_PERIODS)
     return replace(said, **changes)
 
 
@@ -212,15 +212,17 @@ def test_who_did_the_round_before_goes_on_with_its_last_state() -> None:
     assert first.claim(0).opening == MODEL.opening.digest()
     assert second.claim(0).opening == first.told.leaves.items[-1].state
     assert second.claim(1).opening == second.told.leaves.items[0].state
-    assert said_of(script, 1).claim(0).opening == MODEL.opening.digest()  # where an epoch is 1
+    assert (
+        said_of(script, 1).claim(0).opening == MODEL.opening.digest()
+    )  # where a reset period is 1
 
 
-def test_who_ended_early_opens_from_public_data_in_the_middle_of_an_epoch() -> None:
+def test_who_ended_early_opens_from_public_data_in_the_middle_of_a_reset_period() -> None:
     script = played({SEAT: 6})
     assert gone_on(script).claim(0).opening == MODEL.opening.digest()
 
 
-def test_an_epoch_s_first_round_opens_publicly() -> None:
+def test_a_reset_period_s_first_round_opens_publicly() -> None:
     script = played()
     script.honest_round()
     assert gone_on(script, 2).claim(0).opening == MODEL.opening.digest()
@@ -237,7 +239,7 @@ def test_a_claim_via_a_later_round_has_that_ones_place_and_window() -> None:
         gone_on(script, 0, via=RoundIndex(2)).claim(3)
     script.honest_round()
     for round, later in ((0, 2), (1, 0), (1, 2)):
-        with pytest.raises(ProtocolError, match="no later one of its epoch"):
+        with pytest.raises(ProtocolError, match="no later one of its reset period"):
             gone_on(script, round, via=RoundIndex(later)).claim(3)
     script.honest_round()
     assert window_of(gone_on(script, 2, via=RoundIndex(3)).claim(3)) == 3
@@ -252,7 +254,7 @@ def test_a_fine_of_a_later_round_is_one_of_all_that_its_state_comes_from() -> No
     assert claim.place == pay_place(script.net.job, Role.VERIFIER, member, RoundIndex(1))
     assert claim.holder == script.net.member(Role.VERIFIER, member).account
     assert (claim.round, claim.opening, claim.closing) == (0, seats.opening, seats.closing)
-    assert claim.work_word == ZERO_DIGEST
+    assert claim.work_tag == ZERO_DIGEST
     assert said.evidence(3)
 
 
@@ -335,7 +337,10 @@ def test_a_game_via_a_later_round_holds_that_one_alone() -> None:
 
 
 def test_the_rounds_that_a_state_comes_from() -> None:
-    script, manifest = played({SEAT: 6}), make_manifest({"codec.feedback": "0.5", "epoch": 4})
+    script, manifest = (
+        played({SEAT: 6}),
+        make_manifest({"codec.feedback": "0.5", "reset_period": 4}),
+    )
     script.honest_round()
     other, view = SeatIndex(SEAT - 1), script.net.view
 
@@ -345,12 +350,12 @@ def test_the_rounds_that_a_state_comes_from() -> None:
 
     assert [earlier(round, other) for round in range(4)] == [(), (0,), (0, 1), (0, 1, 2)]
     assert [earlier(round, SEAT) for round in range(4)] == [(), (), (1,), (1, 2)]
-    assert earlier(4, other) == ()  # an epoch's first
+    assert earlier(4, other) == ()  # a reset period's first
     assert earlier_rounds(view, manifest, RoundIndex(2), other, HolderId(99)) == ()
 
 
-def test_a_header_says_of_which_part_a_tape_is() -> None:
-    plain, header = PROGRAM.header, replace(EPOCHS.header, link_nodes=0, overlap=7)
+def test_a_header_says_of_which_part_a_trace_is() -> None:
+    plain, header = PROGRAM.header, replace(RESET_PERIODS.header, link_nodes=0, overlap=7)
     assert Header.from_bytes(header.to_bytes()) == header
     assert len(plain.to_bytes()) == 183
     assert len(header.to_bytes()) == 183 + 12 + 2 * 16

@@ -52,7 +52,7 @@ def test_the_last_round_has_an_audit_for_each_seat_twice(
     assert last_audits(revealed, ready) == audits
 
 
-def test_the_ends_of_a_lot_and_of_a_job() -> None:
+def test_the_ends_of_a_committee_draw_and_of_a_job() -> None:
     assert words_end(TERMS, 540) == 530
     assert last_moment(TERMS) == 1_000_000 + 1_000 + 200 + 40 + 40
     behind = 1_001_280 + 16 * 7 + 11 + 13 + 17

@@ -68,21 +68,21 @@ def refused(manifest: Manifest, path: tuple[str, ...], value: object) -> bool:
 
 
 def test_fragments_are_at_most_the_layers() -> None:
-    manifest = make_manifest({"codec.mixing": "0.5", "epoch": 4})
+    manifest = make_manifest({"codec.mixing": "0.5", "reset_period": 4})
     layers = manifest.model.layers
     assert not refused(manifest, ("codec", "fragments"), layers)
     assert refused(manifest, ("codec", "fragments"), layers + 1)
 
 
 def test_feedback_goes_with_one_fragment_and_no_overlap() -> None:
-    manifest = make_manifest({"codec.feedback": "1", "epoch": 4})
+    manifest = make_manifest({"codec.feedback": "1", "reset_period": 4})
     assert not refused(manifest, ("codec", "mixing"), "0.5")
     assert refused(manifest, ("codec", "fragments"), 2)
     assert refused(manifest, ("codec", "overlap"), 1)
 
 
 def test_an_overlap_ends_within_its_round() -> None:
-    manifest = make_manifest({"codec.mixing": "0.5", "epoch": 4})
+    manifest = make_manifest({"codec.mixing": "0.5", "reset_period": 4})
     assert not refused(manifest, ("codec", "overlap"), manifest.inner.steps - 1)
     assert refused(manifest, ("codec", "overlap"), manifest.inner.steps)
 

@@ -34,7 +34,7 @@ from atoll.protocol.games.claims import (
     PickStep,
     PostLeaf,
     PostLink,
-    PostTape,
+    PostTrace,
     ProgramPart,
     Prove,
     Reveal,
@@ -136,7 +136,7 @@ def test_the_link_of_a_seat_that_ended_early_follows_from_its_own_last_segment()
         game.play(defend(game, Party(JOB, late)), True, 1, TOY)
 
 
-def test_a_right_tape_of_another_update_cannot_be_posted() -> None:
+def test_a_right_trace_of_another_update_cannot_be_posted() -> None:
     claim = replace(Party(JOB, JOB.claim(is_link=True)).claimed, update_root=keccak256(b"other"))
     game = Game.begin(claim, 0)
     with pytest.raises(IllegalMove, match="another update"):
@@ -170,7 +170,7 @@ def test_only_what_is_finite_is_opened(norm: int, loss: int, is_opened: bool) ->
     honest = Party(JOB, JOB.claim())
     work = norm.to_bytes(8, "big") + loss.to_bytes(4, "big") * JOB.shape.micro_batches
     works = work * JOB.shape.segment
-    claim = replace(honest.claimed, work_word=keccak256(works))
+    claim = replace(honest.claimed, work_tag=keccak256(works))
     move = replace(defend(Game.begin(claim, 0), honest), works=works)
     if is_opened:
         assert Game.begin(claim, 0).play(move, True, 1, TOY).phase is Phase.PICK_STEP
@@ -184,18 +184,18 @@ def test_only_what_is_finite_is_opened(norm: int, loss: int, is_opened: bool) ->
     [{"seat": 4}, {"round": 1}, {"data_seed": keccak256(b"another slot")}],
     ids=["seat", "round", "slot"],
 )
-def test_a_tape_of_another_seat_round_or_slot_falls(change: dict[str, object]) -> None:
+def test_a_trace_of_another_seat_round_or_slot_falls(change: dict[str, object]) -> None:
     other = Party(JOB, JOB.claim(**change), {1: {LAST: flipped(-1)}})
-    claim = replace(JOB.claim(), closing=other.claimed.closing, work_word=other.claimed.work_word)
+    claim = replace(JOB.claim(), closing=other.claimed.closing, work_tag=other.claimed.work_tag)
     moves = played(other, Party(JOB, claim), claim)
     assert moves[-1][2].outcome == Outcome.HOLDER_FELL
     assert moves[-1][2].node == 7  # what it imports of the context
 
 
-def test_a_right_tape_of_another_opening_falls_or_cannot_be_opened() -> None:
+def test_a_right_trace_of_another_opening_falls_or_cannot_be_opened() -> None:
     other = Job(replace(JOB.shape, zero_moments=False))
     holder = Party(other, other.claim())
-    claim = replace(JOB.claim(), closing=holder.claimed.closing, work_word=holder.claimed.work_word)
+    claim = replace(JOB.claim(), closing=holder.claimed.closing, work_tag=holder.claimed.work_tag)
     moves = played(holder, Party(JOB, claim), claim)
     assert moves[-1][2].outcome == Outcome.HOLDER_FELL
 
@@ -244,7 +244,7 @@ def opened() -> tuple[Game, Party, Claim]:
     ("change", "message"),
     [
         ({"closing": keccak256(b"x")}, "another closing"),
-        ({"work_word": keccak256(b"x")}, "another work"),
+        ({"work_tag": keccak256(b"x")}, "another work"),
         ({"program": keccak256(b"x")}, "not of the program"),
         ({"segment": 2}, "no such segment"),
     ],
@@ -262,7 +262,7 @@ def test_steps_that_are_not_the_claims_are_not_opened(
 def test_a_step_that_is_not_finite_is_not_opened(word: str) -> None:
     game, party, claim = opened()
     works = bytes.fromhex(word) + party.works[8:]
-    game = replace(game, claim=replace(claim, work_word=keccak256(works)))
+    game = replace(game, claim=replace(claim, work_tag=keccak256(works)))
     move = OpenSteps(party.header, tuple(party.states), works)
     with pytest.raises(IllegalMove, match="not finite"):
         game.play(move, True, 1, TOY)
@@ -274,7 +274,7 @@ def test_each_step_s_own_work_is_looked_at(step: int) -> None:
     size = len(party.works) // 2
     works = bytearray(party.works)
     works[step * size : step * size + 8] = bytes.fromhex("7ff0000000000000")
-    game = replace(game, claim=replace(claim, work_word=keccak256(bytes(works))))
+    game = replace(game, claim=replace(claim, work_tag=keccak256(bytes(works))))
     with pytest.raises(IllegalMove, match=f"step {step} is not finite"):
         game.play(OpenSteps(party.header, tuple(party.states), bytes(works)), True, 1, TOY)
 
@@ -283,7 +283,7 @@ def test_every_loss_is_looked_at_by_itself() -> None:
     """Bytes of two neighbours may look like what is not finite."""
     game, party, claim = opened()
     works = (bytes(8) + bytes.fromhex("3f80007f80000000")) * 2
-    game = replace(game, claim=replace(claim, work_word=keccak256(works)))
+    game = replace(game, claim=replace(claim, work_tag=keccak256(works)))
     move = OpenSteps(party.header, tuple(party.states), works)
     assert game.play(move, True, 1, TOY).phase is Phase.PICK_STEP
 
@@ -312,8 +312,8 @@ def test_moves_of_the_other_side_or_of_another_phase_are_refused() -> None:
     move = defend(game, party)
     with pytest.raises(IllegalMove, match="other side"):
         game.play(move, False, 1, TOY)
-    with pytest.raises(IllegalMove, match="PostTape in OPEN_STEPS"):
-        game.play(PostTape((), ()), True, 1, TOY)
+    with pytest.raises(IllegalMove, match="PostTrace in OPEN_STEPS"):
+        game.play(PostTrace((), ()), True, 1, TOY)
     with pytest.raises(ValueError, match="no move"):
         answered(attack(game, party), TOY)
 
@@ -407,8 +407,8 @@ def test_a_challenger_opens_no_more_than_a_proof_may_have() -> None:
 def test_a_job_without_links_has_none_that_is_wrong() -> None:
     data = replace(JOB.header, link_nodes=0).to_bytes()
     claim = JOB.claim(is_link=True, program=merkle_root([keccak256(data)]))
-    tapes = {0: Party(JOB, claim).tape(0)}  # of a link there is one
-    own = SimpleNamespace(header=ProgramPart(data, 0, 1, ()), tape=tapes.__getitem__)
+    traces = {0: Party(JOB, claim).trace(0)}  # of a link there is one
+    own = SimpleNamespace(header=ProgramPart(data, 0, 1, ()), trace=traces.__getitem__)
     game = Game.begin(claim, 0)
     over = game.play(defend(game, cast("Any", own)), True, 1, TOY)
     assert (over.phase, over.outcome) == (Phase.DECIDED, Outcome.CHALLENGER_FELL)
@@ -591,7 +591,7 @@ def test_every_refusal_of_a_move_says_what_is_wrong_with_it() -> None:
     is_refused(OpenSteps, "not a state for each step", states=states[1:])
     is_refused(OpenSteps, "not a state for each step", states=(states[0], *states))
     game, _, move = kinds[OpenSteps]
-    any_work = replace(game, claim=replace(game.claim, work_word=ZERO_DIGEST))
+    any_work = replace(game, claim=replace(game.claim, work_tag=ZERO_DIGEST))
     with pytest.raises(IllegalMove, match="works of another length"):
         any_work.play(replace(move, works=holder.works[:-1]), True, 1001, TOY)
     is_refused(PickNode, "child 64", child=64)
@@ -603,9 +603,9 @@ def test_every_refusal_of_a_move_says_what_is_wrong_with_it() -> None:
     is_refused(PickNode, "of another part", template=links)
     is_refused(PickNode, "not that of node 9", template=JOB.part(template.index - 1))
     game, by_holder, move = kinds[PickNode]
-    with pytest.raises(IllegalMove, match="that is a node of the tape"):
+    with pytest.raises(IllegalMove, match="that is a node of the trace"):
         game.play(Pick(move.child, move.digest, move.path), by_holder, 1001, TOY)
-    is_refused(PostTape, "the row is of another tape", row=kinds[PostTape][2].row[::-1])
+    is_refused(PostTrace, "the row is of another trace", row=kinds[PostTrace][2].row[::-1])
     is_refused(Reveal, "not of the node in dispute", row=kinds[Reveal][2].row[::-1])
     is_refused(PostLeaf, "a leaf of another length", leaf=kinds[PostLeaf][2].leaf[:-1])
     is_refused(PostLeaf, "another leaf", leaf=bytes(len(kinds[PostLeaf][2].leaf)))
@@ -619,12 +619,12 @@ def test_every_refusal_of_a_move_says_what_is_wrong_with_it() -> None:
     game, by_holder, move = kinds[PickNode]
     picked = game.play(move, by_holder, 1001, TOY)
     again = replace(picked, phase=Phase.PICK)
-    with pytest.raises(IllegalMove, match="not a node of the tape"):
+    with pytest.raises(IllegalMove, match="not a node of the trace"):
         again.play(move, by_holder, 1002, TOY)
 
 
-def test_what_a_challenger_shows_of_one_tape_is_refused_of_another() -> None:
-    """A reorganisation may let the holder of one claim post other tapes."""
+def test_what_a_challenger_shows_of_one_trace_is_refused_of_another() -> None:
+    """A reorganisation may let the holder of one claim post other traces."""
     games = []
     for node, place in ((7, 4), (2, 4), (2, 8), (2, 1200), (8, 0)):
         holder, challenger = wrong_at(node, place)
@@ -670,8 +670,8 @@ def test_every_move_is_told_in_a_line() -> None:
             told.setdefault(type(move), explain(claim, move))
     assert told[OpenSteps] == "shows what each of the 2 steps of segment 1 resulted in"
     assert told[PickStep] == "step 1 of the segment is the first that it computed otherwise"
-    assert told[PostLink] == "shows the top of the link's tape: 3 nodes over all that it computed"
-    assert "nodes over all that it computed" in told[PostTape]
+    assert told[PostLink] == "shows the top of the link's trace: 3 nodes over all that it computed"
+    assert "nodes over all that it computed" in told[PostTrace]
     assert told[Reveal].endswith("nodes below the one in dispute")
     assert told[Pick].endswith("is the first that differs")
     assert "is the first tensor that differs" in told[PickNode]

@@ -20,7 +20,7 @@ from atoll.protocol.leaves import (
     key_of,
     masked,
     salt_message,
-    work_word,
+    work_tag,
 )
 from atoll.protocol.words import Digest, RoundIndex, SeatIndex
 
@@ -31,7 +31,7 @@ STATES = tuple(Digest(bytes([64 + i]) * 32) for i in range(3))
 
 
 def test_a_word_takes_in_every_norm_and_every_loss_in_order() -> None:
-    word = work_word(STEPS)
+    word = work_tag(STEPS)
     first, second = STEPS
     others = (
         (second, first),
@@ -40,13 +40,13 @@ def test_a_word_takes_in_every_norm_and_every_loss_in_order() -> None:
         (first._replace(losses=(2.25, 2.5)), second),
         (first, second._replace(losses=(1.0,))),
     )
-    assert len({word, *map(work_word, others)}) == 6
+    assert len({word, *map(work_tag, others)}) == 6
 
 
 def test_numbers_that_are_not_finite_have_one_spelling() -> None:
     negative = math.copysign(math.nan, -1)
-    word = work_word([StepWork(math.nan, (-math.inf,))])
-    assert word == work_word([StepWork(negative, (-math.inf,))])
+    word = work_tag([StepWork(math.nan, (-math.inf,))])
+    assert word == work_tag([StepWork(negative, (-math.inf,))])
     assert word == keccak(bytes.fromhex("7ff8000000000000ff800000"))
 
 

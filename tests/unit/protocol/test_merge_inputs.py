@@ -1,4 +1,4 @@
-"""Who is available, named, left out and merged: sets worked out by hand, and the vectors."""
+"""Who is available, named, excluded and merged: sets worked out by hand, and the vectors."""
 
 from __future__ import annotations
 
@@ -63,21 +63,21 @@ def with_silent(n: int, *silent: int) -> Gram:
 def test_honest_updates_are_all_merged_and_nobody_is_named() -> None:
     found = merged_of(7, alike(7), terms_of(2))
     assert found.available == found.merged == seats(*range(7))
-    assert found.named == found.left_out == ()
+    assert found.named == found.excluded == ()
     assert found.f_prime == 2
 
 
-def test_who_stands_out_is_left_out_as_far_as_the_rule_can_spare_it() -> None:
+def test_who_stands_out_is_excluded_as_far_as_the_rule_can_spare_it() -> None:
     """Leaving out and trimming must not both spend f: the rule keeps its 2f + 1 updates."""
     for n, room in ((5, 0), (6, 1), (7, 2), (8, 2)):
         found = merged_of(n, with_silent(n, 1, 3), terms_of(2))
-        assert found.left_out == seats(1, 3)[:room]
-        assert found.merged == tuple(s for s in range(n) if s not in found.left_out)
+        assert found.excluded == seats(1, 3)[:room]
+        assert found.merged == tuple(s for s in range(n) if s not in found.excluded)
         assert found.f_prime == 2
 
 
 def test_moments_are_set_aside_as_far_as_the_rule_can_spare_them() -> None:
-    """Of what is left out already the moments are gone, too."""
+    """Of what is excluded already the moments are gone, too."""
     apart = alike(8)
     for seat in (1, 3):  # at right angles to everybody's, and no shorter
         for other in range(8):
@@ -85,10 +85,10 @@ def test_moments_are_set_aside_as_far_as_the_rule_can_spare_them() -> None:
     for n, room in ((5, 0), (6, 1), (7, 2), (8, 2)):
         moments = [row[:n] for row in apart[:n]]
         found = merge_inputs(facts_of(n), seats(*range(n)), [alike(n), moments], terms_of(2))
-        assert (found.left_out, found.set_aside) == ((), seats(1, 3)[:room])
+        assert (found.excluded, found.set_aside) == ((), seats(1, 3)[:room])
         named = [with_silent(n, 0), moments]
         found = merge_inputs(facts_of(n), seats(*range(n)), named, terms_of(2))
-        assert len(found.left_out) == min(1, room)
+        assert len(found.excluded) == min(1, room)
         assert len(found.set_aside) == max(0, n - 6)
 
 
@@ -96,23 +96,23 @@ def test_moments_are_set_aside_as_far_as_the_rule_can_spare_them() -> None:
 def test_krum_needs_two_more(rule: str) -> None:
     terms = terms_of(2, rule)
     for n, room in ((7, 0), (8, 1), (9, 2)):
-        assert len(merged_of(n, with_silent(n, 1, 3), terms).left_out) == room
+        assert len(merged_of(n, with_silent(n, 1, 3), terms).excluded) == room
     assert merged_of(6, alike(6), terms).merged == ()
 
 
 @pytest.mark.parametrize(("rule", "f", "minimum"), [("median", 2, 5), ("krum", 1, 5)])
 def test_below_the_rules_minimum_nothing_is_merged(rule: str, f: int, minimum: int) -> None:
     found = merged_of(minimum, with_silent(minimum, 0), terms_of(f, rule))
-    assert (len(found.merged), found.left_out, found.f_prime) == (minimum, (), f)
+    assert (len(found.merged), found.excluded, found.f_prime) == (minimum, (), f)
     found = merged_of(minimum - 1, with_silent(minimum - 1, 0), terms_of(f, rule))
-    assert (found.merged, found.left_out, found.f_prime) == ((), (), 0)
+    assert (found.merged, found.excluded, found.f_prime) == ((), (), 0)
     assert found.available == seats(*range(minimum - 1))
 
 
 @pytest.mark.parametrize("rule", ["mean", "contributor_mean", "krum"])
 def test_a_rule_that_bears_nothing_names_nobody_and_merges_one(rule: str) -> None:
     found = merged_of(4, with_silent(4, 1), terms_of(0, rule), accused=Bitmap(0b1111))
-    assert (found.named, found.left_out, found.f_prime) == ((), (), 0)
+    assert (found.named, found.excluded, found.f_prime) == ((), (), 0)
     assert found.merged == seats(0, 1, 2, 3)
     assert merged_of(1, alike(1), terms_of(0, rule)).merged == seats(0)
     assert merged_of(0, alike(0), terms_of(0, rule)).merged == ()
@@ -120,16 +120,16 @@ def test_a_rule_that_bears_nothing_names_nobody_and_merges_one(rule: str) -> Non
 
 def test_the_accused_go_before_the_named_and_share_their_room() -> None:
     gram = with_silent(9, 1)
-    assert merged_of(9, gram, terms_of(2), accused=Bitmap(1 << 7)).left_out == seats(7, 1)
-    assert merged_of(9, gram, terms_of(1), accused=Bitmap(1 << 7)).left_out == seats(7)
+    assert merged_of(9, gram, terms_of(2), accused=Bitmap(1 << 7)).excluded == seats(7, 1)
+    assert merged_of(9, gram, terms_of(1), accused=Bitmap(1 << 7)).excluded == seats(7)
     both = merged_of(9, gram, terms_of(2), accused=Bitmap(0b111 << 4))
-    assert both.left_out == seats(4, 5)
-    assert merged_of(9, gram, terms_of(2), accused=Bitmap(0b10)).left_out == seats(1)
+    assert both.excluded == seats(4, 5)
+    assert merged_of(9, gram, terms_of(2), accused=Bitmap(0b10)).excluded == seats(1)
 
 
 def test_fp32_updates_have_no_gram_matrix_and_name_nobody() -> None:
     found = merged_of(5, None, terms_of(0, "mean"))
-    assert (found.named, found.left_out, found.merged) == ((), (), seats(*range(5)))
+    assert (found.named, found.excluded, found.merged) == ((), (), seats(*range(5)))
 
 
 def test_who_is_no_candidate_shifts_no_median() -> None:
@@ -176,7 +176,7 @@ def test_light_misalignment_costs_nothing() -> None:
             if other != 5:
                 gram[5][other] = gram[other][5] = product
         found = merged_of(8, gram, terms_of(2))
-        assert tuple(x.seat for x in found.named) == found.left_out == odd
+        assert tuple(x.seat for x in found.named) == found.excluded == odd
         assert all(x.check is Check.MISALIGNED for x in found.named)
 
 
@@ -211,14 +211,14 @@ def test_the_rule_is_never_left_with_too_few(
     if found.merged:
         assert len(found.merged) >= 2 * f + 1 + extra
         assert found.f_prime == f
-        assert set(found.merged) | set(found.left_out) == set(found.available)
+        assert set(found.merged) | set(found.excluded) == set(found.available)
         assert len(found.merged) - len(found.set_aside) >= 2 * f + 1 + extra
     else:
         assert len(found.available) < 2 * f + 1 + extra
-    assert not set(found.merged) & set(found.left_out)
-    assert len(found.left_out) <= f
+    assert not set(found.merged) & set(found.excluded)
+    assert len(found.excluded) <= f
     odd = {x.seat for x in found.named} | set(bits(facts.accused))
-    assert set(found.left_out) <= odd
+    assert set(found.excluded) <= odd
     assert not to_bitmap(found.available) & facts.fallen
     counts = {s: sum(word >> s & 1 for word in facts.words) for s in found.available}
     assert all(2 * count > facts.committee for count in counts.values())

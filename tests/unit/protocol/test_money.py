@@ -47,7 +47,7 @@ def test_what_a_round_may_cost_counts_everybody_who_may_be_paid() -> None:
     everybody = replace(terms, f=0)
     assert pay.may_earn(everybody, first, is_last=False) == seats + fees + 4 * terms.duty_fee
     for seat in bits(first.facts.revealed):
-        left = replace(first, facts=replace(first.facts, left_out=Bitmap(1 << seat)))
+        left = replace(first, facts=replace(first.facts, excluded=Bitmap(1 << seat)))
         duties = 2 if first.drawn >> seat & 1 else 3
         assert pay.may_earn(terms, left, is_last=False) == seats + fees + duties * terms.duty_fee
     alone = replace(last, facts=replace(last.facts, ready=Bitmap(1)))
@@ -106,11 +106,11 @@ def test_the_streak_of_empty_rounds_begins_anew_with_a_merge() -> None:
 def test_what_was_revealed_and_nobody_is_paid_for_is_burnt() -> None:
     script = Script.ready()
     net = script.net
-    net.poke()
+    net.advance()
     for seat in range(3):
         script.commit(seat)
     net.wait_until(net.deadline)
-    net.poke()
+    net.advance()
     for seat in range(3):
         script.reveal(seat)
     script.say(has=0b011)

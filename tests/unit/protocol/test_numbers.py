@@ -11,13 +11,13 @@ from tests.unit.protocol.factories import DOMAIN, JOB, make_manifest
 
 from atoll.numerics.codec import sparse
 from atoll.protocol import (
-    ballots,
+    audit_reports,
     certificates,
     checks,
     claims,
     clocks,
+    committee_draws,
     leaves,
-    lots,
     manifest,
     merge_inputs,
     misses,
@@ -38,15 +38,15 @@ SHARED = {
         "BPS": terms.WHOLE_BPS,
         "MAX_MOVES": terms.MOVES,
     },
-    "libraries/Draws.sol": {"COMMITTEE": lots.COMMITTEE},
+    "libraries/Draws.sol": {"COMMITTEE": committee_draws.COMMITTEE},
     "rounds/RoundsBase.sol": {
         "LEAF_BYTES": leaves.LEAF_BYTES,
         "MAX_AUDITS": clocks.MAX_AUDITS,
         "MAX_STREAK": views.EMPTY_ROUNDS,
     },
     "Rounds.sol": {"LONGEST_GAMES": clocks.GAMES_BEHIND},
-    "Audits.sol": {"DUTY_BYTES": ballots.DUTY_BYTES},
-    "Jobs.sol": {"COMMITTEE": lots.COMMITTEE},
+    "Audits.sol": {"DUTY_BYTES": audit_reports.DUTY_BYTES},
+    "Jobs.sol": {"COMMITTEE": committee_draws.COMMITTEE},
     "rounds/RoundsMembership.sol": {"SIGNING_PART": clocks.SIGNING_PART},
     "EcdsaPolicy.sol": {
         "MAP_BYTES": certificates.MAP_BYTES,
@@ -81,7 +81,7 @@ def test_the_numbers_that_only_the_text_states() -> None:
     assert (checks.RIGHT_ANGLE, pay.MOST_CLAIMED) == (1 << 64, 3_000)
     assert merge_inputs.PARTIAL == (3, 4)
     assert (misses.MOST, terms.MIN_BOND, terms.LONGEST_SECONDS) == (8, 80, 5_184_000)
-    assert (terms.MAX_PLACES, ballots.FINE, lots.LAST_AUDITORS) == (256, 0xFFFF, 2)
+    assert (terms.MAX_PLACES, audit_reports.FINE, committee_draws.LAST_AUDITORS) == (256, 0xFFFF, 2)
     assert (manifest.MANIFEST_VERSION, manifest.MAX_MANIFEST_BYTES) == (1, 16_384)
     assert (manifest.INNER_LIMIT, manifest.ELEMENTS_LIMIT) == (133_144, 2_147_483_647)
     assert (manifest.MAX_STEPS, manifest.MAX_ROTARY) == (1_048_576, 16_777_216)
@@ -105,7 +105,7 @@ def test_a_view_begins_with_nothing() -> None:
     assert (empty.submitter, empty.policy) == ("0x" + "0" * 40, "0x" + "0" * 40)
     assert (empty.open, empty.model, empty.model_cid) == (None, ZERO_DIGEST, b"")
     assert not (empty.cancel_requested or empty.providers or empty.verifiers or empty.settled)
-    assert not empty.is_poke_due(1 << 60)
+    assert not empty.is_advance_due(1 << 60)
 
 
 def test_exponents_are_by_what_a_tensor_is() -> None:

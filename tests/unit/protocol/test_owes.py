@@ -80,7 +80,7 @@ def accusing(at: int, settled: int = 0) -> tuple[Script, Address, SeatIndex]:
     net, round = script.net, script.honest_round()
     auditor = script.auditors(round)[0]
     seat = SeatIndex(min(net.duties(round, auditor)))
-    script.ballot(round, auditor, script.body(round, auditor, {seat: at}))
+    script.audit_report(round, auditor, script.body(round, auditor, {seat: at}))
     net.wait_until(net.settled[round].ends["audit"])
     script.open(round, auditor)
     return script, net.member(Role.VERIFIER, auditor).account, seat
@@ -183,7 +183,7 @@ def test_a_seat_owes_its_own_commit_once_and_before_the_deadline() -> None:
     script = Script.ready()
     net = script.net
     assert owed(script, PROVIDERS[1], Duty.COMMIT) == []
-    net.poke()
+    net.advance()
     found = [owed(script, who, Duty.COMMIT) for who in PROVIDERS[:2]]
     assert found == [
         [Owed(Duty.COMMIT, RoundIndex(0), net.deadline, HolderId(seat + 1), (SeatIndex(seat),))]
@@ -196,7 +196,7 @@ def test_a_seat_owes_its_own_commit_once_and_before_the_deadline() -> None:
     assert owed(script, PROVIDERS[0], Duty.COMMIT) == []
 
 
-def test_a_key_is_owed_once_ballots_are_open_and_by_nobody_who_fell() -> None:
+def test_a_key_is_owed_once_audit_reports_are_open_and_by_nobody_who_fell() -> None:
     script = played()
     past = script.net.settled[0]
     seat = min(past.drawn)
@@ -233,7 +233,7 @@ def test_who_lacks_what_others_have_owes_the_open_round_no_signature() -> None:
 def test_a_round_knows_who_stands_and_settles_into_the_next() -> None:
     script = Script.ready()
     net = script.net
-    net.poke()
+    net.advance()
     assert net.view.open is not None
     assert (net.view.open.standing, net.view.open.half_merge) == (0b1111, 0)
     for seat in range(4):
@@ -269,7 +269,7 @@ def evidence_of(script: Script, round: int, *, is_link: bool, **more: Any) -> tu
     return tuple(found)
 
 
-def test_evidence_has_the_programs_header_which_says_how_long_an_epoch_is() -> None:
+def test_evidence_has_the_programs_header_which_says_how_long_a_reset_period_is() -> None:
     script = played()
     first, later = (evidence_of(script, round, is_link=False) for round in (0, 1))
     header = (PROGRAM.header.to_bytes(), PROGRAM.leaves, tuple(PROGRAM.proof))
@@ -295,7 +295,7 @@ def test_evidence_of_a_link_needs_no_key_but_an_auditors_does() -> None:
     assert auditors[3:6] == (key, auditor, body)
 
 
-def test_a_challenge_about_an_earlier_round_of_the_epoch_answers_a_differs_at_its_beginning() -> (
+def test_a_challenge_about_an_earlier_round_of_a_reset_period_answers_a_differs_at_its_start() -> (
     None
 ):
     script, author, seat = accusing(0, settled=1)
@@ -312,10 +312,10 @@ def test_a_challenge_about_an_earlier_round_of_the_epoch_answers_a_differs_at_it
         assert owed(script, author, Duty.CHALLENGE) == expected
 
 
-# --- signatures and ballots ---
+# --- signatures and audit reports ---
 
 
-def test_a_certificate_is_signed_until_the_lots_deadline_and_then_whenever() -> None:
+def test_a_certificate_is_signed_until_the_committee_draws_deadline_and_then_whenever() -> None:
     script = Script.ready()
     net = script.net
     script.train()
@@ -347,12 +347,12 @@ def test_a_late_signature_is_owed_as_long_as_audit_takes() -> None:
         net.sign(4)
 
 
-def test_a_ballot_is_opened_between_its_sealing_and_the_end_of_open() -> None:
+def test_an_audit_report_is_opened_between_its_sealing_and_the_end_of_open() -> None:
     script = Script.ready()
     net, round = script.net, script.honest_round()
     auditor, other = script.auditors(round)[:2]
     who = net.member(Role.VERIFIER, auditor).account
-    script.ballot(round, auditor)
+    script.audit_report(round, auditor)
     assert owed(script, who, Duty.OPEN) == []
     net.wait_until(net.settled[round].ends["audit"])
     assert owed(script, net.member(Role.VERIFIER, other).account, Duty.OPEN) == []
@@ -365,7 +365,7 @@ def test_a_ballot_is_opened_between_its_sealing_and_the_end_of_open() -> None:
 
 def test_who_does_not_count_in_a_round_owes_it_nothing() -> None:
     script = Script.ready(seats=3)
-    script.net.poke()
+    script.net.advance()
     late = PROVIDERS[3]
     script.net.sit(late, 3)
     assert owed(script, late, Duty.COMMIT) == []

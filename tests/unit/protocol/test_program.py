@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.protocol.models import HEADER, with_epochs
+from tests.unit.protocol.models import HEADER, with_reset_periods
 
 from atoll.protocol.program import Header, Input, MalformedProgram, Part, Source, Template
 
-INPUTS = (Input(Source.TAPE, 3, 2, 40), Input(Source.EXPONENTS, 0, 0, 301))
+INPUTS = (Input(Source.TRACE, 3, 2, 40), Input(Source.EXPONENTS, 0, 0, 301))
 TEMPLATE = Template(Part.LINK, 0x0102, 4, 40, 5, 3, 2, INPUTS, (7, 1 << 40), b"a tail")
 
 
@@ -37,7 +37,9 @@ def test_a_template_has_one_spelling_and_is_whole() -> None:
         Template.from_bytes(unknown)
 
 
-@pytest.mark.parametrize("header", [HEADER, with_epochs(3).header], ids=["one part", "fragments"])
+@pytest.mark.parametrize(
+    "header", [HEADER, with_reset_periods(3).header], ids=["one part", "fragments"]
+)
 def test_a_header_has_one_spelling_and_is_whole(header: Header) -> None:
     data = header.to_bytes()
     assert Header.from_bytes(data) == header

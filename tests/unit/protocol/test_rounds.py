@@ -12,14 +12,14 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import events as ev
 from atoll.protocol import pay
-from atoll.protocol.ballots import Body
-from atoll.protocol.ballots import Duty as BallotDuty
+from atoll.protocol.audit_reports import Body
+from atoll.protocol.audit_reports import Duty as AuditReportDuty
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
-from atoll.protocol.late_words import without_pay
+from atoll.protocol.keeper_calls import Call, keeper_calls
+from atoll.protocol.late_votes import without_pay
 from atoll.protocol.owes import WHENEVER, Duty, committee_accounts, owed_by
 from atoll.protocol.rounds import apply
-from atoll.protocol.upkeep import Call, upkeep
 from atoll.protocol.views import GameRecord, bond_set, pay_place
 from atoll.protocol.words import (
     NO_ROUND,
@@ -40,14 +40,14 @@ def owed(script: Script, account: str) -> list[tuple[Duty, int]]:
 
 
 def calls(script: Script) -> set[Call]:
-    return {each.call for each in upkeep(script.net.view, script.net.now)}
+    return {each.call for each in keeper_calls(script.net.view, script.net.now)}
 
 
 def test_a_round_from_its_opening_to_its_settlement() -> None:
     script = Script.ready()
     net = script.net
-    assert (net.view.phase, calls(script)) == (Phase.WAITING, {Call.POKE})
-    net.poke()
+    assert (net.view.phase, calls(script)) == (Phase.WAITING, {Call.ADVANCE})
+    net.advance()
     assert net.view.status is JobStatus.ACTIVE
     assert all(owed(script, who) == [(Duty.COMMIT, net.deadline)] for who in PROVIDERS[:4])
     for seat in range(4):
@@ -83,15 +83,15 @@ def test_who_lacks_what_others_have_is_asked_for_no_signature() -> None:
     assert not any(duty is Duty.SIGN for duty, _ in owed(script, VERIFIERS[3]))
 
 
-def test_the_silent_of_a_replaced_lot_miss_and_the_next_says_its_own_words() -> None:
+def test_the_silent_of_a_replaced_committee_draw_miss_and_the_next_says_its_own_words() -> None:
     script = Script.ready()
     net = script.net
     script.train()
     script.say([0, 1])
-    net.advance()
+    net.pass_deadline()
     running = net.view.open
     assert running is not None
-    assert (running.lot, running.silent, dict(running.words)) == (1, 0b1100, {})
+    assert (running.committee_draw, running.silent, dict(running.words)) == (1, 0b1100, {})
     assert Call.CUT_MEMBER in calls(script)
     net.cut_member(0, net.at(Role.VERIFIER, 2, 0).id)
     cut = net.view.verifiers[net.at(Role.VERIFIER, 2, 0).id]  # type: ignore[index]
@@ -102,24 +102,29 @@ def test_the_silent_of_a_replaced_lot_miss_and_the_next_says_its_own_words() -> 
     assert net.view.settled[0].silent == 0b1100
 
 
-def test_a_lot_has_its_seed_from_the_audits_and_each_later_one_from_the_one_before() -> None:
+def test_a_committee_draw_has_its_seed_from_the_audits_and_each_later_one_from_the_one_before() -> (
+    None
+):
     script = Script.ready()
     net = script.net
     script.train()
     for _ in range(3):
-        net.advance()
+        net.pass_deadline()
         running = net.view.open
         assert running is not None
-        assert (running.lot, running.lot_seed) == (net.lot, net.lot_seed)
+        assert (running.committee_draw, running.committee_seed) == (
+            net.committee_draw,
+            net.committee_seed,
+        )
 
 
 def test_seats_that_miss_are_nobodys_until_their_miss_is_cut() -> None:
     script = Script.ready()
     net = script.net
-    net.poke()
+    net.advance()
     for seat in (0, 1, 2):
         script.commit(seat)
-    net.advance()
+    net.pass_deadline()
     assert (net.view.phase, net.view.held) == (Phase.REVEAL, 0b0111)
     assert net.view.free_seats() == []
     with pytest.raises(Refused):
@@ -134,7 +139,7 @@ def test_a_void_round_waits_under_its_own_number() -> None:
     script = Script.ready()
     net = script.net
     script.honest_round()
-    net.advance()
+    net.pass_deadline()
     assert (net.view.phase, net.view.round, net.view.open) == (Phase.WAITING, 1, None)
     missed = {h.index: h.missed for h in net.view.providers.values()}
     assert missed == dict.fromkeys(range(4), 1)
@@ -145,15 +150,15 @@ def test_a_round_that_is_void_as_the_job_ends_is_missed_by_who_owed_it() -> None
     for reveals in (False, True):
         script = Script.ready()
         net = script.net
-        net.poke()
+        net.advance()
         for seat in (0, 1, 2) if reveals else ():
             script.commit(seat)
         if reveals:
-            net.advance()  # seat 3 has missed its commitment, and the others their reveals
+            net.pass_deadline()  # seat 3 has missed its commitment, and the others their reveals
         assert not net.view.cancel_requested
         net.cancel()
         assert net.view.cancel_requested
-        net.advance()
+        net.pass_deadline()
         assert (net.view.phase, net.view.status) == (Phase.CLOSED, JobStatus.CANCELLED)
         missed = {h.index: h.missed for h in net.view.providers.values()}
         assert missed == dict.fromkeys(range(4), 0)
@@ -163,7 +168,7 @@ def test_a_round_that_is_void_as_the_job_ends_is_missed_by_who_owed_it() -> None
 def test_who_is_ready_and_leaves_before_it_counts_is_not_ready() -> None:
     script = Script.ready(make_terms(places=5))
     net = script.net
-    net.poke()
+    net.advance()
     net.enrol(WATCHER, 4, net.terms.verifier_bond)
     net.say_ready(WATCHER)
     assert net.view.verifiers[HolderId(5)].is_ready
@@ -177,7 +182,7 @@ def test_who_is_ready_and_leaves_before_it_counts_is_not_ready() -> None:
 def test_a_void_round_opens_again_with_seats_that_came_and_with_its_own_pool() -> None:
     script = Script.ready(make_terms(places=4, seats=8))
     net = script.net
-    net.poke()
+    net.advance()
     net.sit(PROVIDERS[4], 4)
     new = net.view.holder_of(PROVIDERS[4])
     assert new is not None and new.start == 0
@@ -189,7 +194,7 @@ def test_a_void_round_opens_again_with_seats_that_came_and_with_its_own_pool() -
     assert (gone.start, gone.to) == (0, 0)
     net.release(Role.PROVIDER, new.id)
     net.sit(PROVIDERS[5], 5)
-    net.advance()
+    net.pass_deadline()
     assert (net.view.phase, net.view.round) == (Phase.WAITING, 0)
     assert net.view.ready_places(net.view.round) == bitmap(net.ready) == 0b1111
     net.sit(PROVIDERS[6], 6)
@@ -212,7 +217,7 @@ def test_a_void_round_opens_again_with_seats_that_came_and_with_its_own_pool() -
 def test_who_disagrees_is_not_waited_for_and_misses_nothing() -> None:
     script = Script.ready()
     net = script.net
-    net.poke()
+    net.advance()
     for seat in (0, 1, 2):
         script.commit(seat)
     net.disagree(PROVIDERS[3])
@@ -277,7 +282,7 @@ def test_half_of_every_second_round_is_a_miss_and_unpaid_where_nothing_is_merged
 
 
 def grantable_ever(net: Network) -> set[int]:
-    """Seats that late words could pay of the rounds so far."""
+    """Seats that late votes could pay of the rounds so far."""
     now = net.view.settled[0].clock.settled_at
     return {seat for past in net.view.settled for seat in without_pay(net.view, past, now)}
 
@@ -314,16 +319,16 @@ def test_who_takes_a_seat_is_not_short_for_who_had_it() -> None:
     assert net.view.providers[HolderId(5)].missed == NO_ROUND
 
 
-def test_an_audit_owes_ballot_opening_and_key_in_their_windows() -> None:
+def test_an_audit_owes_audit_report_opening_and_key_in_their_windows() -> None:
     script = Script.ready()
     net = script.net
     round = script.honest_round()
     clock, ends = net.view.settled[round].clock, net.settled[round].ends
     auditor = script.auditors(round)[0]
     who = net.member(Role.VERIFIER, auditor).account
-    assert (Duty.BALLOT, clock.audit_end) in owed(script, who)
-    script.ballot(round, auditor)
-    assert Duty.BALLOT not in dict(owed(script, who))
+    assert (Duty.AUDIT_REPORT, clock.audit_end) in owed(script, who)
+    script.audit_report(round, auditor)
+    assert Duty.AUDIT_REPORT not in dict(owed(script, who))
     net.wait_until(ends["audit"])
     assert (Duty.OPEN, clock.open_end) in owed(script, who)
     script.open(round, auditor)
@@ -333,22 +338,22 @@ def test_an_audit_owes_ballot_opening_and_key_in_their_windows() -> None:
     assert (Duty.KEY, clock.keys_end) in owed(script, holder)
     net.wait_until(ends["keys"])
     assert (Duty.KEY, clock.half) in owed(script, holder)
-    assert Call.STRIKE in calls(script)
+    assert Call.REPORT_MISSING_KEY in calls(script)
     net.wait_until(ends["half"])
     assert Call.NO_KEY in calls(script)
     script.show_keys(round, [seat])
     assert Duty.KEY not in dict(owed(script, holder))
 
 
-def test_a_ballot_sealed_too_late_takes_the_first_away() -> None:
+def test_an_audit_report_sealed_too_late_takes_the_first_away() -> None:
     script = Script.ready()
     net = script.net
     round = script.honest_round()
     auditor = script.auditors(round)[0]
-    script.ballot(round, auditor)
+    script.audit_report(round, auditor)
     net.wait_until(net.settled[round].ends["audit"])
-    net.ballot(round, auditor, digest("another"))
-    assert auditor not in net.view.settled[round].ballots
+    net.audit_report(round, auditor, digest("another"))
+    assert auditor not in net.view.settled[round].audit_reports
     with pytest.raises(Refused):
         script.open(round, auditor)
 
@@ -356,14 +361,14 @@ def test_a_ballot_sealed_too_late_takes_the_first_away() -> None:
 def test_what_is_said_of_no_seat_or_place_of_the_speaker_changes_nothing() -> None:
     script = Script.ready()
     net, job = script.net, script.net.job
-    key, ballot, far = digest("key"), digest("ballot"), RoundIndex(9)
+    key, audit_report, far = digest("key"), digest("audit_report"), RoundIndex(9)
     early = apply(net.view, ev.KeyShown(job, PROVIDERS[0], RoundIndex(0), key), net.block)
     assert early == replace(net.view, block=net.block)  # no round is open
     past, running = RoundIndex(script.honest_round()), net.view.round
     net.wait(1)
     for event in (
-        ev.Balloted(job, WATCHER, past, ballot),
-        ev.Balloted(job, VERIFIERS[0], far, ballot),
+        ev.AuditReportSealed(job, WATCHER, past, audit_report),
+        ev.AuditReportSealed(job, VERIFIERS[0], far, audit_report),
         ev.KeyShown(job, WATCHER, past, key),
         ev.KeyShown(job, WATCHER, running, key),
         ev.KeyShown(job, PROVIDERS[0], far, key),
@@ -377,12 +382,12 @@ def test_wrong_words_cost_the_fee_and_half_of_it_is_the_contesters() -> None:
     round = script.honest_round()
     past = net.settled[round]
     auditor = script.auditors(round)[0]
-    script.ballot(round, auditor, script.body(round, auditor)[:-1] + b"\0")
+    script.audit_report(round, auditor, script.body(round, auditor)[:-1] + b"\0")
     net.wait_until(past.ends["audit"])
     script.open(round, auditor)
     net.wait_until(past.ends["open"])
     script.show_keys(round)
-    wrong = [each for each in upkeep(net.view, net.now) if each.call is Call.CONTEST]
+    wrong = [each for each in keeper_calls(net.view, net.now) if each.call is Call.CONTEST]
     assert [(each.holder, each.seat) for each in wrong] == [
         (auditor, max(net.duties(round, auditor)))
     ]
@@ -406,7 +411,7 @@ def test_a_differs_is_owed_a_challenge_and_leaves_its_seat_out() -> None:
     ends = net.settled[round].ends
     auditor = script.auditors(round)[0]
     seat = min(net.duties(round, auditor))
-    script.ballot(round, auditor, script.body(round, auditor, {seat: 2}))
+    script.audit_report(round, auditor, script.body(round, auditor, {seat: 2}))
     net.wait_until(ends["audit"])
     script.open(round, auditor)
     who = net.member(Role.VERIFIER, auditor).account
@@ -427,7 +432,7 @@ def test_a_differs_stands_as_long_as_its_game_is_open_and_no_longer() -> None:
     ends = net.settled[round].ends
     auditor = script.auditors(round)[0]
     seat = min(net.duties(round, auditor))
-    script.ballot(round, auditor, script.body(round, auditor, {seat: 2}))
+    script.audit_report(round, auditor, script.body(round, auditor, {seat: 2}))
     net.wait_until(ends["audit"])
     script.open(round, auditor)
     about = net.view.settled[round].seats[SeatIndex(seat)]
@@ -458,8 +463,8 @@ def test_who_is_accused_when_merge_opens_is_accused_in_the_merge() -> None:
     ends = net.settled[round].ends
     auditor = script.auditors(round)[0]
     seat = min(net.duties(round, auditor))
-    lie = BallotDuty(SeatIndex(seat), 0, digest("own"))
-    script.ballot(round, auditor, Body((lie,)).to_bytes())
+    lie = AuditReportDuty(SeatIndex(seat), 0, digest("own"))
+    script.audit_report(round, auditor, Body((lie,)).to_bytes())
     net.wait_until(ends["audit"])
     script.open(round, auditor)
     script.train()

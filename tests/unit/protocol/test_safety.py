@@ -59,7 +59,7 @@ def test_the_model_before_the_first_unsafe_round_is_safe() -> None:
     assert (safe.before, safe.digest) == (1, view.settled[0].verdict.state)
 
 
-def test_who_was_left_out_has_moved_no_model() -> None:
+def test_who_was_excluded_has_moved_no_model() -> None:
     script = Script.ready()
     script.train()
     script.say()
@@ -106,7 +106,7 @@ def test_who_lost_the_last_merge_takes_no_part_in_it(script: Script) -> None:
     assert (found.past.round, found.fallen, found.facts.fallen) == (1, 0b1010, 0b1010)
 
 
-def test_who_was_left_out_and_fell_does_not_come_in_again() -> None:
+def test_who_was_excluded_and_fell_does_not_come_in_again() -> None:
     """With one less to leave out from, the rule could spare nobody, and would merge it."""
     script = Script.ready()
     script.train()

@@ -103,7 +103,7 @@ def test_merge_inputs_are_those_of_the_vectors(case: Any) -> None:
     assert case["inputs"] == {
         "available": list(found.available),
         "fPrime": found.f_prime,
-        "leftOut": list(found.left_out),
+        "excluded": list(found.excluded),
         "merged": list(found.merged),
         "named": [{"check": x.check, "seat": x.seat} for x in found.named],
         "setAside": list(found.set_aside),

@@ -13,7 +13,7 @@ from atoll.errors import ProtocolError
 from atoll.protocol import events as ev
 from atoll.protocol.clocks import last_moment
 from atoll.protocol.games.machine import Clock, Outcome
-from atoll.protocol.upkeep import upkeep
+from atoll.protocol.keeper_calls import keeper_calls
 from atoll.protocol.views import GameRecord, JobView, accusation, bond_set, parties, pay_place
 from atoll.protocol.words import (
     NO_ROUND,
@@ -84,7 +84,7 @@ def test_of_a_job_that_is_not_known_yet_there_are_no_terms_and_nothing_is_due() 
     unknown = JobView.of(DOMAIN, JOB)
     with pytest.raises(ProtocolError, match="is not known yet"):
         unknown.require_terms()
-    assert list(upkeep(unknown, 1 << 40)) == []
+    assert list(keeper_calls(unknown, 1 << 40)) == []
 
 
 # --- members as they come ---
@@ -99,17 +99,22 @@ def test_who_comes_is_neither_ready_nor_fallen_and_bound_by_nothing() -> None:
         assert not (held.is_ready or held.has_fallen or held.is_released)
         assert (held.bound_until, held.lost_from, held.missed) == (0, NO_ROUND, NO_ROUND)
     assert net.view.providers[HolderId(1)].ready_until == 0
-    net.poke()
+    net.advance()
     running = net.view.open
     assert running is not None
-    assert (running.lot, running.half_merge, running.seed_due, running.words_end) == (0, 0, 0, 0)
+    assert (running.committee_draw, running.half_merge, running.seed_due, running.words_end) == (
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 def test_a_seat_that_a_round_waits_for_is_nobodys_until_the_round_is_over() -> None:
     script = Script.ready(make_terms(seats=5))
     net = script.net
     assert net.view.free_seats() == [4]
-    net.poke()
+    net.advance()
     net.leave_seat(PROVIDERS[0])
     assert net.view.free_seats() == [4]
     script.honest_round()
@@ -147,16 +152,16 @@ def test_the_last_round_is_the_one_that_the_terms_end_with() -> None:
 
 
 def dues(view: JobView, *moments: int) -> list[bool]:
-    return [view.is_poke_due(now) for now in moments]
+    return [view.is_advance_due(now) for now in moments]
 
 
-def test_a_poke_is_due_from_a_deadline_on() -> None:
+def test_a_advance_is_due_from_a_deadline_on() -> None:
     script = Script.ready(make_terms(expiry=1_005_000))
     net, expiry = script.net, script.net.terms.expiry
     assert dues(net.view, net.now) == [True]  # enough are here
     few = replace(net.view, held=Bitmap(0b11))
     assert dues(few, net.now, expiry - 1, expiry) == [False, False, True]
-    net.poke()
+    net.advance()
     assert dues(net.view, net.deadline - 1, net.deadline) == [False, True]
     script.train()
     moments = (net.deadline - 1, net.deadline, expiry - 1, expiry)

@@ -13,7 +13,7 @@ from atoll.numerics.opening import open_round
 from atoll.numerics.segment import Course, SegmentRun, run_segment
 from atoll.numerics.state import SeatState
 from atoll.numerics.step import state_roots
-from atoll.protocol.ballots import FINE, fine_word
+from atoll.protocol.audit_reports import FINE, fine_word
 from atoll.protocol.leaves import Leaf, Leaves
 from atoll.protocol.words import ZERO_DIGEST, Address, Digest, SeatIndex
 from atoll.train import replay

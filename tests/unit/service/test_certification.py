@@ -170,7 +170,7 @@ async def test_no_sum_is_asked_for_that_saves_nothing(script: Script) -> None:
     assert not member.sent
 
 
-async def test_whose_signature_does_not_stand_is_left_out() -> None:
+async def test_whose_signature_does_not_stand_is_excluded() -> None:
     registry = {member: bls.key_of(secret) for member, secret in SECRETS.items()}
     member = Member(keys=registry)
     signed = {who: bls.sign(secret, HASH) for who, secret in SECRETS.items()}

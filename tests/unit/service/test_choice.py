@@ -213,7 +213,7 @@ def test_a_round_that_opens_counts_again() -> None:
     market.see(net.terms.ready_seconds)
     assert market.choice.unpaid == {1}
     script = Script.ready()
-    script.net.poke()
+    script.net.advance()
     market.views[JobId(1)] = replace(script.net.view, job_id=JobId(1))
     assert market.see().unpaid == set()
 

@@ -27,7 +27,7 @@ def test_a_service_that_works_is_not_blocked() -> None:
     [
         ({"silent_seconds": None}, "chain", "has not answered yet"),
         ({"silent_seconds": 90.0}, "chain", "for 90 s"),
-        ({"twin": "its key acted"}, "twin", "its key acted"),
+        ({"doppelganger": "its key acted"}, "doppelganger", "its key acted"),
         ({"silent_seconds": 90.0, "silence": "two differ"}, "chain", "for 90 s: two differ"),
         ({"room": 1 << 29}, "disk", "0.50 GiB"),
         (failing("DiskFull"), "disk", "job 1: why"),

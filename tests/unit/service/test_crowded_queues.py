@@ -79,7 +79,7 @@ async def test_something_is_left_for_every_other_accusation(monkeypatch: Any) ->
     body = b"".join(
         bytes([seat]) + bytes(2) + digest("differs") for seat in sorted(net.duties(0, id))
     )
-    script.ballot(0, id, body)
+    script.audit_report(0, id, body)
     net.wait_until(net.settled[0].ends["audit"])
     script.open(0, id)
     others = len(net.duties(0, id)) - 1

@@ -33,7 +33,7 @@ ME = PROVIDERS[0]
 def script() -> Script:
     """At MERGE of round 0, every word said."""
     made = Script.ready()
-    made.net.poke()
+    made.net.advance()
     made.train()
     made.say()
     return made
@@ -103,7 +103,7 @@ def test_a_merge_that_the_certificate_overtook_is_finished_and_held_against_it(
     (merge,) = wanted(state, DoMerge)
     assert merge.slot.round == 0
     assert len(wanted(state, DoPrepareOpening)) == 1  # which nobody waits for
-    late = Verdict(script.net.view.settled[0].verdict.left_out, 4, OTHER, cid("x"), bytes(8))
+    late = Verdict(script.net.view.settled[0].verdict.excluded, 4, OTHER, cid("x"), bytes(8))
     found = replace(state, facts=state.facts.plus(merge.key, RoundMerged(late)))
     assert len(wanted(found, SendDisagree)) == 1
 

@@ -30,10 +30,10 @@ from atoll.numerics.errors import MalformedState
 from atoll.numerics.layout import max_params_bytes
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.hashing import terms_hash
+from atoll.protocol.keeper_calls import Call as Kind
 from atoll.protocol.manifest import InitSpec
 from atoll.protocol.owes import committee_gateways
 from atoll.protocol.owners import Ownership
-from atoll.protocol.upkeep import Call as Kind
 from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     Address,
@@ -51,6 +51,7 @@ from atoll.service.context import Context
 from atoll.service.duties import material
 from atoll.service.duties.challenge import _allow
 from atoll.service.duties.game import BondCollected, SendCollect
+from atoll.service.duties.keeper_calls import SendKeeperCall
 from atoll.service.duties.material import (
     DataReady,
     DoFetchData,
@@ -63,7 +64,6 @@ from atoll.service.duties.membership import SendAnnounce, SendJoin
 from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
-from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.effects import Effects
 from atoll.service.facts import Done, NotYet
 from atoll.service.journal import Journal
@@ -80,13 +80,13 @@ MANIFEST = make_manifest()
 ME = address("me")
 
 
-def of_job(kind: Kind, place: str = "") -> SendUpkeep:
+def of_job(kind: Kind, place: str = "") -> SendKeeperCall:
     """A call that anyone may make."""
-    return SendUpkeep(kind, RoundIndex(0), Role.PROVIDER, HolderId(2), SeatIndex(1), place)
+    return SendKeeperCall(kind, RoundIndex(0), Role.PROVIDER, HolderId(2), SeatIndex(1), place)
 
 
 ADDRESSES = {"Stakes": address("stakes"), "Game": address("game"), "EcdsaPolicy": "0x" + "0" * 40}
-POKE, RELEASE = of_job(Kind.POKE, "place"), of_job(Kind.RELEASE)
+ADVANCE, RELEASE = of_job(Kind.ADVANCE, "place"), of_job(Kind.RELEASE)
 
 
 def join(role: Role = Role.PROVIDER, bond: int = 100) -> SendJoin:
@@ -245,12 +245,12 @@ def view_at(number: int) -> JobView:
 async def test_a_transaction_asked_for_again_is_the_same_until_the_view_has_its_block(
     context: Any,
 ) -> None:
-    await effects(context).run(view_at(10), POKE)
-    done = await effects(context).run(view_at(49), POKE)
+    await effects(context).run(view_at(10), ADVANCE)
+    done = await effects(context).run(view_at(49), ADVANCE)
     assert done.block == 50
-    key = f"{JOB}:{POKE.key}"
+    key = f"{JOB}:{ADVANCE.key}"
     assert list(context.queue.calls) == [f"{key}#0"]
-    await effects(context).run(view_at(50), POKE)
+    await effects(context).run(view_at(50), ADVANCE)
     assert list(context.queue.calls) == [f"{key}#0", f"{key}#1"]
 
 
@@ -265,10 +265,10 @@ async def test_what_a_view_wants_that_has_its_block_is_asked_for_again_a_block_l
 
 async def test_what_another_did_first_is_waited_for_in_the_view(context: Any) -> None:
     context.queue.block = None
-    done = await effects(context).run(view_at(10), POKE)
+    done = await effects(context).run(view_at(10), ADVANCE)
     assert done.block == 77
     context.follower.confirmed = 77  # and the view wants it still: it is asked for a block later
-    assert (await effects(context).run(view_at(10), POKE)).block == 78
+    assert (await effects(context).run(view_at(10), ADVANCE)).block == 78
 
 
 TOO_EARLY = TransactionFailed("StillBound", error="StillBound", args=(1_000, 994))

@@ -49,7 +49,7 @@ def signed(by: Address, message: Digest) -> bytes:
 def found() -> tuple[State[Any], Digest]:
     """A provider whose merge of round 0 is another than the certificate; and its own digest."""
     script = Script.ready()
-    script.net.poke()
+    script.net.advance()
     script.train()
     script.say()
     own = replace(script.net.verdict(set(), 4), state=OTHER)
@@ -153,7 +153,7 @@ def _cut(view: JobView, holder: HolderId) -> JobView:
 
 def test_nobody_is_suspected_where_the_certificate_is_our_own_merge() -> None:
     script = Script.ready()
-    script.net.poke()
+    script.net.advance()
     script.train()
     script.say()
     own = script.net.verdict(set(), 4)

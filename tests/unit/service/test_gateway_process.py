@@ -29,7 +29,7 @@ from atoll.service.greeting import Greeter
 from atoll.service.journal import Journal
 from atoll.service.logs import log_from
 from atoll.storage.cid import Cid
-from atoll.storage.door import Budget
+from atoll.storage.connection_limiter import Budget
 from atoll.storage.local import LocalStore
 
 ACCOUNT = Account.from_key("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
@@ -37,7 +37,7 @@ CHAIN = 31337
 BUDGET = Budget(connections=16, per_address=8, reserved=4)
 AHEAD = """
 import asyncio, json, multiprocessing, sys
-from atoll.storage.door import Budget
+from atoll.storage.connection_limiter import Budget
 from atoll.service.gateway_process import GatewayProcess, GatewaySpec, fork_ahead
 from atoll.service.worker import fork_ahead as fork_workers
 

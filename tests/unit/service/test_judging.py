@@ -75,7 +75,7 @@ def test_games_at_once_have_a_run_each(seats_run: Callable[..., list[int]]) -> N
 def test_games_about_many_liars_of_one_round_have_a_run_each(
     seats_run: Callable[..., list[int]],
 ) -> None:
-    """Made again at every move, each would run a tape at every move, and its clock has one."""
+    """Made again at every move, each would run a trace at every move, and its clock has one."""
     liars = range(12)
     assert seats_run(*liars, *liars, *liars) == list(liars)
 

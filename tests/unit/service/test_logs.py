@@ -43,7 +43,7 @@ def structlog_as_it_was() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("speaks", ["", "text"])
-def test_a_word_for_which_there_is_no_room_is_left_out(
+def test_a_word_for_which_there_is_no_room_is_excluded(
     speaks: Speaks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stderr", Full())

@@ -56,7 +56,7 @@ class DoDig(Work[Dug]):
 
 
 @dataclass(frozen=True, slots=True)
-class SendWord(Transaction[Never]):
+class SendVote(Transaction[Never]):
     kind: ClassVar[str] = "test-word.v1"
     name: str
 
@@ -64,7 +64,7 @@ class SendWord(Transaction[Never]):
         return Done(block=1)
 
 
-DIG, WORD = key_of(DoDig, "a"), key_of(SendWord, "a")
+DIG, WORD = key_of(DoDig, "a"), key_of(SendVote, "a")
 VIEW = Network().view
 
 
@@ -86,7 +86,7 @@ def test_a_command_is_given_once_while_it_is_under_way() -> None:
 
 
 def test_what_came_at_once_is_decided_once_and_as_after_the_last() -> None:
-    state, _ = stepping(DoDig("a"), SendWord("a"))
+    state, _ = stepping(DoDig("a"), SendVote("a"))
     events = (Failed(WORD, "refused"), Finished(DIG, Dug("hole")), HeadAdvanced(Head(102, 1002)))
     decided: list[int] = []
 
@@ -96,7 +96,7 @@ def test_what_came_at_once_is_decided_once_and_as_after_the_last() -> None:
 
     at_once, given = advance(state, events, decide)
     assert decided == [1002]
-    assert given == [DoDig("a"), SendWord("a")]
+    assert given == [DoDig("a"), SendVote("a")]
     for event in events:
         state, _ = moved(state, event)
     assert at_once == replace(state, facts=at_once.facts)
@@ -149,35 +149,35 @@ def test_a_restart_believes_what_outlives_it() -> None:
 
 
 def test_a_failed_command_is_given_again_after_a_pause_that_grows() -> None:
-    state, _ = stepping(SendWord("a"))
+    state, _ = stepping(SendVote("a"))
     state, given = moved(state, Failed(WORD, "refused"))
     assert given == []
     assert moved(state, HeadAdvanced(Head(101, 1001)))[1] == []
     state, given = moved(state, HeadAdvanced(Head(102, 1002)))
-    assert given == [SendWord("a")]
+    assert given == [SendVote("a")]
     state, _ = moved(state, Failed(WORD, "refused"))
     assert moved(state, HeadAdvanced(Head(103, 1005)))[1] == []
-    assert moved(state, HeadAdvanced(Head(103, 1006)))[1] == [SendWord("a")]
+    assert moved(state, HeadAdvanced(Head(103, 1006)))[1] == [SendVote("a")]
 
 
 def test_a_transaction_is_not_repeated_before_its_block_is_in_the_view() -> None:
-    state, _ = stepping(SendWord("a"))
+    state, _ = stepping(SendVote("a"))
     state, given = moved(state, Finished(WORD, block=105))
     assert given == []
     assert moved(state, ViewChanged(VIEW, 104))[1] == []
-    assert moved(state, ViewChanged(VIEW, 105))[1] == [SendWord("a")]
+    assert moved(state, ViewChanged(VIEW, 105))[1] == [SendVote("a")]
 
 
 def test_how_far_the_view_goes_is_told_with_it() -> None:
-    state, _ = moved(stepping(SendWord("a"))[0], ViewChanged(VIEW, 104, None, 1_040))
+    state, _ = moved(stepping(SendVote("a"))[0], ViewChanged(VIEW, 104, None, 1_040))
     assert (state.block, state.block_time, state.now) == (104, 1_040, 1_000)
 
 
 def test_work_nobody_wants_any_more_is_cancelled_and_transactions_are_not() -> None:
-    state, _ = stepping(DoDig("a"), SendWord("b"))
+    state, _ = stepping(DoDig("a"), SendVote("b"))
     state, given = moved(replace(state, setup=()), HeadAdvanced(Head(101, 1001)))
     assert given == [Cancel(DIG)]
-    assert set(state.in_flight) == {key_of(SendWord, "b")}
+    assert set(state.in_flight) == {key_of(SendVote, "b")}
 
 
 def test_an_order_is_remembered_until_the_next_one() -> None:
@@ -188,18 +188,18 @@ def test_an_order_is_remembered_until_the_next_one() -> None:
 
 
 def test_what_is_too_early_is_given_again_at_the_named_time() -> None:
-    state, _ = stepping(SendWord("a"))
+    state, _ = stepping(SendVote("a"))
     state, given = moved(state, Failed(WORD, "too early", due_at=1500))
     assert given == []
     state, given = moved(state, HeadAdvanced(Head(200, 1499)))
     assert given == []
     state, given = moved(state, HeadAdvanced(Head(201, 1500)))
-    assert given == [SendWord("a")]
+    assert given == [SendVote("a")]
     state, _ = moved(state, Failed(WORD, "too early", due_at=1400))
     state, given = moved(state, HeadAdvanced(Head(202, 1501)))
     assert given == []
     _, given = moved(state, HeadAdvanced(Head(203, 1502)))
-    assert given == [SendWord("a")]
+    assert given == [SendVote("a")]
 
 
 def test_a_failure_of_what_nobody_wants_any_more_is_forgotten_after_a_while() -> None:
@@ -216,7 +216,7 @@ def test_a_failure_of_what_nobody_wants_any_more_is_forgotten_after_a_while() ->
 
 def test_what_was_sent_in_vain_is_known_for_good() -> None:
     """By it, what is refused for ever comes after what was not asked for yet."""
-    state, _ = stepping(SendWord("a"))
+    state, _ = stepping(SendVote("a"))
     state, _ = moved(state, Finished(WORD, None, 101))
     later = HeadAdvanced(Head(900, 900_000))
     assert moved(replace(state, setup=(), block=900), later)[0].holds[WORD].until_block == 101

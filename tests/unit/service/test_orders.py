@@ -27,10 +27,10 @@ from atoll.service import occupied, power
 from atoll.service import service as service_module
 from atoll.service.config import ScheduleSection, ServiceConfig, read_config
 from atoll.service.duties.game import SendCollect
+from atoll.service.duties.keeper_calls import SendKeeperCall
 from atoll.service.duties.material import DoFetchSpec
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.unpin import DoUnpin
-from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.facts import Facts
 from atoll.service.machine import Ordered, State
 from atoll.service.occupied import Occupied
@@ -67,7 +67,7 @@ def wanted(decisions: list[Any], kind: type[Any]) -> list[Any]:
 def net() -> Network:
     """In the first round."""
     made = Script.ready().net
-    made.poke()
+    made.advance()
     return made
 
 
@@ -212,7 +212,7 @@ async def test_a_drained_service_ends_once_and_stays_out(
     job.wait_until(job.settled[0].ends["window"])
     job.release(Role.PROVIDER, 1)
     running.index.tell_everything()
-    await running.effects.did[SendUpkeep].wait()
+    await running.effects.did[SendKeeperCall].wait()
     assert not running.task.done()  # its pay is not there yet
     job.claim(Role.PROVIDER, 1, 1)
     running.index.tell_everything()
@@ -346,7 +346,7 @@ async def test_a_drained_service_plays_its_challenges_to_their_end(
     tmp_path: Path, quick: None
 ) -> None:
     net = Script.ready(make_terms(program=PROGRAM.root)).net
-    net.poke()
+    net.advance()
     net.leave_seat(ME)
     Script(net).honest_round()
     net.wait_until(net.settled[0].ends["window"])

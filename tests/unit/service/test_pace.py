@@ -12,7 +12,7 @@ from tests.unit.protocol.script import WATCHER, Script
 from tests.unit.service.held import state_of
 
 from atoll.protocol import events as ev
-from atoll.protocol.ballots import Duty
+from atoll.protocol.audit_reports import Duty
 from atoll.protocol.claims import Said
 from atoll.protocol.words import Digest, RoundIndex, SeatIndex
 from atoll.service.duties.challenge import SendChallenge, one_at_a_time
@@ -24,7 +24,7 @@ from atoll.service.watcher import Player, decide
 GAME = 1
 OPENED = ev.StepsOpened(GAME, (digest("state"),), b"works")
 STEP = ev.StepPicked(GAME, 0)
-TAPE = ev.TapePosted(GAME, digest("tape"), 100, (digest("a"), digest("b")))
+TRACE = ev.TracePosted(GAME, digest("trace"), 100, (digest("a"), digest("b")))
 PICKED = ev.Picked(GAME, 1, 0)
 LIARS = (SeatIndex(0), SeatIndex(1), SeatIndex(2))
 
@@ -33,7 +33,7 @@ LIARS = (SeatIndex(0), SeatIndex(1), SeatIndex(2))
 def script() -> Script:
     """Round 0 of a job with a judge can be disputed."""
     made = Script.ready(make_terms(program=PROGRAM.root))
-    made.net.poke()
+    made.net.advance()
     made.honest_round()
     made.net.wait_until(made.net.settled[0].ends["audit"])
     return made
@@ -73,10 +73,10 @@ def later(state: State[Any], by: int) -> State[Any]:
     return replace(state, head=replace(state.head, time=clock.since + clock.move + by))
 
 
-def test_one_game_is_begun_until_our_tape_of_it_is_made(script: Script) -> None:
+def test_one_game_is_begun_until_our_trace_of_it_is_made(script: Script) -> None:
     assert challenged(watcher(script)) == [LIARS[0]]
     begun = play(script)
-    for move in (OPENED, STEP, TAPE):
+    for move in (OPENED, STEP, TRACE):
         assert challenged(begun) == []
         script.net.emit(move)
         begun = watcher(script)
@@ -92,7 +92,7 @@ def test_who_lets_its_own_time_run_shields_no_other(script: Script) -> None:
 
 
 def test_who_is_late_with_a_move_begins_no_game(script: Script) -> None:
-    ours = play(script, OPENED, STEP, TAPE, PICKED, ev.RowRevealed(GAME, (digest("a"),)))
+    ours = play(script, OPENED, STEP, TRACE, PICKED, ev.RowRevealed(GAME, (digest("a"),)))
     assert challenged(later(ours, -1)) == [LIARS[1]]
     assert challenged(later(ours, 0)) == []
     silent = ours.facts.plus(f"game-move.v1:{GAME}:5", NoMove("nothing differs"))
@@ -109,7 +109,7 @@ def test_one_that_is_being_sent_is_seen_before_the_next(script: Script) -> None:
     assert challenged(replace(state, holds={first.key: failed})) == [LIARS[1]]
 
 
-def test_what_our_ballot_accuses_does_not_wait_for_ever(script: Script) -> None:
+def test_what_our_audit_report_accuses_does_not_wait_for_ever(script: Script) -> None:
     state = play(script)
     clock = state.view.settled[0].clock
     owed: list[AnyCommand] = [

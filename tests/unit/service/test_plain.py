@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from atoll.protocol.ballots import Duty
+from atoll.protocol.audit_reports import Duty
 from atoll.protocol.words import Digest, Role, SeatIndex
 from atoll.service.plain import JournalError, from_json, to_json
 

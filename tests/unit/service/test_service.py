@@ -202,7 +202,7 @@ def start(
         ),
         journal=journal,
         chain=SimpleNamespace(
-            provider=SimpleNamespace(useless_answers=0), events=SimpleNamespace(left_out=0)
+            provider=SimpleNamespace(useless_answers=0), events=SimpleNamespace(excluded=0)
         ),
         follower=Follower(cast(EventIndex, index), DEPLOYMENT),
         queue=SimpleNamespace(
@@ -223,7 +223,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def training_job() -> Network:
     net = Script.ready().net
     net.emit(ev.GatewayAnnounced(ME, URL))
-    net.poke()
+    net.advance()
     return net
 
 
@@ -289,7 +289,7 @@ async def test_a_service_that_dies_between_commit_and_key_says_what_it_committed
         script.reveal(seat)
     script.say()
     net.wait(1)
-    net.settle(set(net.committee), {0})  # left out, and so drawn
+    net.settle(set(net.committee), {0})  # excluded, and so drawn
     net.wait_until(net.settled[0].ends["keys"] - 1)
     keys = await seen_through(tmp_path, net, SendKey, moment)
     assert len({c for c in keys if isinstance(c, SendKey)}) == 1
@@ -327,7 +327,7 @@ async def test_a_further_job_waits_until_there_is_a_place_for_it(tmp_path: Path)
     why = running.service._machines[other].reasons["membership"]
     assert "looks at no further one: it serves 1, and policy.jobs_at_once is 1" in why
     assert len(running.journal.read(other)) == 0
-    net.poke()
+    net.advance()
     net.leave_seat(ME)
     Script(net).honest_round()
     net.wait_until(net.settled[0].ends["window"])
@@ -621,14 +621,14 @@ async def test_a_second_service_with_one_key_waits_and_says_why(tmp_path: Path) 
         await asyncio.sleep(0.001)
     found = running.service.condition()
     assert found is not None
-    assert (found.name, found.is_fault) == ("twin", True)
+    assert (found.name, found.is_fault) == ("doppelganger", True)
     assert "and not from this folder" in found.text
     assert running.effects.started == []
     job.wait_until(job.block.timestamp + 20)  # nobody has acted since
     running.index.changes.append([Advanced(job.block, job.number)])
     await running.effects.committed.wait()
     found = running.service.condition()
-    assert found is None or found.name != "twin"
+    assert found is None or found.name != "doppelganger"
     await running.stop()
 
 
@@ -673,7 +673,7 @@ async def test_who_goes_on_without_its_journal_waits_first_and_then_has_a_past(
     while running.service.head is None:  # noqa: ASYNC110 (it folds what it has read)
         await asyncio.sleep(0.001)
     found = running.service.condition()
-    assert found is not None and found.name == "twin"
+    assert found is not None and found.name == "doppelganger"
     assert "journal is new" in found.text
     assert (running.effects.started, running.journal.is_renewed) == ([], True)
     job.wait_until(job.block.timestamp + 20)

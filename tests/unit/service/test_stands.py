@@ -160,7 +160,7 @@ async def test_statements_of_announced_accounts_with_the_bond_are_counted() -> N
 
 async def test_a_job_that_runs_or_is_over_asks_nobody() -> None:
     script = Script.ready()
-    script.net.poke()
+    script.net.advance()
     assert await standings(client({}), replace(script.net.view, gateways={})) == []
     assert grouped([]) == []
     assert standings_text([Standing(Stand.WAITS, "", 2)]) == "2 members wait"

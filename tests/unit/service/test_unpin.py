@@ -23,6 +23,7 @@ from atoll.protocol.games.machine import Outcome
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Phase, SeatIndex
 from atoll.service.context import Context
+from atoll.service.duties.keeper_calls import is_over
 from atoll.service.duties.unpin import (
     DoUnpin,
     DoUnpinJob,
@@ -30,7 +31,6 @@ from atoll.service.duties.unpin import (
     RoundsUnpinned,
     decide_unpin,
 )
-from atoll.service.duties.upkeep import is_over
 from atoll.service.effects import Effects
 from atoll.service.facts import NotYet
 from atoll.service.journal import Journal

@@ -12,12 +12,12 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 
 from atoll.protocol import events as ev
-from atoll.protocol.ballots import FINE, Duty
+from atoll.protocol.audit_reports import FINE, Duty
 from atoll.protocol.claims import Said
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
+from atoll.protocol.keeper_calls import Call
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.upkeep import Call
 from atoll.protocol.words import NO_HOLDER, ZERO_DIGEST, Address, Digest, Role, SeatIndex
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
 from atoll.service.duties.game import (
@@ -28,10 +28,10 @@ from atoll.service.duties.game import (
     SendMove,
     SendTimeOut,
 )
+from atoll.service.duties.keeper_calls import SendClaimCredit, SendKeeperCall
 from atoll.service.duties.material import DoFetchSpec, SpecReady
 from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.unpin import DoUnpin, decide_unpin
-from atoll.service.duties.upkeep import SendClaimCredit, SendUpkeep
 from atoll.service.duties.watch import CameTooLate, NoteTooLate, SendLeak, is_sampled
 from atoll.service.facts import Facts
 from atoll.service.machine import AnyCommand, Head, State
@@ -46,7 +46,7 @@ OPENED = ev.StepsOpened(1, (digest("state"),), b"works")
 def script() -> Script:
     """Round 0 of a job with a judge is settled."""
     made = Script.ready(make_terms(program=PROGRAM.root))
-    made.net.poke()
+    made.net.advance()
     made.honest_round()
     return made
 
@@ -91,7 +91,7 @@ def test_every_seat_is_replayed_while_it_can_be_disputed(script: Script) -> None
     assert wanted(player(script), DoReplay) == []
 
 
-def test_its_own_seat_and_who_fell_are_left_out(script: Script) -> None:
+def test_its_own_seat_and_who_fell_are_excluded(script: Script) -> None:
     assert [c.seat for c in wanted(player(script, HOLDER), DoReplay)] == [0, 1, 3]
     script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], WATCHER)
     assert [c.seat for c in wanted(player(script), DoReplay)] == [0, 1, 3]
@@ -175,7 +175,7 @@ def test_an_auditor_that_knew_the_words_is_held_to_its_fine(script: Script) -> N
     net = script.net
     seat = min(net.settled[0].drawn)
     id = next(auditor for auditor in script.auditors(0) if seat in net.duties(0, auditor))
-    script.ballot(0, id)
+    script.audit_report(0, id)
     net.wait_until(net.settled[0].ends["audit"])
     script.open(0, id)
     alone = wanted(found(script, player(script), at=1, seat=seat), SendChallenge)
@@ -220,7 +220,7 @@ def test_a_key_comes_too_late_when_audit_is_over(script: Script) -> None:
 def test_it_does_what_pays_and_leaves_the_rest_to_members(script: Script) -> None:
     script.net.wait_until(script.net.settled[0].ends["half"] + 1000)
     script.net.emit(ev.GatewayAnnounced(VERIFIERS[0], "http://v:1"))
-    kinds = {c.what.value for c in wanted(player(script), SendUpkeep)}
+    kinds = {c.what.value for c in wanted(player(script), SendKeeperCall)}
     assert kinds <= {"noKey", "contest", "settleContest"}
 
 
@@ -306,9 +306,9 @@ def test_a_game_that_ours_waits_behind_is_concluded(script: Script, fell: Outcom
 def test_a_challenger_without_a_part_ends_games_about_a_bond_that_is_gone(script: Script) -> None:
     begin(script)
     script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
-    ends = [c for c in wanted(player(script), SendUpkeep) if c.what is Call.END_FALLEN]
+    ends = [c for c in wanted(player(script), SendKeeperCall) if c.what is Call.END_FALLEN]
     assert [each.holder for each in ends] == [script.net.settled[0].holders[SEAT]]
-    assert wanted(player(script, VERIFIERS[2], watches=False), SendUpkeep) == []
+    assert wanted(player(script, VERIFIERS[2], watches=False), SendKeeperCall) == []
 
 
 def test_so_does_one_whose_part_is_long_over(script: Script) -> None:
@@ -319,10 +319,10 @@ def test_so_does_one_whose_part_is_long_over(script: Script) -> None:
     script.net.wait_until(script.net.settled[-1].ends["window"])
     begin(script, left)
     script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], VERIFIERS[0])
-    ends = [c.what for c in wanted(player(script, left), SendUpkeep)]
+    ends = [c.what for c in wanted(player(script, left), SendKeeperCall)]
     assert Call.END_FALLEN not in ends, "its part is not over yet: its service does it"
     script.net.release(Role.PROVIDER, script.net.settled[0].holders[SeatIndex(0)])
-    ends = [c.what for c in wanted(player(script, left), SendUpkeep)]
+    ends = [c.what for c in wanted(player(script, left), SendKeeperCall)]
     assert Call.END_FALLEN in ends
 
 
@@ -369,7 +369,7 @@ def test_a_window_is_over_when_its_last_challenge_would_be_seen(script: Script) 
     assert decide_unpin(replace(state, block_time=end)).commands == (DoUnpin(0, 1),)
 
 
-def test_who_starts_again_lets_go_of_no_epoch_before_it_knows_how_long_one_is(
+def test_who_starts_again_lets_go_of_no_reset_period_before_it_knows_how_long_one_is(
     script: Script,
 ) -> None:
     """A seat's state comes from all of it, and the manifest says how long it is."""
@@ -379,8 +379,8 @@ def test_who_starts_again_lets_go_of_no_epoch_before_it_knows_how_long_one_is(
     state = player(script)
     plain = plain_manifest()
     plain["codec"].update(feedback="1")
-    for epoch, expected in ((3, ()), (2, (DoUnpin(0, 2),))):
-        manifest = Manifest.model_validate(plain | {"epoch": epoch}).to_bytes()
+    for reset_period, expected in ((3, ()), (2, (DoUnpin(0, 2),))):
+        manifest = Manifest.model_validate(plain | {"reset_period": reset_period}).to_bytes()
         known = state.facts.plus(DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(manifest))
         assert decide_unpin(replace(state, facts=known)).commands == expected
         assert decide_unpin(replace(state, facts=known.after_restart())).commands == ()
@@ -389,7 +389,7 @@ def test_who_starts_again_lets_go_of_no_epoch_before_it_knows_how_long_one_is(
 def test_who_starts_again_behind_a_job_lets_go_of_all_but_its_last_merge() -> None:
     """Nothing is played any more, and nobody reads the manifest of a job that is over."""
     script = Script.ready(make_terms(rounds=2))
-    script.net.poke()
+    script.net.advance()
     script.honest_round()
     script.honest_round()
     end = max(past.ends["window"] for past in script.net.settled)

@@ -15,7 +15,7 @@ import pytest
 
 from atoll.errors import NotFound
 from atoll.storage import Cid, FetchConfig, Fetcher, Gateway, GatewayConfig, LocalStore
-from atoll.storage.door import Budget
+from atoll.storage.connection_limiter import Budget
 
 BUDGET = Budget(connections=32, per_address=24, reserved=8, header_s=30.0)
 MEMBER = "Atoll member"
@@ -123,9 +123,9 @@ async def test_a_member_is_served_while_strangers_fill_the_room(
         member = await stack.enter_async_context(fetcher(gateway, tmp_path / "member"))
         for cid in cids:
             await member.fetch(cid, BLOCK)
-        connected = len(gateway.door._guests)
+        connected = len(gateway.connection_limiter._connections)
         assert connected <= BUDGET.connections
-        assert gateway.door.sent_away["room"] >= 100
+        assert gateway.connection_limiter.sent_away["room"] >= 100
 
 
 async def test_silence_is_ended_by_the_header_deadline(store: LocalStore) -> None:
@@ -136,7 +136,7 @@ async def test_silence_is_ended_by_the_header_deadline(store: LocalStore) -> Non
         with suppress(ConnectionResetError):
             assert await loop.sock_recv(connection, 1) == b""
         connection.close()
-        assert gateway.door.sent_away == {"header": 1}
+        assert gateway.connection_limiter.sent_away == {"header": 1}
 
 
 async def test_a_reader_that_does_not_read_is_ended(store: LocalStore) -> None:
@@ -147,7 +147,7 @@ async def test_a_reader_that_does_not_read_is_ended(store: LocalStore) -> None:
         connection = await connect(gateway, "127.0.0.1")
         request = f"GET /ipfs/{cid}?format=raw HTTP/1.1\r\nHost: x\r\n\r\n".encode()
         await loop.sock_sendall(connection, request * 8)  # more than the kernel's buffers hold
-        await until(lambda: "rate" in gateway.door.sent_away)
+        await until(lambda: "rate" in gateway.connection_limiter.sent_away)
         connection.close()
 
 
@@ -164,10 +164,16 @@ async def test_a_block_that_is_not_taken_counts_as_a_request(store: LocalStore) 
             await connect(gateway, "127.0.0.1") as other,
         ):
             await loop.sock_sendall(slow, asks * 8)  # more than the kernel's buffers hold
-            await until(lambda: any(g.waiting() >= 1 << 16 for g in gateway.door._guests.values()))
+            await until(
+                lambda: any(
+                    g.waiting() >= 1 << 16 for g in gateway.connection_limiter._connections.values()
+                )
+            )
             await loop.sock_sendall(other, asks)
             assert (await loop.sock_recv(other, 12)) == b"HTTP/1.1 503"
-            assert all(g.waiting() < 1 << 18 for g in gateway.door._guests.values())
+            assert all(
+                g.waiting() < 1 << 18 for g in gateway.connection_limiter._connections.values()
+            )
     finally:
         await gateway.stop()
 
@@ -190,7 +196,7 @@ async def test_who_leaves_before_its_answer_writes_nothing_into_the_log(
             asks = f"GET /ipfs/{cid}?format={kind} HTTP/1.1\r\nHost: x\r\n\r\n"
             await asyncio.get_running_loop().sock_sendall(connection, asks.encode())
             await until(begun.is_set)
-        await until(lambda: not gateway.door._guests)
+        await until(lambda: not gateway.connection_limiter._connections)
         is_gone.set()
         await until(lambda: gateway._requests == 0)
     assert caplog.records == []
@@ -261,13 +267,15 @@ async def test_a_member_waits_for_no_thread_that_strangers_hold(
             assert await member.get(wanted, BLOCK) == read(wanted)
 
 
-async def test_a_guest_who_left_is_forgotten(store: LocalStore, tmp_path: Path) -> None:
+async def test_a_connection_who_left_is_forgotten(store: LocalStore, tmp_path: Path) -> None:
     (cid,) = blocks(store, 1)
     async with serving(store) as gateway:
         async with fetcher(gateway, tmp_path / "member") as member:
             await member.fetch(cid, BLOCK)
-            assert [guest.member for guest in gateway.door._guests.values()] == ["a member"]
-        await until(lambda: not gateway.door._guests)
+            assert [
+                connection.member for connection in gateway.connection_limiter._connections.values()
+            ] == ["a member"]
+        await until(lambda: not gateway.connection_limiter._connections)
 
 
 async def test_an_address_that_is_not_the_internets_is_not_asked(
@@ -284,5 +292,5 @@ async def test_an_address_that_is_not_the_internets_is_not_asked(
         async with Fetcher(store_there, lambda: urls, config) as stranger:
             with pytest.raises(NotFound):
                 await stranger.fetch(cid, BLOCK)
-        assert gateway.door._guests == {}
+        assert gateway.connection_limiter._connections == {}
         assert gateway.bytes_up == 0

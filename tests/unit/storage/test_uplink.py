@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from atoll.storage import FetchConfig, Fetcher, Gateway, GatewayConfig, LocalStore
-from atoll.storage.door import Budget
+from atoll.storage.connection_limiter import Budget
 from atoll.storage.uplink import BLOCK, PIECE, TICK_S, Line, Sent, StrangersShare
 
 MEMBER = "Atoll member"
@@ -181,7 +181,7 @@ async def test_a_member_waits_for_nothing_that_strangers_wait_for(
         aiohttp.ClientSession(gateway.url) as members,
     ):
         waiting = [asyncio.create_task(read(strangers, asks)) for _ in range(20)]
-        while len(gateway.door._guests) < 20 or not gateway._share.was_short:  # noqa: ASYNC110
+        while len(gateway.connection_limiter._connections) < 20 or not gateway._share.was_short:  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # nothing there tells of it
         status, body = await read(members, asks, Authorization=MEMBER)
         assert status == 200
@@ -213,7 +213,7 @@ async def test_who_goes_gives_up_its_turn(tmp_path: Path) -> None:
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-        while gateway.door._guests:  # noqa: ASYNC110
+        while gateway.connection_limiter._connections:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await asyncio.sleep(0)
         assert not any(not f.done() for q in gateway._share._turns._waiting.values() for f in q)

@@ -14,7 +14,7 @@ from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.init import initial_global_state
 from atoll.numerics.layout import SeatLayout, Shapes
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.protocol.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec, epoch_of
+from atoll.protocol.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec, reset_period_of
 from atoll.protocol.words import Address, Digest, Domain, JobId, RoundIndex, SeatIndex, Slot
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
@@ -30,7 +30,7 @@ SMALL_LAYOUT = SeatLayout(
 """Slots as no optimiser has them all: v of one tensor, feedback of the other."""
 DATA_SEED = Digest(b"\x05" * 32)
 KEY = Digest(b"\x09" * 32)
-"""Under which work words are masked."""
+"""Under which work tags are masked."""
 DITHER = DitherKey(DATA_SEED, 2)
 """Of the seat that jobs here have."""
 FIRST = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0))
@@ -82,9 +82,9 @@ class Job:
         return self.of(self.manifest.model_copy(update={"codec": codec}))
 
     def of(self, manifest: Manifest) -> Job:
-        """The same data and slot under another manifest, whose epoch follows from its codec."""
-        epoch = epoch_of(manifest.codec, manifest.terms.rounds)
-        manifest = manifest.model_copy(update={"epoch": epoch})
+        """The same data and slot under another manifest; its codec says its reset period."""
+        reset_period = reset_period_of(manifest.codec, manifest.terms.rounds)
+        manifest = manifest.model_copy(update={"reset_period": reset_period})
         model = open_initial_state(manifest, self.store)
         cid = self.store.add_bytes(model.to_bytes()).to_bytes()
         task = replace(self.task, manifest=manifest, global_state_cid=cid)
@@ -122,8 +122,8 @@ def with_method(manifest: Manifest, name: str) -> Manifest:
         inner = inner.model_copy(update={"steps": 1, "segment": 1})
     robust = manifest.robust.model_copy(update={"rule": method.rule})
     parts = {"outer": method.outer, "codec": method.codec, "inner": inner, "robust": robust}
-    epoch = epoch_of(method.codec, manifest.terms.rounds)
-    return manifest.model_copy(update=parts | {"epoch": epoch})
+    reset_period = reset_period_of(method.codec, manifest.terms.rounds)
+    return manifest.model_copy(update=parts | {"reset_period": reset_period})
 
 
 def task_of(manifest: Manifest, opening: bytes) -> TrainTask:

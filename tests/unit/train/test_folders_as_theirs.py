@@ -88,7 +88,7 @@ def reads_as_theirs(kind: str, config: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_any_fields_left_out_are_the_familys_own(kind: str, tmp_path: Path) -> None:
+def test_any_fields_excluded_are_the_familys_own(kind: str, tmp_path: Path) -> None:
     """Every pair of optional fields, every single one, and all at once."""
     made(tmp_path, kind)
     whole = config_at(tmp_path)
@@ -105,7 +105,7 @@ def test_any_fields_left_out_are_the_familys_own(kind: str, tmp_path: Path) -> N
     "name", ["rms_norm_eps", "num_key_value_heads", "head_dim", "rope_parameters"]
 )
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_a_field_left_out_gives_the_same_logits_or_a_refusal(
+def test_a_field_excluded_gives_the_same_logits_or_a_refusal(
     kind: str, name: str, tmp_path: Path
 ) -> None:
     usual = {"head_dim": 128} if kind == "qwen3" else {}

@@ -21,7 +21,7 @@ from atoll.protocol.words import Address, Digest, HolderId, JobId, Role, SeatInd
 from atoll.train import round as rounds
 from atoll.train.checkpoints import DISPUTED, release
 from atoll.train.judged import JudgeTask
-from atoll.train.judging import OwnRun, OwnTape, model_roots, program_header
+from atoll.train.judging import OwnRun, OwnTrace, model_roots, program_header
 from atoll.train.round import TrainedRound, run_alone, train_round
 
 SEGMENT = 1
@@ -76,7 +76,7 @@ def claim_of(job: Job, trained: TrainedRound) -> Claim:
         data_seed=job.task.data_seed,
         opening=trained.states[SEGMENT - 1],
         closing=trained.states[SEGMENT],
-        work_word=trained.words[SEGMENT],
+        work_tag=trained.words[SEGMENT],
         model_params=roots.params_root,
         model_exponents=roots.exponents,
         holder_seconds=60,
@@ -115,7 +115,7 @@ def test_whoever_starts_afresh_at_every_move_plays_the_same(
     assert forgetful == usual
 
 
-def test_whoever_has_room_for_digests_alone_runs_no_tape_twice(
+def test_whoever_has_room_for_digests_alone_runs_no_trace_twice(
     judged: Job, cheated: TrainedRound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others' moves, for which it lets go, come before each of its own."""
@@ -128,7 +128,7 @@ def test_whoever_has_room_for_digests_alone_runs_no_tape_twice(
     kept = OwnRun(task, judged.store, poisoned_course), OwnRun(task, judged.store)
     usual = play(claim, lambda: kept[0], lambda: kept[1])
     counted(OwnRun, "_reached")
-    counted(OwnTape, "__init__")
+    counted(OwnTrace, "__init__")
     holder, challenger = OwnRun(task, judged.store, poisoned_course), OwnRun(task, judged.store)
 
     def pressed(own: OwnRun) -> OwnRun:
@@ -139,16 +139,16 @@ def test_whoever_has_room_for_digests_alone_runs_no_tape_twice(
     game = play(claim, lambda: pressed(holder), lambda: pressed(challenger))
     assert game == usual
     assert next(attack(game, pressed(challenger))) == next(attack(usual, kept[1]))
-    assert made.count("__init__") == 2, "a tape of each side"
-    assert made.count("_reached") == 3 + 3, "for the steps, for the tape, for the piece"
+    assert made.count("__init__") == 2, "a trace of each side"
+    assert made.count("_reached") == 3 + 3, "for the steps, for the trace, for the piece"
     assert game.node is not None
-    tape = challenger.tape(game.step)
-    tree = tape.tensor(game.node)
-    assert pressed(challenger).tape(game.step).tensor(game.node) is tree
+    trace = challenger.trace(game.step)
+    tree = trace.tensor(game.node)
+    assert pressed(challenger).trace(game.step).tensor(game.node) is tree
     assert not challenger.holds_states, "what is searched in is kept, too"
-    other = challenger.tape(game.step + 1)
-    assert challenger.tape(game.step) is tape
-    assert challenger.tape(game.step + 1) is other, "another game may be about another step"
+    other = challenger.trace(game.step + 1)
+    assert challenger.trace(game.step) is trace
+    assert challenger.trace(game.step + 1) is other, "another game may be about another step"
 
 
 def test_whoever_starts_again_goes_on_from_what_it_reached(

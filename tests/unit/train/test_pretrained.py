@@ -278,7 +278,7 @@ def test_what_is_not_covered_is_refused_by_name(name: str, tmp_path: Path) -> No
     assert len(store.pins()) == 1
 
 
-def test_what_old_checkpoints_store_besides_is_left_out(tmp_path: Path) -> None:
+def test_what_old_checkpoints_store_besides_is_excluded(tmp_path: Path) -> None:
     make_folder(tmp_path, "SmolLM")
     spec = read_spec(tmp_path, SEQ)
     before = read_params(tmp_path, spec)

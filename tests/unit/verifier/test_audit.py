@@ -15,7 +15,7 @@ from tests.unit.service.held import state_of
 from atoll.chain.abi import registry
 from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
-from atoll.protocol.ballots import Body, Duty
+from atoll.protocol.audit_reports import Body, Duty
 from atoll.protocol.views import JobView, SettledRound
 from atoll.protocol.words import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
 from atoll.service.duties.challenge import SendChallenge
@@ -28,7 +28,12 @@ from atoll.service.machine import Ordered, State
 from atoll.train.replay import SeatReplay
 from atoll_verifier import service
 from atoll_verifier.behaviour import VerifierBehaviour
-from atoll_verifier.duties.audit import BallotSealed, SealBallot, SendBallot, SendOpen
+from atoll_verifier.duties.audit import (
+    AuditReportSealed,
+    SealAuditReport,
+    SendAuditReport,
+    SendOpen,
+)
 from atoll_verifier.machine import decide, step
 
 CALLS = Calls(Deployment(31337, 0, dict.fromkeys(REQUIRED, WATCHER)))
@@ -67,16 +72,16 @@ def test_late_in_audit_what_is_replayed_by_then_is_sealed() -> None:
     nothing, one = of(script, me), seen(of(script, me), past, seats[0])
     assert len(seats) == 2
     late = past.clock.audit_end - (past.clock.audit_end - past.clock.settled_at) // 6
-    assert wanted(at(one, late - 1), SealBallot) == []
+    assert wanted(at(one, late - 1), SealAuditReport) == []
     assert [c.seat for c in wanted(at(one, late - 1), DoReplay)] == seats[1:]
-    (seal,) = wanted(at(one, late), SealBallot)
+    (seal,) = wanted(at(one, late), SealAuditReport)
     assert [duty.seat for duty in Body.from_bytes(seal.body).duties] == seats[:1]
-    assert wanted(at(nothing, late), SealBallot) == []
+    assert wanted(at(nothing, late), SealAuditReport) == []
     assert [c.seat for c in wanted(at(nothing, late), DoReplay)] == seats
     # Once it is sent, only a whole replay can give what was sealed again.
-    script.net.ballot(0, id, digest("sealed on a disk that is lost"))
+    script.net.audit_report(0, id, digest("sealed on a disk that is lost"))
     opening = seen(at(of(script, me), past.clock.audit_end), past, seats[0])
-    assert wanted(opening, SealBallot) == []
+    assert wanted(opening, SealAuditReport) == []
     assert [c.seat for c in wanted(opening, DoReplay)] == seats[1:]
 
 
@@ -102,52 +107,54 @@ async def test_a_replay_waits_for_none_that_is_due_later(monkeypatch: pytest.Mon
     assert set(told) == {past.clock.audit_end}
 
 
-def test_a_ballot_that_could_not_be_opened_is_replaced_while_there_is_time() -> None:
+def test_an_audit_report_that_could_not_be_opened_is_replaced_while_there_is_time() -> None:
     """One of another audit seed, which a reorg left; or of a disk that is lost."""
     script = Script.ready(make_terms(rounds=1))
     me, id, past, seats = audited(script, script.honest_round())
-    script.net.ballot(0, id, digest("of another audit seed"))
+    script.net.audit_report(0, id, digest("of another audit seed"))
     assert [c.seat for c in wanted(of(script, me), DoReplay)] == seats
 
     def all_seen() -> State[Any]:
         return seen(seen(of(script, me), past, seats[0]), past, seats[1])
 
-    # Of a lost disk's nothing is left out: it may be the whole one.
+    # Of a lost disk's nothing is excluded: it may be the whole one.
     late = at(seen(of(script, me), past, seats[0]), past.clock.audit_end - 1)
-    assert wanted(late, SealBallot) == []
-    (seal,) = wanted(all_seen(), SealBallot)
-    sealed = seal.key, BallotSealed(seal.body, digest("salt"))
+    assert wanted(late, SealAuditReport) == []
+    (seal,) = wanted(all_seen(), SealAuditReport)
+    sealed = seal.key, AuditReportSealed(seal.body, digest("salt"))
 
     def sending() -> list[Any]:
         state = all_seen()
-        return wanted(replace(state, facts=state.facts.plus(*sealed)), SendBallot)
+        return wanted(replace(state, facts=state.facts.plus(*sealed)), SendAuditReport)
 
-    (ballot,) = sending()
-    script.net.ballot(0, id, ballot.ballot)
+    (audit_report,) = sending()
+    script.net.audit_report(0, id, audit_report.audit_report)
     assert sending() == []
 
 
 class Mute(VerifierBehaviour):
-    def sent_ballot(self, past: SettledRound, ballot: Digest) -> Digest | None:
+    def sent_audit_report(self, past: SettledRound, audit_report: Digest) -> Digest | None:
         return None
 
     def skips_opening(self, view: JobView) -> bool:
         return True
 
 
-def test_a_behaviour_may_keep_its_ballot_to_itself() -> None:
+def test_a_behaviour_may_keep_its_audit_report_to_itself() -> None:
     script = Script.ready()
     me, id, past, seats = audited(script, script.honest_round())
-    (seal,) = wanted(seen(of(script, me), past, seats[0]), SealBallot)
-    sealed = BallotSealed(seal.body, digest("salt"))
+    (seal,) = wanted(seen(of(script, me), past, seats[0]), SealAuditReport)
+    sealed = AuditReportSealed(seal.body, digest("salt"))
 
     def holding(behaviour: VerifierBehaviour) -> State[Any]:
         state = of(script, me, behaviour)
         return replace(state, facts=state.facts.plus(seal.key, sealed))
 
-    (ballot,) = wanted(holding(VerifierBehaviour()), SendBallot)
-    assert wanted(holding(Mute()), SendBallot) == wanted(holding(Mute()), SealBallot) == []
-    script.net.ballot(0, id, ballot.ballot)
+    (audit_report,) = wanted(holding(VerifierBehaviour()), SendAuditReport)
+    assert (
+        wanted(holding(Mute()), SendAuditReport) == wanted(holding(Mute()), SealAuditReport) == []
+    )
+    script.net.audit_report(0, id, audit_report.audit_report)
     script.net.wait_until(past.clock.audit_end)
     assert len(wanted(holding(VerifierBehaviour()), SendOpen)) == 1
     assert wanted(holding(Mute()), SendOpen) == []
@@ -157,17 +164,17 @@ def test_what_is_sealed_is_sent_and_opened_by_a_machine_that_replays_no_more() -
     """As while the probe is tried again after a start, or where a new version fails it."""
     script = Script.ready()
     me, id, past, seats = audited(script, script.honest_round())
-    (seal,) = wanted(seen(of(script, me), past, seats[0]), SealBallot)
+    (seal,) = wanted(seen(of(script, me), past, seats[0]), SealAuditReport)
 
     def refused(*more: tuple[str, Any]) -> State[Any]:
         state = of(script, me)
         facts = dict(state.facts._by_key) | {DoFetchSpec(b"", ZERO_DIGEST).key: JobRefused("bits")}
         return replace(state, facts=Facts(facts | dict(more)))
 
-    assert wanted(refused(), DoReplay) == wanted(refused(), SealBallot) == []
-    sealed = seal.key, BallotSealed(seal.body, digest("salt"))
-    (ballot,) = wanted(refused(sealed), SendBallot)
-    script.net.ballot(0, id, ballot.ballot)
+    assert wanted(refused(), DoReplay) == wanted(refused(), SealAuditReport) == []
+    sealed = seal.key, AuditReportSealed(seal.body, digest("salt"))
+    (audit_report,) = wanted(refused(sealed), SendAuditReport)
+    script.net.audit_report(0, id, audit_report.audit_report)
     script.net.wait_until(past.clock.audit_end)
     assert len(wanted(refused(sealed), SendOpen)) == 1
 
@@ -176,17 +183,17 @@ def test_what_is_sealed_is_what_the_contracts_are_sent() -> None:
     script = Script.ready()
     _, id, past, seats = audited(script, script.honest_round())
     view, job = script.net.view, script.net.job
-    ballot = SendBallot(past.round, digest("ballot")).call(CALLS, view)
-    function = registry().function("ballot")
-    assert ballot.data[:4] == function.selector
-    assert decode(function.inputs, ballot.data[4:]) == (job, 0, digest("ballot"))
-    sealed = BallotSealed(Body((Duty(seats[0], 0, digest("own")),)).to_bytes(), digest("salt"))
+    audit_report = SendAuditReport(past.round, digest("report")).call(CALLS, view)
+    function = registry().function("sealAuditReport")
+    assert audit_report.data[:4] == function.selector
+    assert decode(function.inputs, audit_report.data[4:]) == (job, 0, digest("report"))
+    sealed = AuditReportSealed(Body((Duty(seats[0], 0, digest("own")),)).to_bytes(), digest("salt"))
     send = SendOpen(past.round, id, sealed)
     opened, function = send.call(CALLS, view), registry().function("open", "Audits")
     assert opened.data[:4] == function.selector
     *where, _, body, salt = decode(function.inputs, opened.data[4:])
     assert (where, body, salt) == ([job, 0, id], sealed.body, sealed.salt)
-    # Which ballot is opened is told by its salt; what it says is in the journal.
+    # Which audit report is opened is told by its salt; what it says is in the journal.
     assert send.key == replace(send, sealed=replace(sealed, body=b"other")).key
     assert send.key != replace(send, sealed=replace(sealed, salt=digest("other"))).key
 
@@ -196,7 +203,7 @@ def accusing() -> tuple[Script, Address, SettledRound, list[SeatIndex]]:
     script = Script.ready()
     script.honest_round()
     me, id, past, seats = audited(script, script.honest_round())
-    script.ballot(1, id, script.body(1, id, {seats[0]: 0}))
+    script.audit_report(1, id, script.body(1, id, {seats[0]: 0}))
     script.net.wait_until(past.clock.audit_end)
     script.open(1, id)
     return script, me, past, seats
@@ -218,11 +225,11 @@ def test_a_differs_that_comes_from_an_earlier_round_is_played_about_that_one() -
     assert wanted(replace(state, facts=bare), SendChallenge) == []
 
 
-def test_which_round_of_an_epoch_is_false_is_found_again_where_the_journal_is_lost() -> None:
+def test_which_round_of_a_reset_period_is_false_is_found_again_where_the_journal_is_lost() -> None:
     script, me, past, seats = accusing()
     state = of(script, me)
     assert wanted(state, DoReplay) == []
-    carrying = make_manifest({"epoch": 2, "codec.feedback": "0.9"})
+    carrying = make_manifest({"reset_period": 2, "codec.feedback": "0.9"})
     spec = DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(carrying.to_bytes())
     state = replace(state, facts=state.facts.plus(*spec))
     (replay,) = wanted(state, DoReplay)
@@ -241,7 +248,7 @@ class Shy(VerifierBehaviour):
 def test_who_may_not_accuse_challenges_no_false_words_either() -> None:
     script = Script.ready()
     me, id, past, seats = audited(script, script.honest_round())
-    script.ballot(0, id)
+    script.audit_report(0, id)
     script.net.wait_until(past.clock.audit_end)
     script.open(0, id)
     script.net.wait_until(past.clock.open_end)

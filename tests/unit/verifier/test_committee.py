@@ -32,12 +32,12 @@ from atoll.service.journal import AlreadySigned, Journal
 from atoll.service.machine import State
 from atoll_verifier.behaviour import VerifierBehaviour
 from atoll_verifier.duties import committee
-from atoll_verifier.duties.audit import SendBallot, SendOpen
+from atoll_verifier.duties.audit import SendAuditReport, SendOpen
 from atoll_verifier.duties.committee import (
     SendReady,
     SendSettle,
     SendSign,
-    SendWord,
+    SendVote,
     SignVerdict,
     VerdictSigned,
 )
@@ -190,7 +190,7 @@ async def test_the_accounts_of_a_drawn_committee_are_the_contracts_to_read(desk:
 
 async def test_what_is_settled_or_of_other_words_by_now_is_not_sent(desk: Desk) -> None:
     settle, asked = settling(desk, VERIFIERS[:4]), desk.view
-    other = replace(running(desk), lot_seed=digest("the next lot"))
+    other = replace(running(desk), committee_seed=digest("the next committee"))
     for newer in (replace(asked, open=None), replace(asked, open=other)):
         desk.view = newer  # what the chain says since the command was decided on
         with pytest.raises(ProtocolError, match="is settled, or its words are others"):
@@ -226,7 +226,7 @@ def test_what_is_said_of_a_round_is_what_the_contract_is_called_with(desk: Desk)
     view, now = desk.view, running(desk)
     ready = SendReady(HolderId(1)).call(CALLS, view)
     assert (ready.label, arguments(ready, "Members")) == ("ready", (view.job_id,))
-    word = SendWord(now.round, 0, PlaceIndex(2), now.seed, Bitmap(0b101)).call(CALLS, view)
+    word = SendVote(now.round, 0, PlaceIndex(2), now.seed, Bitmap(0b101)).call(CALLS, view)
     assert (word.label, arguments(word, "Rounds")) == ("word", (view.job_id, 2, now.seed, 0b101))
 
 
@@ -243,16 +243,25 @@ def test_a_late_signature_is_a_certificate_by_one(script: Script) -> None:
 def test_what_can_take_effect_once_is_named_by_what_it_is_about(desk: Desk) -> None:
     """Another content under the same name would be a second transaction about the same thing."""
     now, where = running(desk), (PlaceIndex(0), running(desk).seed)
-    word = SendWord(now.round, 0, *where, Bitmap(1))
+    word = SendVote(now.round, 0, *where, Bitmap(1))
     assert word.key == replace(word, has=Bitmap(3)).key
-    assert len({word.key, replace(word, lot=1).key, replace(word, data_seed=digest("b")).key}) == 3
+    assert (
+        len(
+            {
+                word.key,
+                replace(word, committee_draw=1).key,
+                replace(word, data_seed=digest("b")).key,
+            }
+        )
+        == 3
+    )
     settle = SendSettle(now.round, digest("a"), VERDICT, 5)
     assert settle.key == replace(settle, at=6).key != replace(settle, digest=digest("b")).key
     sign = SendSign(now.round, HolderId(1), b"a signature")
     assert sign.key == replace(sign, signature=b"").key != replace(sign, holder=HolderId(2)).key
-    kinds = (SendReady, SendWord, SendSettle, SendSign, SendBallot, SendOpen)
-    # A place can be lost and taken anew; a reorg can bring a ballot to where it is void.
-    assert [kind for kind in kinds if not kind.once] == [SendReady, SendBallot]
+    kinds = (SendReady, SendVote, SendSettle, SendSign, SendAuditReport, SendOpen)
+    # A place can be lost and taken anew; a reorg can bring an audit report to where it is void.
+    assert [kind for kind in kinds if not kind.once] == [SendReady, SendAuditReport]
 
 
 # --- decisions ---
@@ -285,8 +294,8 @@ def test_each_member_speaks_for_its_own_place() -> None:
     script = Script.ready()
     script.train()
     for place, me in enumerate(VERIFIERS[:4]):
-        (word,) = wanted(with_updates(of(script, me)), SendWord)
-        assert (word.place, word.round, word.lot) == (place, 0, 0)
+        (word,) = wanted(with_updates(of(script, me)), SendVote)
+        assert (word.place, word.round, word.committee_draw) == (place, 0, 0)
 
 
 def having_signed(script: Script, me: Address, at: int, verdict: Verdict = VERDICT) -> State[Any]:

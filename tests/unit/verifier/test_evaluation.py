@@ -33,7 +33,7 @@ EVALUATED = MANIFEST.model_copy(update={"data": MANIFEST.data.model_copy(update=
 def script() -> Script:
     """Round 0 has just opened."""
     made = Script.ready()
-    made.net.poke()
+    made.net.advance()
     return made
 
 

@@ -12,25 +12,30 @@ from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import VERIFIERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
-from atoll.protocol.ballots import Body, Duty
+from atoll.protocol.audit_reports import Body, Duty
 from atoll.protocol.views import SettledRound
 from atoll.protocol.words import Address, Bitmap, Digest, PlaceIndex, Role, SeatIndex, Verdict
 from atoll.service.duties.challenge import SendChallenge
+from atoll.service.duties.keeper_calls import SendKeeperCall
 from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.replay import DoReplay, SeatReplayed
-from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.effects import Effects
 from atoll.service.facts import Facts
 from atoll.service.machine import State
 from atoll_devnet.cheats import verifier_behaviour
 from atoll_verifier.behaviour import VerifierBehaviour
-from atoll_verifier.duties.audit import BallotSealed, SealBallot, SendBallot, SendOpen
+from atoll_verifier.duties.audit import (
+    AuditReportSealed,
+    SealAuditReport,
+    SendAuditReport,
+    SendOpen,
+)
 from atoll_verifier.duties.committee import (
     SendReady,
     SendSettle,
     SendSign,
-    SendWord,
+    SendVote,
     SignVerdict,
     VerdictSigned,
 )
@@ -50,7 +55,7 @@ def verifier(net: Network, me: Address = VERIFIERS[0]) -> State[Any]:
 @pytest.fixture
 def script() -> Script:
     made = Script.ready()
-    made.net.poke()
+    made.net.advance()
     return made
 
 
@@ -75,11 +80,11 @@ def test_its_word_waits_for_updates_and_not_for_ever(script: Script) -> None:
     script.train()
     me, running = member(script), script.net.view.open
     assert running is not None
-    assert wanted(verifier(script.net, me), SendWord) == []
-    (word,) = wanted(with_updates(verifier(script.net, me)), SendWord)
+    assert wanted(verifier(script.net, me), SendVote) == []
+    (word,) = wanted(with_updates(verifier(script.net, me)), SendVote)
     assert (word.has, word.data_seed) == (0b1111, script.net.seed)
     script.net.wait_until(running.words_end - 1)
-    (late,) = wanted(verifier(script.net, me), SendWord)
+    (late,) = wanted(verifier(script.net, me), SendVote)
     assert late.has == 0
 
 
@@ -92,7 +97,7 @@ def test_its_word_waits_for_the_model_and_not_for_ever(script: Script) -> None:
     for moment, words in ((half - 1, 0), (half, 1)):
         script.net.wait_until(moment)
         without = replace(verifier(script.net, me), facts=Facts())
-        assert len(wanted(with_updates(without), SendWord)) == words
+        assert len(wanted(with_updates(without), SendVote)) == words
 
 
 def test_it_merges_signs_and_settles(script: Script) -> None:
@@ -112,7 +117,7 @@ def test_it_merges_signs_and_settles(script: Script) -> None:
     assert settle.digest == sign.digest
 
 
-def test_who_is_left_out_of_a_certificate_adds_its_signature(script: Script) -> None:
+def test_who_is_excluded_of_a_certificate_adds_its_signature(script: Script) -> None:
     script.train()
     script.say()
     last = max(script.net.committee)
@@ -148,29 +153,29 @@ def seen(state: State[Any], past: SettledRound, seats: tuple[int, ...], at: int)
     return replace(state, facts=facts)
 
 
-def test_it_replays_its_duties_seals_sends_and_opens_a_ballot(script: Script) -> None:
+def test_it_replays_its_duties_seals_sends_and_opens_an_audit_report(script: Script) -> None:
     me, id, past = auditor(script)
     state = verifier(script.net, me)
     seats = tuple(sorted(script.net.duties(0, id)))
     assert tuple(c.seat for c in wanted(state, DoReplay)) == seats
     state = seen(state, past, seats, 0xFFFF)
-    (seal,) = wanted(state, SealBallot)
+    (seal,) = wanted(state, SealAuditReport)
     assert [duty.seat for duty in Body.from_bytes(seal.body).duties] == list(seats)
-    sealed = BallotSealed(seal.body, Digest(b"\x07" * 32))
+    sealed = AuditReportSealed(seal.body, Digest(b"\x07" * 32))
     state = replace(state, facts=state.facts.plus(seal.key, sealed))
-    (send,) = wanted(state, SendBallot)
-    script.net.ballot(0, id, send.ballot)
+    (send,) = wanted(state, SendAuditReport)
+    script.net.audit_report(0, id, send.audit_report)
     script.net.wait_until(past.clock.audit_end)
     opening = replace(verifier(script.net, me), facts=state.facts)
     (opened,) = wanted(opening, SendOpen)
-    script.net.open_ballot(0, id, seal.body, sealed.salt)  # which the contract takes
+    script.net.open_audit_report(0, id, seal.body, sealed.salt)  # which the contract takes
     assert opened.sealed == sealed
 
 
 def test_what_it_accused_of_is_brought_before_the_judge(script: Script) -> None:
     me, id, past = auditor(script)
     seats = tuple(sorted(script.net.duties(0, id)))
-    script.ballot(0, id, script.body(0, id, {seats[0]: 2}))
+    script.audit_report(0, id, script.body(0, id, {seats[0]: 2}))
     script.net.wait_until(past.clock.audit_end)
     assert wanted(verifier(script.net, me), SendChallenge) == []
     script.open(0, id)
@@ -184,7 +189,7 @@ def test_what_it_accused_of_is_brought_before_the_judge(script: Script) -> None:
 def test_words_that_a_key_shows_to_be_false_are_challenged(script: Script) -> None:
     me, id, past = auditor(script)
     seat, *_ = sorted(script.net.duties(0, id))
-    script.ballot(0, id)
+    script.audit_report(0, id)
     script.net.wait_until(past.clock.audit_end)
     script.open(0, id)
     script.net.wait_until(past.clock.open_end)
@@ -209,39 +214,39 @@ def test_words_that_a_key_shows_to_be_false_are_challenged(script: Script) -> No
     assert challenged((*true[:2], digest("own"), *true[3:])) == []  # its bond is gone
 
 
-def test_upkeep_is_done_in_turns(script: Script) -> None:
+def test_keeper_call_is_done_in_turns(script: Script) -> None:
     running = script.net.view.open
     assert running is not None
     script.net.wait_until(running.deadline)
-    first = [me for me in VERIFIERS[:4] if wanted(verifier(script.net, me), SendUpkeep)]
+    first = [me for me in VERIFIERS[:4] if wanted(verifier(script.net, me), SendKeeperCall)]
     assert first == []  # providers are before them in TRAIN
     script.net.wait(1000)
-    assert all(wanted(verifier(script.net, me), SendUpkeep) for me in VERIFIERS[:4])
+    assert all(wanted(verifier(script.net, me), SendKeeperCall) for me in VERIFIERS[:4])
 
 
-async def test_a_lost_disk_seals_the_same_ballot_and_opens_it(script: Script) -> None:
+async def test_a_lost_disk_seals_the_same_audit_report_and_opens_it(script: Script) -> None:
     me, id, past = auditor(script)
     seats = tuple(sorted(script.net.duties(0, id)))
     first = seen(verifier(script.net, me), past, seats, 0xFFFF)
-    (seal,) = wanted(first, SealBallot)
+    (seal,) = wanted(first, SealAuditReport)
     sealed = await sealing(seal, script, b"a key")
-    (send,) = wanted(replace(first, facts=first.facts.plus(seal.key, sealed)), SendBallot)
-    script.net.ballot(0, id, send.ballot)
+    (send,) = wanted(replace(first, facts=first.facts.plus(seal.key, sealed)), SendAuditReport)
+    script.net.audit_report(0, id, send.audit_report)
     script.net.wait_until(past.clock.audit_end)
     lost = verifier(script.net, me)
     assert tuple(c.seat for c in wanted(lost, DoReplay)) == seats
     assert wanted(lost, SendOpen) == []
     again = seen(lost, past, seats, 0xFFFF)
-    (resealed,) = wanted(again, SealBallot)
+    (resealed,) = wanted(again, SealAuditReport)
     fact = await sealing(resealed, script, b"a key")
     assert fact == sealed != await sealing(resealed, script, b"another key")
     (opened,) = wanted(replace(again, facts=again.facts.plus(resealed.key, fact)), SendOpen)
-    script.net.open_ballot(0, id, opened.sealed.body, opened.sealed.salt)
+    script.net.open_audit_report(0, id, opened.sealed.body, opened.sealed.salt)
 
 
-async def sealing(seal: SealBallot, script: Script, key: bytes) -> BallotSealed:
+async def sealing(seal: SealAuditReport, script: Script, key: bytes) -> AuditReportSealed:
     context = SimpleNamespace(sign_hash=lambda message: digest(key + message) * 2)
     effects = cast(Effects, SimpleNamespace(context=context))
     fact = (await seal.perform(effects, script.net.view)).fact
-    assert isinstance(fact, BallotSealed)
+    assert isinstance(fact, AuditReportSealed)
     return fact

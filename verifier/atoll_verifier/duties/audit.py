@@ -1,4 +1,4 @@
-"""An auditor's part: replays, the sealed ballot, its opening, and what it accuses of.
+"""An auditor's part: replays, the sealed audit report, its opening, and what it accuses of.
 
 Rule of this file: everything is of settled rounds, of which several run at once.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from atoll.chain.calls import Call, Calls
-from atoll.protocol.ballots import Body, ballot_hash, salt_message
+from atoll.protocol.audit_reports import Body, audit_report_hash, salt_message
 from atoll.protocol.leaves import key_of
 from atoll.protocol.owes import Duty, Owed
 from atoll.protocol.views import JobView, SettledRound
@@ -30,7 +30,7 @@ SEAL_PART: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class BallotSealed(Fact):
+class AuditReportSealed(Fact):
     """What we say of a round's duties; nobody knows it before it is opened."""
 
     kind: ClassVar[str] = "audit-report-sealed.v1"
@@ -39,8 +39,8 @@ class BallotSealed(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class SealBallot(Work[BallotSealed]):
-    """Decide what is said, once: the last ballot counts, and another could not be opened."""
+class SealAuditReport(Work[AuditReportSealed]):
+    """Decide what is said, once: the last audit report counts, and another could not be opened."""
 
     kind: ClassVar[str] = "seal-audit-report.v1"
     round: RoundIndex
@@ -52,22 +52,22 @@ class SealBallot(Work[BallotSealed]):
     def about(self) -> tuple[object, ...]:
         return _about(self.round, self.audit_seed, self.holder)
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[BallotSealed]:
-        """The salt follows from our account's key: a lost disk loses no ballot."""
+    async def perform(self, effects: Effects, view: JobView) -> Done[AuditReportSealed]:
+        """The salt follows from our account's key: a lost disk loses no audit report."""
         message = salt_message(view.slot(self.round), self.audit_seed, self.holder)
-        return Done(BallotSealed(self.body, key_of(effects.context.sign_hash(message))))
+        return Done(AuditReportSealed(self.body, key_of(effects.context.sign_hash(message))))
 
 
 @dataclass(frozen=True, slots=True)
-class SendBallot(ContractCall):
+class SendAuditReport(ContractCall):
     """Sent again where a reorg brought it into a block before the settlement: there it is void."""
 
     kind: ClassVar[str] = "commit-audit-report.v1"
     round: RoundIndex
-    ballot: Digest
+    audit_report: Digest
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        return calls.ballot(view.job_id, self.round, self.ballot)
+        return calls.seal_audit_report(view.job_id, self.round, self.audit_report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class SendOpen(ContractCall):
     once: ClassVar[bool] = True
     round: RoundIndex
     holder: HolderId
-    sealed: BallotSealed
+    sealed: AuditReportSealed
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -84,7 +84,7 @@ class SendOpen(ContractCall):
 
     def call(self, calls: Calls, view: JobView) -> Call:
         past, body = view.settled[self.round], Body.from_bytes(self.sealed.body)
-        return calls.open_ballot(past, self.holder, body, self.sealed.salt)
+        return calls.open_audit_report(past, self.holder, body, self.sealed.salt)
 
 
 def _about(round: RoundIndex, seed: Digest, holder: HolderId) -> tuple[object, ...]:
@@ -101,8 +101,8 @@ def decide_audit(state: VerifierState, owed: tuple[Owed, ...]) -> Decision:
         past = state.view.settled_round(one.round)
         if past is None:
             continue
-        if one.duty is Duty.BALLOT:
-            wanted += _ballot(state, past, one)
+        if one.duty is Duty.AUDIT_REPORT:
+            wanted += _audit_report(state, past, one)
         elif one.duty is Duty.OPEN:
             wanted += _open(state, past, one)
         elif one.duty is Duty.CHALLENGE:
@@ -113,29 +113,29 @@ def decide_audit(state: VerifierState, owed: tuple[Owed, ...]) -> Decision:
     return Decision("audit", f"{len(wanted)} things to do", one_at_a_time(state, wanted))
 
 
-def _ballot(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
+def _audit_report(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
     seed, behaviour = past.facts.audit_seed, state.setup.behaviour
-    sealed = state.facts.of(SealBallot, *_about(past.round, seed, owed.holder))
+    sealed = state.facts.of(SealAuditReport, *_about(past.round, seed, owed.holder))
     if sealed is not None:
         auditor = (owed.holder, state.me)
         body = Body.from_bytes(sealed.body).hash
-        ballot = ballot_hash(past.slot, seed, auditor, body, sealed.salt)
-        sent = behaviour.sent_ballot(past, ballot)
-        return [] if sent is None else [SendBallot(past.round, sent)]
+        audit_report = audit_report_hash(past.slot, seed, auditor, body, sealed.salt)
+        sent = behaviour.sent_audit_report(past, audit_report)
+        return [] if sent is None else [SendAuditReport(past.round, sent)]
     return _sealing(state, past, owed)
 
 
 def _again(state: VerifierState, past: SettledRound) -> list[AnyCommand]:
-    """Finds the ballot again that is on the chain, where the journal is lost; and replaces one that
-    could not be opened, as of another audit seed, which a reorg has left there.
+    """Finds the audit report again that is on the chain, where the journal is lost; and replaces
+    one that could not be opened, as of another audit seed, which a reorg has left there.
     """
     holder = state.view.auditor_of(past, state.me)
-    if holder is None or holder not in past.ballots or not past.clock.is_auditing(state.now):
+    if holder is None or holder not in past.audit_reports or not past.clock.is_auditing(state.now):
         return []
     seats = past.duties_of(holder)
     owed = Owed(Duty.OPEN, past.round, past.clock.open_end, holder, seats)
-    found = _ballot(state, past, owed)
-    said = SendBallot(past.round, past.ballots[holder])
+    found = _audit_report(state, past, owed)
+    said = SendAuditReport(past.round, past.audit_reports[holder])
     return [command for command in found if command != said] if seats else []
 
 
@@ -145,10 +145,10 @@ def _sealing(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCo
     facts = {seat: replayed(state, past, seat) for seat in owed.seats}
     missing = [seat for seat, fact in facts.items() if fact is None]
     told = tuple(fact.duty for fact in facts.values() if fact is not None)
-    is_late = state.now >= past.clock.audit_end - _left(past) and owed.duty is Duty.BALLOT
+    is_late = state.now >= past.clock.audit_end - _left(past) and owed.duty is Duty.AUDIT_REPORT
     if (not missing or is_late) and told:
-        body_said = behaviour.ballot_override(state.view, Body(told)).to_bytes()
-        return [SealBallot(past.round, seed, owed.holder, body_said)]
+        body_said = behaviour.audit_report_override(state.view, Body(told)).to_bytes()
+        return [SealAuditReport(past.round, seed, owed.holder, body_said)]
     spec, function = spec_of(state.facts), behaviour.replay_function
     if spec is None:
         return []
@@ -161,7 +161,7 @@ def _left(past: SettledRound) -> int:
 
 def _open(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
     about = _about(past.round, past.facts.audit_seed, owed.holder)
-    sealed = state.facts.of(SealBallot, *about)
+    sealed = state.facts.of(SealAuditReport, *about)
     if state.setup.behaviour.skips_opening(state.view):
         return []
     if sealed is None:  # another journal had it: what a whole replay gives again is the same
@@ -204,8 +204,8 @@ def _challenge(state: VerifierState, past: SettledRound, owed: Owed) -> list[Any
     challenge = SendChallenge(past.round, seat, owed.at, spec, data.initial, owed=True)
     found = replayed(state, past, seat)
     if found is None and owed.at == 0:
-        # Another journal had it. Which round of the epoch is false is in no ballot, and whoever
-        # challenges a true one falls.
+        # Another journal had it. Which round of the reset period is false is in no audit report,
+        # and whoever challenges a true one falls.
         again = replaying(state.view, past, seat, spec, state.setup.behaviour.replay_function)
         if again.earlier:
             return [again]

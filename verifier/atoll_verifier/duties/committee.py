@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 WORD_PART: Final = 4
-"""So large a part of a lot's time is left when a member says what it has by then."""
+"""So large a part of a committee draw's time is left when a member says what it has by then."""
 GRACE_SECONDS: Final = 4
 """For whoever signs a little later: its signature in the certificate costs less than alone."""
 
@@ -68,18 +68,18 @@ class SendReady(ContractCall):
 
 
 @dataclass(frozen=True, slots=True)
-class SendWord(ContractCall):
+class SendVote(ContractCall):
     kind: ClassVar[str] = "availability-vote.v1"
     once: ClassVar[bool] = True
     round: RoundIndex
-    lot: int
+    committee_draw: int
     place: PlaceIndex
     data_seed: Digest
     has: Bitmap
 
     @property
     def about(self) -> tuple[object, ...]:
-        return (self.round, self.lot, self.data_seed)
+        return (self.round, self.committee_draw, self.data_seed)
 
     def call(self, calls: Calls, view: JobView) -> Call:
         return calls.word(view.job_id, self.place, self.data_seed, self.has)
@@ -196,7 +196,7 @@ class SendSign(ContractCall):
 
 
 def decide_committee(state: VerifierState, owed: tuple[Owed, ...], line: int) -> list[Decision]:
-    """Readiness, the word of the lot, the verdict and its settlement."""
+    """Readiness, the word of the committee draw, the verdict and its settlement."""
     duties = {one.duty: one for one in owed}
     return [
         _decide_ready(state, duties.get(Duty.READY)),
@@ -227,7 +227,7 @@ def _decide_word(state: VerifierState, owed: Owed | None) -> Decision:
         return Decision("word", "waits for the model")
     has = state.setup.behaviour.word_override(view, had)
     place = next(p for p, h in running.places.items() if h == owed.holder)
-    word = SendWord(running.round, running.lot, place, running.seed, has)
+    word = SendVote(running.round, running.committee_draw, place, running.seed, has)
     return Decision("word", f"has {had.bit_count()} updates", (word,))
 
 
@@ -291,7 +291,7 @@ def _catching_up(state: VerifierState, past: SettledRound) -> tuple[AnyCommand, 
 
 
 def signed_of(state: VerifierState, running: OpenRound) -> VerdictSigned | None:
-    """What we signed about the words of the running lot."""
+    """What we signed about the words of the running committee draw."""
     about = (running.round, running.seed, running.words_accumulator)
     return state.facts.of(SignVerdict, *about)
 

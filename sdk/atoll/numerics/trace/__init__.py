@@ -1,1 +1,1 @@
-"""The tape of a step: its tensors, made by operations of which the EVM can do one element."""
+"""The trace of a step: its tensors, made by operations of which the EVM can do one element."""

@@ -1,4 +1,4 @@
-"""Causal attention, forward and backward, on integers: the operations 0x02 of the tape.
+"""Causal attention, forward and backward, on integers: the operations 0x02 of the trace.
 
 As `integers`; contracts/src/judge/AttentionSteps.sol works out one element of each. The lines A of
 SPEC-STEP.md go tile by tile, and so do nodes.

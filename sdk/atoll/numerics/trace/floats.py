@@ -1,4 +1,4 @@
-"""Family 3 of the tape: what SPEC-STEP.md does to numbers one by one.
+"""Family 3 of the trace: what SPEC-STEP.md does to numbers one by one.
 
 Each operation gives a node's tensor of the tensors it reads: `words` are the template's, u64 each,
 floats by their bits; `inputs` are flat; `iteration` is the micro-batch. Every number that comes out

@@ -1,4 +1,4 @@
-"""Family 0 of the tape: what a step takes from elsewhere.
+"""Family 0 of the trace: what a step takes from elsewhere.
 
 Rule of this file: an import copies bytes that a root on the chain, the manifest or the game itself
 vouches for, and changes nothing but their order and byte order. `opcodes` says which words and

@@ -1,4 +1,4 @@
-"""Structure, reductions, grids, integer products, embedding: the operations 0x01 of the tape.
+"""Structure, reductions, grids, integer products, embedding: the operations 0x01 of the trace.
 
 `opcodes.Op` has their words and inputs; contracts/src/judge/IntegerSteps.sol works out one element
 of each. The lines of SPEC-STEP.md that an operation is stand in brackets. Reductions go over blocks

@@ -1,4 +1,4 @@
-"""Family 6 of the tape: an update's bytes from the round's model and the last state.
+"""Family 6 of the trace: an update's bytes from the round's model and the last state.
 
 Rule of this file: it is the codecs once more (`bits.codec`). LinkSteps.sol has the same for one
 element, and opcodes.py what words and inputs are.

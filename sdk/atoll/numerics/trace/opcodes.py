@@ -1,11 +1,11 @@
-"""The operations of the judge: what a node of the tape may be (SPEC-JUDGE.md, 3).
+"""The operations of the judge: what a node of the trace may be (SPEC-JUDGE.md, 3).
 
 Rule of this file: an operation's number is its family (high byte) and its place in it; families are
 contracts (`IOneStep`). A docstring has the words in brackets, in their order, then the inputs, then
 the result. Tensors are flat and row-major. i8, i32, i64, u16, f32, f64 are their types, h is 32
 bytes; words that are floats hold their bits, in the low half where they are f32. R is what the
 sizes say.
-Inputs in capitals are sources beside the tape (`law.program.Source`).
+Inputs in capitals are sources beside the trace (`law.program.Source`).
 L2, A8 … are lines of SPEC-STEP.md. Every NaN of a result is the one NaN.
 """
 

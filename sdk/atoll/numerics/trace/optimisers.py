@@ -1,4 +1,4 @@
-"""Family 4 of the tape: SPEC-STEP.md's chapter 15, one tensor at a time.
+"""Family 4 of the trace: SPEC-STEP.md's chapter 15, one tensor at a time.
 
 As in `floats`; gradients come in clipped (SCALE_BY), and integer products by the operations of
 `integers`. Shapes: S rows of a matrix's shorter side, L of the longer.

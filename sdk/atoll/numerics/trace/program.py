@@ -42,7 +42,7 @@ class Program:
         return self.tree.root
 
     def nodes(self, part: int) -> int:
-        """How many nodes a tape of this part has."""
+        """How many nodes a trace of this part has."""
         return self.header.nodes(part)
 
     def at(self, part: int, node: int) -> tuple[int, int]:
@@ -84,7 +84,7 @@ def numbers_of(template: Template) -> _Numbers:
 
 
 def reads_of(template: Template) -> Iterator[_Numbers]:
-    """Of each input that is a node of the tape, its number iteration by iteration."""
+    """Of each input that is a node of the trace, its number iteration by iteration."""
     for read in template.inputs:
-        if read.source is Source.TAPE:
+        if read.source is Source.TRACE:
             yield np.arange(template.count) * read.stride + read.node

@@ -42,7 +42,7 @@ def evaluate(template: Template, iteration: int, values: Values, sources: Source
     """
     inputs = []
     for read in template.inputs:
-        if read.source is Source.TAPE:
+        if read.source is Source.TRACE:
             inputs.append(values[read.node + iteration * read.stride])
         elif read.source is Source.CONTEXT:
             context = np.frombuffer(sources.context.to_bytes(), np.uint8).copy()
@@ -68,11 +68,11 @@ def run(program: Program, part: int, sources: Sources) -> Iterator[tuple[int, Te
 
 
 def _reads(template: Template, iteration: int) -> list[int]:
-    """The nodes of the tape that it reads in that iteration."""
+    """The nodes of the trace that it reads in that iteration."""
     return [
         read.node + iteration * read.stride
         for read in template.inputs
-        if read.source is Source.TAPE
+        if read.source is Source.TRACE
     ]
 
 
@@ -95,8 +95,8 @@ def node_digest(tensor: Tensor) -> Digest:
     return piece_root(raw_bytes(tensor))
 
 
-def tape_of(program: Program, part: int, sources: Sources) -> tuple[Tree, bytes]:
-    """The tree over all nodes' digests, whose root is the tape's, and the last node's bytes."""
+def trace_of(program: Program, part: int, sources: Sources) -> tuple[Tree, bytes]:
+    """The tree over all nodes' digests, whose root is the trace's, and the last node's bytes."""
     digests = bytearray()
     for _, tensor in run(program, part, sources):
         digests += node_digest(tensor)

@@ -1,4 +1,4 @@
-"""Family 5 of the tape: the digest of the state after a step, and what the step comes to.
+"""Family 5 of the trace: the digest of the state after a step, and what the step comes to.
 
 Rule of this file: the SHA-256 tree is that of `bits.tensors`, a level a node. Digests are uint8, 32
 bytes each. One that is zero says that a parameter was not bounded (S8), and stays zero upwards.

@@ -21,7 +21,7 @@ from atoll.protocol.games.claims import (
     PickStep,
     PostLeaf,
     PostLink,
-    PostTape,
+    PostTrace,
     Prove,
     Reveal,
 )
@@ -33,7 +33,7 @@ _PROOF: Final = f"(uint256,bytes32,bytes32[],bytes32[4],bytes,bytes,{_OPENING}[]
 _SIGNATURES: Final[dict[type[Move], tuple[str, tuple[str, ...]]]] = {
     OpenSteps: ("openSteps", (CLAIM_TYPE, _PART, "bytes32[]", "bytes")),
     PickStep: ("pickStep", ("uint256", "bytes32", "bytes32", "bytes32[]")),
-    PostTape: ("postTape", ("bytes32[]", "bytes32[]")),
+    PostTrace: ("postTrace", ("bytes32[]", "bytes32[]")),
     PostLink: (
         "postLink",
         (CLAIM_TYPE, _PART, _PART, "bytes32[4]", "bytes32", "bytes32[]", "bytes32[]"),

@@ -36,7 +36,7 @@ class Claim:
     data_seed: Digest
     opening: Digest
     closing: Digest = ZERO_DIGEST
-    work_word: Digest = ZERO_DIGEST
+    work_tag: Digest = ZERO_DIGEST
     update_root: Digest = ZERO_DIGEST
     model_params: Digest = ZERO_DIGEST
     model_exponents: Digest = ZERO_DIGEST
@@ -64,7 +64,7 @@ class ProgramPart:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Whole pieces (or chunks) of an input, their siblings, and the input's path in the tape."""
+    """Whole pieces (or chunks) of an input, their siblings, and the input's path in the trace."""
 
     data: bytes = b""
     siblings: tuple[Digest, ...] = ()
@@ -86,7 +86,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class OpenSteps:
-    """Holder: states after each step, and what the work word hashes."""
+    """Holder: states after each step, and what the work tag hashes."""
 
     header: ProgramPart
     states: tuple[Digest, ...]
@@ -104,8 +104,8 @@ class PickStep:
 
 
 @dataclass(frozen=True, slots=True)
-class PostTape:
-    """Holder: the path of the tape's last node, and the first row."""
+class PostTrace:
+    """Holder: the path of the trace's last node, and the first row."""
 
     path: tuple[Digest, ...]
     row: tuple[Digest, ...]
@@ -138,7 +138,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class PickNode:
-    """Challenger: the first node of the tape that differs, with its template."""
+    """Challenger: the first node of the trace that differs, with its template."""
 
     child: int
     digest: Digest
@@ -168,5 +168,5 @@ class Prove:
 
 
 Move: TypeAlias = (
-    OpenSteps | PickStep | PostTape | PostLink | Pick | PickNode | Reveal | PostLeaf | Prove
+    OpenSteps | PickStep | PostTrace | PostLink | Pick | PickNode | Reveal | PostLeaf | Prove
 )

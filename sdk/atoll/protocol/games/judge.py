@@ -47,12 +47,12 @@ class Disputed:
 
     Attributes:
         start: digest of the state that the step opens with.
-        tape: root of the holder's tape, which has so many `nodes`.
+        trace: root of the holder's trace, which has so many `nodes`.
         step: in the round.
     """
 
     start: Digest
-    tape: Digest
+    trace: Digest
     nodes: int
     node: int
     step: int
@@ -119,8 +119,8 @@ class _Case(NamedTuple):
 def _opened(case: _Case, opening: Opening, source: Input, need: Need) -> bytes:
     header = Header.from_bytes(case.proof.header)
     match source.source:
-        case Source.TAPE:
-            return _of_tape(case, opening, source, need)
+        case Source.TRACE:
+            return _of_trace(case, opening, source, need)
         case Source.TOKENS:
             size = header.train_tokens * header.token_bytes
             return _of_pieces(header.data_root, size, opening, need)
@@ -146,13 +146,13 @@ def _of_state(case: _Case, opening: Opening, source: Input, need: Need) -> bytes
     return _of_chunks(root, case.template, opening, source, need)
 
 
-def _of_tape(case: _Case, opening: Opening, source: Input, need: Need) -> bytes:
+def _of_trace(case: _Case, opening: Opening, source: Input, need: Need) -> bytes:
     disputed = case.disputed
     iteration = case.template.iteration(disputed.node) or 0
     node = source.node + iteration * source.stride
     first = need.offset // PIECE
     digest = shown_root(opening.data, first, source.size, opening.siblings)
-    if root_from(digest, node, disputed.nodes, opening.path) != disputed.tape:
+    if root_from(digest, node, disputed.nodes, opening.path) != disputed.trace:
         raise WrongOpening(f"node {node} is another")
     return _within(opening.data, first * PIECE, need)
 

@@ -20,7 +20,7 @@ from atoll.protocol.games.claims import (
     PickStep,
     PostLeaf,
     PostLink,
-    PostTape,
+    PostTrace,
     ProgramPart,
     Proof,
     Prove,
@@ -61,7 +61,7 @@ class Phase(IntEnum):
     WAITING = 1
     OPEN_STEPS = 2
     PICK_STEP = 3
-    POST_TAPE = 4
+    POST_TRACE = 4
     POST_LINK = 5
     PICK = 6
     REVEAL = 7
@@ -77,7 +77,7 @@ class Phase(IntEnum):
 
 
 _HOLDERS: Final = frozenset(
-    {Phase.OPEN_STEPS, Phase.POST_TAPE, Phase.POST_LINK, Phase.REVEAL, Phase.POST_LEAF}
+    {Phase.OPEN_STEPS, Phase.POST_TRACE, Phase.POST_LINK, Phase.REVEAL, Phase.POST_LEAF}
 )
 
 
@@ -138,15 +138,15 @@ class Game:
     Attributes:
         states, works: as the holder opened them.
         start: state digest that the disputed step opens with.
-        result: piece root of the tape's last node.
+        result: piece root of the trace's last node.
         step: of the disputed step, in the round.
         part: of the program; the whole header is `program`.
-        tape: root; it has so many `nodes`.
+        trace: root; it has so many `nodes`.
         tree: the tree node in dispute, the sealed root where it is at the top; in the last move
             the root over the words of the leaf.
         level, index: where it lies.
-        node: in dispute, of `size` bytes; None while the search is in the tape.
-        rows: of the tape, from above; `tensor_rows` those of the node.
+        node: in dispute, of `size` bytes; None while the search is in the trace.
+        rows: of the trace, from above; `tensor_rows` those of the node.
         leaf: the bytes that the holder posted.
     """
 
@@ -164,7 +164,7 @@ class Game:
     program: Header | None = field(default=None, repr=False)
     part: int = 0
     nodes: int = 0
-    tape: Digest = ZERO_DIGEST
+    trace: Digest = ZERO_DIGEST
     tree: Digest = ZERO_DIGEST
     level: int = 0
     index: int = 0
@@ -194,7 +194,7 @@ class Game:
     def disputed(self) -> Disputed:
         """What the proof is checked against."""
         node = 0 if self.node is None else self.node
-        return Disputed(self.start, self.tape, self.nodes, node, self.step)
+        return Disputed(self.start, self.trace, self.nodes, node, self.step)
 
     def timeout(self, now: int) -> Game:
         """Raises IllegalMove while who is to move has time, and where nobody is to move."""
@@ -235,8 +235,8 @@ class Game:
         match self.phase, move:
             case Phase.OPEN_STEPS, OpenSteps():
                 return _open_steps(self, move)
-            case Phase.POST_TAPE, PostTape():
-                return _take_tape(self, move.path, move.row)
+            case Phase.POST_TRACE, PostTrace():
+                return _take_trace(self, move.path, move.row)
             case Phase.POST_LINK, PostLink():
                 return _post_link(self, move)
             case Phase.REVEAL, Reveal():
@@ -290,8 +290,8 @@ def _open_steps(game: Game, move: OpenSteps) -> Game:
     _require(count > 0 and (claim.segment + 1) * count <= header.steps, "no such segment")
     _require(len(move.states) == count, "not a state for each step")
     _require(move.states[-1] == claim.closing, "another closing state")
-    is_as_said = claim.work_word in {ZERO_DIGEST, keccak256(move.works)}
-    _require(is_as_said, "another work word")
+    is_as_said = claim.work_tag in {ZERO_DIGEST, keccak256(move.works)}
+    _require(is_as_said, "another work tag")
     size = 8 + 4 * header.micro_batches
     _require(len(move.works) == count * size, "works of another length")
     for i in range(count):
@@ -324,7 +324,7 @@ def _pick_step(game: Game, move: PickStep) -> Game:
     assert header is not None  # it was shown with the steps
     part = header.step_part(game.claim.round, step)
     picked = replace(game, part=part, nodes=header.nodes(part), step=step)
-    return replace(picked, phase=Phase.POST_TAPE, start=move.start, result=move.result)
+    return replace(picked, phase=Phase.POST_TRACE, start=move.start, result=move.result)
 
 
 def _post_link(game: Game, move: PostLink) -> Game:
@@ -346,14 +346,14 @@ def _post_link(game: Game, move: PostLink) -> Game:
         result=move.pieces,
         step=steps,
     )
-    return _take_tape(linked, move.path, move.row)
+    return _take_trace(linked, move.path, move.row)
 
 
-def _take_tape(game: Game, path: Sequence[Digest], row: tuple[Digest, ...]) -> Game:
+def _take_trace(game: Game, path: Sequence[Digest], row: tuple[Digest, ...]) -> Game:
     root = root_from(game.result, game.nodes - 1, game.nodes, path)
     level = height(game.nodes)
-    posted = replace(game, tape=root, tree=root, level=level, index=0)
-    _require(_above(posted, row, 0) == root, "the row is of another tape")
+    posted = replace(game, trace=root, tree=root, level=level, index=0)
+    _require(_above(posted, row, 0) == root, "the row is of another trace")
     return replace(_with_row(posted, row), phase=Phase.PICK)
 
 
@@ -384,7 +384,7 @@ def _reveal(game: Game, move: Reveal) -> Game:
 
 
 def _pick(game: Game, move: Pick) -> Game:
-    _require(game.level > ROW_LEVELS or game.node is not None, "that is a node of the tape")
+    _require(game.level > ROW_LEVELS or game.node is not None, "that is a node of the trace")
     picked = _take_child(game, move.child, move.node, move.path)
     return replace(picked, phase=Phase.REVEAL if picked.level else Phase.POST_LEAF)
 
@@ -398,7 +398,7 @@ def _take_child(game: Game, child: int, node: Digest, path: Sequence[Digest]) ->
 
 
 def _pick_node(game: Game, move: PickNode) -> Game:
-    _require(game.level <= ROW_LEVELS and game.node is None, "not a node of the tape")
+    _require(game.level <= ROW_LEVELS and game.node is None, "not a node of the trace")
     picked = _take_child(game, move.child, move.digest, move.path)
     template = _take_template(game, move.template, picked.index)
     level = height(pieces_of(template.size))

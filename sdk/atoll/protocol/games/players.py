@@ -19,7 +19,7 @@ from atoll.protocol.games.claims import (
     PickStep,
     PostLeaf,
     PostLink,
-    PostTape,
+    PostTrace,
     ProgramPart,
     Proof,
     Prove,
@@ -51,7 +51,7 @@ from atoll.protocol.words import ZERO_DIGEST, Digest
 _UNITS = {Source.TOKENS: PIECE, Source.TABLES: PIECE, Source.EXPONENTS: 1 << 63}
 
 
-class Tape(Protocol):
+class Trace(Protocol):
     """A player's own run of one step, or of a link."""
 
     @property
@@ -73,7 +73,7 @@ class Tape(Protocol):
         """Bytes of a node."""
 
     def open(self, template: Template, source: Input, need: Need) -> Opening:
-        """Whole pieces or chunks of an input that is neither of the tape nor the context."""
+        """Whole pieces or chunks of an input that is neither of the trace nor the context."""
 
 
 class Knowledge(Protocol):
@@ -85,7 +85,7 @@ class Knowledge(Protocol):
 
     @property
     def works(self) -> bytes:
-        """Norm and losses of each step (`law.leaves.work_word` hashes them); none of a link."""
+        """Norm and losses of each step (`law.leaves.work_tag` hashes them); none of a link."""
 
     @property
     def header(self) -> ProgramPart:
@@ -94,7 +94,7 @@ class Knowledge(Protocol):
     def template(self, node: int) -> ProgramPart:
         """That of a node of the part that is played, with its path."""
 
-    def tape(self, step: int) -> Tape:
+    def trace(self, step: int) -> Trace:
         """The run of a step of the round, or of the link: it may take as long as a step."""
 
 
@@ -116,16 +116,16 @@ def defend(game: Game, own: Knowledge) -> Move:
     match game.phase:
         case Phase.OPEN_STEPS:
             return OpenSteps(own.header, tuple(own.states), own.works)
-        case Phase.POST_TAPE:
-            return PostTape(*_first_row(own.tape(game.step).tree))
+        case Phase.POST_TRACE:
+            return PostTrace(*_first_row(own.trace(game.step).tree))
         case Phase.POST_LINK:
             return _link(game.claim.round, own)
         case Phase.REVEAL:
-            return Reveal(row_of(_searched(game, own.tape(game.step)), game.level, game.index))
+            return Reveal(row_of(_searched(game, own.trace(game.step)), game.level, game.index))
         case Phase.POST_LEAF:
             start = game.index * PIECE
             node = _node(game)
-            return PostLeaf(own.tape(game.step).read(node, start, start + game.leaf_bytes))
+            return PostLeaf(own.trace(game.step).read(node, start, start + game.leaf_bytes))
     raise ValueError(f"the holder has no move in {game.phase.name}")
 
 
@@ -164,17 +164,17 @@ def _first_row(tree: Tree) -> tuple[tuple[Digest, ...], tuple[Digest, ...]]:
 
 
 def _link(round: int, own: Knowledge) -> PostLink:
-    tape = own.tape(0)
+    trace = own.trace(0)
     header = Header.from_bytes(own.header.data)
     if header.nodes(header.link_part(round)) == 0:  # it has no link to be wrong
-        return PostLink(own.header, own.header, tape.roots, ZERO_DIGEST, (), ())
-    last = tape.tree.count - 1
-    top_row = _first_row(tape.tree)
-    return PostLink(own.header, own.template(last), tape.roots, tape.tree.leaf(last), *top_row)
+        return PostLink(own.header, own.header, trace.roots, ZERO_DIGEST, (), ())
+    last = trace.tree.count - 1
+    top_row = _first_row(trace.tree)
+    return PostLink(own.header, own.template(last), trace.roots, trace.tree.leaf(last), *top_row)
 
 
-def _searched(game: Game, tape: Tape) -> Tree:
-    return tape.tree if game.node is None else tape.tensor(game.node)
+def _searched(game: Game, trace: Trace) -> Tree:
+    return trace.tree if game.node is None else trace.tensor(game.node)
 
 
 def _node(game: Game) -> int:
@@ -194,7 +194,7 @@ def _first_step(game: Game, own: Knowledge) -> PickStep:
 
 
 def _first_child(game: Game, own: Knowledge) -> Pick | PickNode:
-    mine = _searched(game, own.tape(game.step))
+    mine = _searched(game, own.trace(game.step))
     row = (game.rows if game.node is None else game.tensor_rows)[-1]
     levels = row_levels(game.level)
     for child, theirs in enumerate(row.nodes):
@@ -224,10 +224,10 @@ def _in_row(row: Row, level: int, index: int, leaves: int) -> Digest:
 
 
 def _proof(game: Game, own: Knowledge) -> Generator[Question, Need, Prove]:
-    tape, part = own.tape(game.step), own.template(_node(game))
+    trace, part = own.trace(game.step), own.template(_node(game))
     template = Template.from_bytes(part.data)
     start = game.index * PIECE
-    mine = tape.read(_node(game), start, start + game.leaf_bytes)
+    mine = trace.read(_node(game), start, start + game.leaf_bytes)
     differ = [i for i, (a, b) in enumerate(zip(mine, game.leaf, strict=True)) if a != b]
     if not differ:
         raise NothingDiffers
@@ -235,13 +235,13 @@ def _proof(game: Game, own: Knowledge) -> Generator[Question, Need, Prove]:
     words = words_tree(game.leaf)
     place = (element * template.width - start) // WORD_BYTES
     path = path_of(words, place)
-    proof = Proof(element, words.leaf(place), path, tape.roots, own.header.data, part.data, ())
-    openings = yield from _openings(game, tape, template, element)
+    proof = Proof(element, words.leaf(place), path, trace.roots, own.header.data, part.data, ())
+    openings = yield from _openings(game, trace, template, element)
     return Prove(replace(proof, openings=tuple(openings)))
 
 
 def _openings(
-    game: Game, tape: Tape, template: Template, element: int
+    game: Game, trace: Trace, template: Template, element: int
 ) -> Generator[Question, Need, list[Opening]]:
     iteration = template.iteration(_node(game)) or 0
     attributes = template.attributes(iteration)
@@ -254,42 +254,42 @@ def _openings(
         source = template.inputs[need.input]
         end = need.offset + need.length
         match source.source:
-            case Source.TAPE:
+            case Source.TRACE:
                 input_ = source.node + iteration * source.stride
-                openings.append(_open_node(game, tape, input_, source.size, need))
-                opened.append(tape.read(input_, need.offset, end))
+                openings.append(_open_node(game, trace, input_, source.size, need))
+                opened.append(trace.read(input_, need.offset, end))
             case Source.CONTEXT:
                 openings.append(Opening())
-                opened.append(tape.context[need.offset : end])
+                opened.append(trace.context[need.offset : end])
             case _:
-                openings.append(tape.open(template, source, need))
+                openings.append(trace.open(template, source, need))
                 opened.append(_part(openings[-1].data, source, need))
     raise ValueError(f"operation {template.op:#06x} asks for more than {MAX_OPENINGS} openings")
 
 
 def _part(data: bytes, source: Input, need: Need) -> bytes:
-    """What is needed of pieces, chunks or a document that `Tape.open` gave."""
+    """What is needed of pieces, chunks or a document that `Trace.open` gave."""
     if not data:  # moments that nobody has moved yet
         return bytes(need.length)
     inside = need.offset % _UNITS.get(source.source, CHUNK)
     return data[inside : inside + need.length]
 
 
-def _open_node(game: Game, tape: Tape, node: int, size: int, need: Need) -> Opening:
-    tree = tape.tensor(node)
+def _open_node(game: Game, trace: Trace, node: int, size: int, need: Need) -> Opening:
+    tree = trace.tensor(node)
     first, last = need.offset // PIECE, (need.offset + need.length - 1) // PIECE
-    data = tape.read(node, first * PIECE, min((last + 1) * PIECE, size))
+    data = trace.read(node, first * PIECE, min((last + 1) * PIECE, size))
     width = pieces_of(size)
     siblings = siblings_of(tree.node, first, last - first + 1, width, height(width))
 
     def read(level: int, index: int) -> Digest:
-        return _in_their_tape(game, tape.tree, level, index)
+        return _in_their_trace(game, trace.tree, level, index)
 
     return Opening(data, siblings, siblings_of(read, node, 1, game.nodes, height(game.nodes)))
 
 
-def _in_their_tape(game: Game, mine: Tree, level: int, index: int) -> Digest:
-    """A node of the holder's tape: left of the dispute it is one's own, else it was revealed."""
+def _in_their_trace(game: Game, mine: Tree, level: int, index: int) -> Digest:
+    """A node of the holder's trace: left of the dispute it is one's own, else it was revealed."""
     if (index + 1) << level <= _node(game):
         return mine.node(level, index)
     above = [height(game.nodes), *(row.level for row in game.rows)]

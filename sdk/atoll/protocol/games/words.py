@@ -11,7 +11,7 @@ from atoll.protocol.games.claims import (
     PickStep,
     PostLeaf,
     PostLink,
-    PostTape,
+    PostTrace,
     Prove,
     Reveal,
 )
@@ -25,10 +25,10 @@ def explain(claim: Claim, move: Move) -> str:
             return f"shows what each of the {count} steps of segment {claim.segment} resulted in"
         case PickStep(step):
             return f"step {step} of the segment is the first that it computed otherwise"
-        case PostTape(_, row):
-            return f"shows the top of the step's tape: {len(row)} nodes over all that it computed"
+        case PostTrace(_, row):
+            return f"shows the top of the step's trace: {len(row)} nodes over all that it computed"
         case PostLink(row=row):
-            return f"shows the top of the link's tape: {len(row)} nodes over all that it computed"
+            return f"shows the top of the link's trace: {len(row)} nodes over all that it computed"
     return _explain_search(move)
 
 

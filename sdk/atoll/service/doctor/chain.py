@@ -43,7 +43,7 @@ class Seen:
 
 
 async def check_chain(subject: Subject) -> list[Finding]:
-    """Everything about the chain; where it cannot be asked, the rest is left out."""
+    """Everything about the chain; where it cannot be asked, the rest is excluded."""
     if not subject.rpc_urls:
         step = "pass --rpc URL and --deployment FILE, or --config FILE"
         return [warning("endpoint", "no endpoint is named", step)]
@@ -216,7 +216,7 @@ async def _check_owner(chain: AtollChain, account: Address, wanted: str | None) 
         text = f"{owned.owner} alone moves the stake of {account}; its pay goes to {owned.payee}"
         return ok("owner", text)
     stakes = [await chain.stake(account, role) for role in Role]
-    within_reach = sum(one.active + one.thawing for one in stakes)
+    within_reach = sum(one.active + one.unbonding for one in stakes)
     if not within_reach:
         return ok("owner", f"{account} owns itself, and nothing is staked")
     text = f"whoever has this machine's key can take {within_reach / TOKEN:g} staked tokens and pay"

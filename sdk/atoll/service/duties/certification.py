@@ -72,11 +72,11 @@ async def scheme_of(effects: Effects, view: JobView, members: Iterable[Address])
 async def sound(
     effects: Effects, view: JobView, digest: Digest, signed: Mapping[Address, bytes]
 ) -> tuple[Scheme, dict[Address, bytes]]:
-    """The signatures that stand under the members' keys of now; whose does not is left out."""
+    """The signatures that stand under the members' keys of now; whose does not is excluded."""
     scheme = await scheme_of(effects, view, signed)
     kept = {who: one for who, one in signed.items() if scheme.is_of(who, digest, one)}
     for who in signed.keys() - kept.keys():
-        log.warning("signature_left_out", job=view.job_id, account=who)
+        log.warning("signature_excluded", job=view.job_id, account=who)
     return scheme, kept
 
 

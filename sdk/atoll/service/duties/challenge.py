@@ -16,7 +16,7 @@ from atoll.chain.calls import Call
 from atoll.chain.txqueue import MOST_CALLDATA, unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.protocol import events as ev
-from atoll.protocol.ballots import Duty
+from atoll.protocol.audit_reports import Duty
 from atoll.protocol.claims import MAX_WAITING, Said
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome as GameOutcome
@@ -60,8 +60,8 @@ class SendChallenge(Transaction[NotChallenged]):
     Attributes:
         at: the segment; of the link, how many the seat did.
         member: the auditor whose *fine* it is; NO_HOLDER of the seat's own claim.
-        via: the later round of the epoch whose window is open; None for the round itself.
-        owed: an accusation that our ballot made, each of which is played by itself.
+        via: the later round of the reset period whose window is open; None for the round itself.
+        owed: an accusation that our audit report made, each of which is played by itself.
     """
 
     kind: ClassVar[str] = "challenge.v1"
@@ -180,7 +180,7 @@ def _to_be_taken(view: JobView, claim: Claim) -> int:
 def may_challenge(state: State[S], past: SettledRound, wanted: SendChallenge) -> bool:
     """Whether no game of ours about the holder is open or lost, and nothing says there can be none.
 
-    One that was sent home is asked for again. What our ballot accuses is owed beside others.
+    One that was sent home is asked for again. What our audit report accuses is owed beside others.
 
     Args:
         past: the round whose window is open.
@@ -199,7 +199,8 @@ def one_at_a_time(state: State[S], wanted: list[AnyCommand]) -> tuple[AnyCommand
     """What is wanted, of challenges only the next, and that when our games leave time for it.
 
     Who found more liars at once than it can play with at once would lose bonds to them. Those of
-    one run are one. What our ballot accuses is brought in time all the same: it costs more not to.
+    one run are one. What our audit report accuses is brought in time all the same: it costs more
+    not to.
     """
     challenges = [one for one in wanted if isinstance(one, SendChallenge)]
     chosen = {one.run for one in challenges if one.owed and state.now >= _last_time(state, one)}
@@ -229,7 +230,7 @@ def _has_failed(state: State[S], key: str) -> bool:
 
 
 def _takes_our_time(state: State[S], game: GameRecord) -> bool:
-    """Whether a game has us make a step's tape yet, or we are late with a move of it.
+    """Whether a game has us make a step's trace yet, or we are late with a move of it.
 
     Who lets its own time run in a game keeps us from no other one.
     """
@@ -240,10 +241,10 @@ def _takes_our_time(state: State[S], game: GameRecord) -> bool:
     if state.facts.of(SendMove, game.id, len(game.moves)) is not None:
         return False  # we have no move
     is_late = state.now >= clock.since + clock.move
-    has_tape = any(isinstance(move, ev.Picked | ev.NodePicked) for move in game.moves)
+    has_trace = any(isinstance(move, ev.Picked | ev.NodePicked) for move in game.moves)
     if state.me == (claim.holder if game.is_holders_turn else game.challenger):
-        return is_late or not has_tape
-    return not is_late and not has_tape
+        return is_late or not has_trace
+    return not is_late and not has_trace
 
 
 def fine_authors(view: JobView, past: SettledRound, seat: SeatIndex) -> Iterator[HolderId]:

@@ -14,21 +14,21 @@ import structlog
 from atoll.chain.calls import Call, Calls
 from atoll.chain.deploy import FAMILIES
 from atoll.errors import ProtocolError
-from atoll.protocol.epochs import earlier_rounds
 from atoll.protocol.games.claims import Move
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.games.players import Question
 from atoll.protocol.games.words import explain
+from atoll.protocol.keeper_calls import Call as Kind
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.upkeep import Call as Kind
+from atoll.protocol.reset_periods import earlier_rounds
 from atoll.protocol.views import GameRecord, JobView, parties
 from atoll.protocol.words import Digest, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.config import KeeperConfig
+from atoll.service.duties.keeper_calls import SendKeeperCall, is_turn, place_in_line
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.model import model_of_round
-from atoll.service.duties.upkeep import SendUpkeep, is_turn, place_in_line
 from atoll.service.facts import Done, Fact
 from atoll.service.machine import AnyCommand, Decision, State
 from atoll.train.earlier import EarlierRound
@@ -262,7 +262,7 @@ def _end_fallen(state: State[S], game: GameRecord) -> AnyCommand | None:
     about = parties(game.claim)
     if about is None or game.challenger != state.me or state.view.standing(state.me) is not None:
         return None
-    return SendUpkeep(Kind.END_FALLEN, state.view.round, about[1], about[2], SeatIndex(0))
+    return SendKeeperCall(Kind.END_FALLEN, state.view.round, about[1], about[2], SeatIndex(0))
 
 
 def _move(state: State[S], game: GameRecord, function: str) -> SendMove | None:

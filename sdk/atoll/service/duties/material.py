@@ -23,7 +23,7 @@ from atoll.protocol.words import Digest, JobStatus, Phase, Role
 from atoll.service.commands import TASKS, Work
 from atoll.service.config import PolicySection
 from atoll.service.doctor.machine import memory
-from atoll.service.duties.upkeep import is_over
+from atoll.service.duties.keeper_calls import is_over
 from atoll.service.facts import Done, Fact, Facts
 from atoll.service.machine import Decision, State
 from atoll.service.needs import Machine

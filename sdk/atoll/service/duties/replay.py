@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import structlog
 
-from atoll.protocol.ballots import Duty
-from atoll.protocol.epochs import earlier_rounds
+from atoll.protocol.audit_reports import Duty
 from atoll.protocol.leaves import Leaves
 from atoll.protocol.manifest import Manifest
+from atoll.protocol.reset_periods import earlier_rounds
 from atoll.protocol.views import JobView, SettledRound
 from atoll.protocol.words import Digest, RoundIndex, SeatIndex, Slot
 from atoll.service.commands import TASKS, Work
@@ -36,9 +36,10 @@ class SeatReplayed(Fact):
     """What our replay of a seat's round gave.
 
     Attributes:
-        duty: what a ballot of ours says of it.
-        words: the work words of the segments that are as revealed.
-        earlier: the round of the epoch that is not as revealed, and where it is not; None where
+        duty: what an audit report of ours says of it.
+        words: the work tags of the segments that are as revealed.
+        earlier: the round of the reset period that is not as revealed, and where it is not; None
+        where
             none before this one is.
     """
 
@@ -51,7 +52,7 @@ class SeatReplayed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class EarlierSaid:
-    """What the seat revealed of a round of the epoch that its state comes from.
+    """What the seat revealed of a round of the reset period that its state comes from.
 
     Attributes:
         model: digest of what the round opened from, as certified; None in round 0. `cid` is where

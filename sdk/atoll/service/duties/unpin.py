@@ -16,8 +16,8 @@ from atoll.errors import StorageError
 from atoll.protocol.clocks import absolute_end
 from atoll.protocol.views import JobView
 from atoll.service.commands import Work
+from atoll.service.duties.keeper_calls import is_over
 from atoll.service.duties.material import manifest_of
-from atoll.service.duties.upkeep import is_over
 from atoll.service.facts import Done, Fact, NotYet
 from atoll.service.machine import Decision, State
 
@@ -104,7 +104,7 @@ def decide_unpin(state: State[S], *, looks: bool = True) -> Decision:
 
     Args:
         looks: whether the manifest of a job that is not over is fetched. Where it is not, no bond
-            of ours is in it, and we play no game about an epoch.
+            of ours is in it, and we play no game about a reset period.
     """
     view = state.view
     if state.facts.of(DoUnpinJob) is not None:
@@ -113,7 +113,7 @@ def decide_unpin(state: State[S], *, looks: bool = True) -> Decision:
         return Decision("unpin", "the claim deadline is over", (DoUnpinJob(),))
     manifest = manifest_of(state.facts)
     if manifest is None and looks and not is_over(view, state.block_time):
-        return Decision("unpin", "waits for the manifest, which says how long an epoch is")
+        return Decision("unpin", "waits for the manifest, which says how long a reset period is")
     done = state.facts.of(DoUnpin)
     first = 0 if done is None else done.below
     # Whoever audits a round, or plays a game about it, runs it again from what it began with. A
@@ -124,7 +124,7 @@ def decide_unpin(state: State[S], *, looks: bool = True) -> Decision:
     merged = [past.round for past in view.settled if past.verdict.merged]
     below = min([view.round - 1, *audited, *played, *merged[-1:]])
     if manifest is not None:
-        below -= below % manifest.epoch  # a seat's state comes from all of it
+        below -= below % manifest.reset_period  # a seat's state comes from all of it
     if below <= first:
         return Decision("unpin", f"keeps the rounds from {first} on")
     return Decision("unpin", f"rounds below {below} are final", (DoUnpin(first, below),))

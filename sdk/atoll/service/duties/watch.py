@@ -14,7 +14,7 @@ import structlog
 
 from atoll.chain.calls import Call, Calls
 from atoll.protocol.hashing import hash_fields
-from atoll.protocol.upkeep import leaked_keys
+from atoll.protocol.keeper_calls import leaked_keys
 from atoll.protocol.views import JobView, SettledRound
 from atoll.protocol.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Work

@@ -1,4 +1,4 @@
-"""What became of every file and row that a job's data names: read, or left out and why."""
+"""What became of every file and row that a job's data names: read, or excluded and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from atoll.train.corpus.files import Sources, names_told, told
-from atoll.train.corpus.folders import LeftOut
+from atoll.train.corpus.folders import Excluded
 
 _MOST_NAMES: Final = 1000
 """Of files in a document; their number is always told."""
@@ -21,14 +21,14 @@ class Account:
     Attributes:
         train, held_out: files that were read, in their order.
         unread: how many more there are, behind the last that was needed (`max_tokens`).
-        left_out: files of folders that are not text to use.
-        skipped: by reason, rows that were left out.
+        excluded: files of folders that are not text to use.
+        skipped: by reason, rows that were excluded.
     """
 
     train: tuple[Path, ...] = ()
     held_out: tuple[Path, ...] = ()
     unread: int = 0
-    left_out: tuple[LeftOut, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -37,17 +37,17 @@ class Account:
         held_out = tuple(file.path for file in sources.held_out)
         train = tuple(file.path for file in sources.train)
         read = train[: max(last + 1 - len(held_out), 0)]
-        left_out = tuple(sources.left_out)
-        return cls(read, held_out, len(train) - len(read), left_out, dict(sorted(skipped.items())))
+        excluded = tuple(sources.excluded)
+        return cls(read, held_out, len(train) - len(read), excluded, dict(sorted(skipped.items())))
 
     def lines(self) -> list[str]:
         """For a person."""
         lines = [f"files      {_files(self.train)} to train on{self._beside()}"]
         if self.held_out:
             lines.append(f"           {_files(self.held_out)} to evaluate on")
-        count = len(self.left_out)
-        left = f"{count:,} of the folders: {told(self.left_out)}" if count else "no file"
-        lines.append(f"left out   {left}")
+        count = len(self.excluded)
+        left = f"{count:,} of the folders: {told(self.excluded)}" if count else "no file"
+        lines.append(f"excluded   {left}")
         if self.skipped:
             lines.append(f"skipped    {skipped_told(self.skipped)}")
         return lines
@@ -61,11 +61,11 @@ class Account:
             "files_to_train_on": len(self.train),
             "files_to_evaluate_on": len(self.held_out),
             "files_unread": self.unread,
-            "files_left_out": len(self.left_out),
+            "files_excluded": len(self.excluded),
             "train": [str(path) for path in self.train[:_MOST_NAMES]],
             "held_out": [str(path) for path in self.held_out[:_MOST_NAMES]],
-            "left_out": [
-                {"path": str(one.path), "reason": one.reason} for one in self.left_out[:_MOST_NAMES]
+            "excluded": [
+                {"path": str(one.path), "reason": one.reason} for one in self.excluded[:_MOST_NAMES]
             ],
             "skipped_rows": dict(self.skipped),
         }
@@ -77,7 +77,7 @@ def _files(paths: Sequence[Path]) -> str:
 
 
 def skipped_told(skipped: Mapping[str, int]) -> str:
-    """Rows that were left out, by reason."""
+    """Rows that were excluded, by reason."""
     total = sum(skipped.values())
     rows = "1 row" if total == 1 else f"{total:,} rows"
     return f"{rows}: " + ", ".join(f"{count:,} {reason}" for reason, count in skipped.items())

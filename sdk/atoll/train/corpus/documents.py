@@ -36,7 +36,7 @@ _LEAST_SECTION_BYTES: Final = 1 << 8
 _SECTIONS: Final = 1 << 10
 _MARK: Final = "\ufeff"
 EMPTY: Final = "empty"
-"""Why a row without a letter is left out; that is no fault."""
+"""Why a row without a letter is excluded; that is no fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A row that is left out: why, in a word or two, and where its file goes on after it."""
+    """A row that is excluded: why, in a word or two, and where its file goes on after it."""
 
     reason: str
     place: Place
@@ -82,7 +82,7 @@ def section_bytes(total: int) -> int:
 def read_documents(
     source: SourceFile, options: DataOptions, section: int, place: Place = START
 ) -> Iterator[Read]:
-    """The documents of a file after a place, and the rows that are left out.
+    """The documents of a file after a place, and the rows that are excluded.
 
     Raises:
         BadRow: of a row that cannot be taken, unless such rows are skipped.

@@ -1,6 +1,6 @@
 """Documents to token ids, with a tokenizer or byte by byte.
 
-Rule of this file: a tokenizer adds nothing. Its own beginnings and ends of a text are left out, a
+Rule of this file: a tokenizer adds nothing. Its own beginnings and ends of a text are excluded, a
 mark that a document spells is text, and a document ends with the end token, which is the job's way
 to keep documents apart. In conversations the template's marks are marks.
 """
@@ -183,7 +183,7 @@ def _check_whole(gone: int | None, ids: Ids, tokenizer: Tokenizer, run: _Run) ->
     raise DataUnusable(
         f"{run.name}: the tokenizer has no token for {', '.join(map(repr, letters[:8]))}"
         f"{' and others' if len(letters) > 8 else ''}, and none for what it does not know: "
-        "these letters would be left out of the text",
+        "these letters would be excluded of the text",
         next_step="take a tokenizer with bytes, byte fallback or an unknown token, or take such "
         "texts out",
     )

@@ -1,4 +1,4 @@
-"""Which files there are, each with what it is read as, and which are left out."""
+"""Which files there are, each with what it is read as, and which are excluded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from atoll.nested import loads
 from atoll.numerics.errors import DataUnusable
 from atoll.train.corpus.folders import (
     DESCRIBES,
-    LeftOut,
+    Excluded,
     Use,
     files_of,
     is_describing,
@@ -58,7 +58,7 @@ class Sources(NamedTuple):
 
     held_out: list[SourceFile]
     train: list[SourceFile]
-    left_out: list[LeftOut]
+    excluded: list[Excluded]
 
 
 def find_files(options: DataOptions) -> Sources:
@@ -67,25 +67,25 @@ def find_files(options: DataOptions) -> Sources:
     Raises:
         DataUnusable: a path does not exist, a file is of no kind that is read, or there is none.
     """
-    left_out: list[LeftOut] = []
+    excluded: list[Excluded] = []
     held_out = []
     if options.held_out_paths:
-        held_out = _files_under(options.held_out_paths, options, "held_out", left_out)
-    train = _files_under(options.paths, options, "train", left_out)
-    # A folder may be named for both: what one leaves out is the other's, or is left out once.
+        held_out = _files_under(options.held_out_paths, options, "held_out", excluded)
+    train = _files_under(options.paths, options, "train", excluded)
+    # A folder may be named for both: what one leaves out is the other's, or is excluded once.
     taken = {file.path for file in (*held_out, *train)}
-    rest = {one.path: one for one in left_out if one.path not in taken}
+    rest = {one.path: one for one in excluded if one.path not in taken}
     return Sources(held_out, train, list(rest.values()))
 
 
 def _files_under(
-    paths: Sequence[Path], options: DataOptions, use: Use, left_out: list[LeftOut]
+    paths: Sequence[Path], options: DataOptions, use: Use, excluded: list[Excluded]
 ) -> list[SourceFile]:
     found: list[SourceFile] = []
-    mine: list[LeftOut] = []
+    mine: list[Excluded] = []
     for path in paths:
         for file in _files_at(path, options, use):
-            if isinstance(file, LeftOut):
+            if isinstance(file, Excluded):
                 mine.append(file)
             else:
                 found.append(file)
@@ -93,17 +93,17 @@ def _files_under(
         where = ", ".join(map(str, paths)) or "no path"
         raise DataUnusable(
             f"no text files under {where}" + (f": {told(mine)}" if mine else ""),
-            next_step="name a file that is left out in data.paths itself; hidden ones are taken "
+            next_step="name a file that is excluded in data.paths itself; hidden ones are taken "
             "with data.hidden = true",
         )
-    left_out += mine
+    excluded += mine
     return found
 
 
-def told(left_out: Iterable[LeftOut]) -> str:
-    """Files that are left out, by reason, with the first names of each."""
+def told(excluded: Iterable[Excluded]) -> str:
+    """Files that are excluded, by reason, with the first names of each."""
     by_reason: dict[str, list[str]] = {}
-    for one in left_out:
+    for one in excluded:
         by_reason.setdefault(one.reason, []).append(one.path.name)
     return "; ".join(f"{names_told(names)} ({reason})" for reason, names in by_reason.items())
 
@@ -114,7 +114,7 @@ def names_told(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-def _files_at(path: Path, options: DataOptions, use: Use) -> Iterator[SourceFile | LeftOut]:
+def _files_at(path: Path, options: DataOptions, use: Use) -> Iterator[SourceFile | Excluded]:
     with reading(path):
         if not path.exists():
             raise DataUnusable(
@@ -130,7 +130,7 @@ def _files_at(path: Path, options: DataOptions, use: Use) -> Iterator[SourceFile
 
 
 def _named(path: Path, options: DataOptions) -> SourceFile:
-    """A file that is named itself: refused where it would be left out of a folder."""
+    """A file that is named itself: refused where it would be excluded of a folder."""
     source = _source(path, options)
     if options.format == "auto" and _is_packed(source):
         raise DataUnusable(
@@ -142,10 +142,10 @@ def _named(path: Path, options: DataOptions) -> SourceFile:
     return source
 
 
-def _of_folder(folder: Path, options: DataOptions, use: Use) -> Iterator[SourceFile | LeftOut]:
+def _of_folder(folder: Path, options: DataOptions, use: Use) -> Iterator[SourceFile | Excluded]:
     seen: dict[tuple[int, int], Path] = {}
     for found in files_of(folder, options, use):
-        if isinstance(found, LeftOut):
+        if isinstance(found, Excluded):
             yield found
             continue
         file = found.path
@@ -154,11 +154,11 @@ def _of_folder(folder: Path, options: DataOptions, use: Use) -> Iterator[SourceF
             about = file.stat()
         twin = seen.setdefault((about.st_dev, about.st_ino), file)
         if twin is not file:
-            yield LeftOut(file, f"the same file as {twin.name}")
+            yield Excluded(file, f"the same file as {twin.name}")
         elif _is_packed(source):
-            yield LeftOut(file, "packed")
+            yield Excluded(file, "packed")
         elif _is_binary(source):
-            yield LeftOut(file, "binary: it has zero bytes")
+            yield Excluded(file, "binary: it has zero bytes")
         else:
             if options.format == "auto" and source.kind == "text":
                 _check_json(file, is_object_refused=found.is_of_dataset)
@@ -239,7 +239,7 @@ def _is_saved_dataset(folder: Path) -> bool:
     )
 
 
-def _arrow_files(folder: Path, use: Use) -> Iterator[SourceFile | LeftOut]:
+def _arrow_files(folder: Path, use: Use) -> Iterator[SourceFile | Excluded]:
     """The Arrow files that `save_to_disk` wrote; of a DatasetDict, those of the split for `use`."""
     if not (folder / "dataset_dict.json").is_file():
         yield from _saved_files(folder)
@@ -250,11 +250,11 @@ def _arrow_files(folder: Path, use: Use) -> Iterator[SourceFile | LeftOut]:
     taken = splits_taken(from_names, use, folder)
     for split, name in zip(splits, from_names, strict=True):
         for file in _saved_files(split):
-            is_taken = name in taken or isinstance(file, LeftOut)
-            yield file if is_taken else LeftOut(file.path, f"split {split.name}")
+            is_taken = name in taken or isinstance(file, Excluded)
+            yield file if is_taken else Excluded(file.path, f"split {split.name}")
 
 
-def _saved_files(folder: Path) -> Iterator[SourceFile | LeftOut]:
+def _saved_files(folder: Path) -> Iterator[SourceFile | Excluded]:
     state = folder / "state.json"
     try:
         plain = loads(state.read_bytes())
@@ -279,4 +279,4 @@ def _saved_files(folder: Path) -> Iterator[SourceFile | LeftOut]:
         others = sorted(one for one in folder.iterdir() if one.is_file() and one.name not in names)
     for other in others:
         describes = is_describing(other)
-        yield LeftOut(other, DESCRIBES if describes else "state.json does not name it")
+        yield Excluded(other, DESCRIBES if describes else "state.json does not name it")

@@ -1,7 +1,7 @@
 """Which files of a folder are text to train or evaluate on, and why the others are not.
 
 Rule of this file: names and links decide, besides the beginning of a README.md; every file that is
-left out is told with its reason.
+excluded is told with its reason.
 
 A folder of a data set, as the Hub has them, is told by what describes it, or by rows alone being in
 it, or by every file being named after a split. There README and the like are no text, and splits
@@ -53,15 +53,15 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class Excluded:
     """A file that is not read, and why."""
 
     path: Path
     reason: str
 
 
-def files_of(folder: Path, options: DataOptions, use: Use) -> Iterator[Found | LeftOut]:
-    """The files of a folder in their order, each to be read or left out.
+def files_of(folder: Path, options: DataOptions, use: Use) -> Iterator[Found | Excluded]:
+    """The files of a folder in their order, each to be read or excluded.
 
     Raises:
         DataUnusable: a link leads out of the folder, a cache does not say which snapshot it is of,
@@ -69,7 +69,7 @@ def files_of(folder: Path, options: DataOptions, use: Use) -> Iterator[Found | L
     """
     homes: dict[Path, list[Path]] = {}
     for home, file in _walk(folder):
-        if isinstance(file, LeftOut):
+        if isinstance(file, Excluded):
             yield file
         else:
             homes.setdefault(home, []).append(file)
@@ -79,13 +79,13 @@ def files_of(folder: Path, options: DataOptions, use: Use) -> Iterator[Found | L
 
 def _of_home(
     home: Path, files: list[Path], folder: Path, options: DataOptions, use: Use
-) -> Iterator[Found | LeftOut]:
+) -> Iterator[Found | Excluded]:
     shown: list[Path] = []
     for file in files:
         if options.suffixes and file.suffix not in options.suffixes and not file.is_dir():
-            yield LeftOut(file, "of another suffix than data.suffixes")
+            yield Excluded(file, "of another suffix than data.suffixes")
         elif not options.hidden and _is_hidden(file, folder):
-            yield LeftOut(file, "hidden")
+            yield Excluded(file, "hidden")
         else:
             check_inside(file, folder)
             if not file.is_dir():  # a link to a folder whose files are found where they are
@@ -96,18 +96,18 @@ def _of_home(
     kept: list[Path] = []
     for file in shown:
         if is_describing(file):
-            yield LeftOut(file, DESCRIBES)
+            yield Excluded(file, DESCRIBES)
         elif _MAP_CACHE.fullmatch(file.name):
-            yield LeftOut(file, "a cache of datasets.map")
+            yield Excluded(file, "a cache of datasets.map")
         else:
             kept.append(file)
     splits = [split_of(file.relative_to(home)) for file in kept]
     taken = splits_taken(splits, use, home)
     for file, split in zip(kept, splits, strict=True):
-        yield Found(file, True) if split in taken else LeftOut(file, f"split {split}")
+        yield Found(file, True) if split in taken else Excluded(file, f"split {split}")
 
 
-def _walk(folder: Path) -> Iterator[tuple[Path, Path | LeftOut]]:
+def _walk(folder: Path) -> Iterator[tuple[Path, Path | Excluded]]:
     """All that is under a folder and is no folder itself, links, which are not followed, too; each
     with the folder that it is counted in: the one that was named, or a cache's snapshot."""
 
@@ -137,14 +137,14 @@ def _is_cache(folder: Path) -> bool:
     return all(part.is_dir() and not part.is_symlink() for part in parts)
 
 
-def _of_cache(cache: Path) -> Iterator[tuple[Path, Path | LeftOut]]:
+def _of_cache(cache: Path) -> Iterator[tuple[Path, Path | Excluded]]:
     chosen = _snapshot(cache)
     for snapshot in sorted((cache / "snapshots").iterdir()):
         for _, file in _walk(snapshot):
-            if snapshot == chosen or isinstance(file, LeftOut):
+            if snapshot == chosen or isinstance(file, Excluded):
                 yield snapshot, file
             else:
-                yield snapshot, LeftOut(file, f"of another snapshot than {chosen.name[:12]}")
+                yield snapshot, Excluded(file, f"of another snapshot than {chosen.name[:12]}")
 
 
 def _snapshot(cache: Path) -> Path:

@@ -52,7 +52,7 @@ class State:
         side_hidden: whether that document's last token is no target.
         documents: so many were put into each stream: training, held out.
         bytes: of text read.
-        skipped: rows that were left out, by reason.
+        skipped: rows that were excluded, by reason.
         unknown: tokens that stand for what the tokenizer does not know.
         done: whether nothing is left to read.
     """

@@ -33,7 +33,7 @@ class DataOptions:
         field: what a row's text is under; empty is `text`, and where `chat` is set `messages`,
             ShareGPT's `conversations`, or Alpaca's `instruction` and `output`.
         chat: whether rows are conversations, of which the answers alone are learned.
-        bad_rows: whether a row that cannot be taken is refused, or left out and counted.
+        bad_rows: whether a row that cannot be taken is refused, or excluded and counted.
         suffixes: of the files taken from folders; None takes all.
         hidden: whether hidden files of folders are taken too.
         tokenizer: a tokenizer.json or a folder with one; None takes bytes as they are.

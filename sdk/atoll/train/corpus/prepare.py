@@ -46,7 +46,7 @@ _BATCH_DOCUMENTS: Final = 4096
 _REFUSED: Final = "refused by tokenizer or chat template"
 
 _Placed: TypeAlias = tuple[tuple[int, Place], Read]
-"""A document or what is left out, and the file and the place in it where the reading goes on."""
+"""A document or what is excluded, and the file and the place in it where the reading goes on."""
 _Batch: TypeAlias = list[_Placed]
 _Taken: TypeAlias = list[Ids | Skipped]
 """The tokens of a batch's documents."""
@@ -317,7 +317,7 @@ class _Preparation:
                 yield pending[0], pending[1].result()
 
     def _tokens_of(self, batch: _Batch) -> _Taken:
-        """A batch's tokens, and what of it is left out."""
+        """A batch's tokens, and what of it is excluded."""
         documents = [read for _, read in batch if isinstance(read, Document)]
         found: Iterator[Ids | Skipped]
         try:

@@ -1,7 +1,7 @@
 """Rows of conversations as messages with a role and a content, whichever way they are written.
 
 Rule of this file: what cannot be said in a role and a content is refused by name. Nothing of a
-conversation is left out, and nobody learns from what was not to be learned.
+conversation is excluded, and nobody learns from what was not to be learned.
 """
 
 from __future__ import annotations

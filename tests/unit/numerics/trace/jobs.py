@@ -39,7 +39,7 @@ from atoll.protocol.manifest import (
     Manifest,
     ModelSpec,
     NumericsSpec,
-    epoch_of,
+    reset_period_of,
 )
 from atoll.protocol.words import Digest, SeatIndex
 
@@ -144,7 +144,7 @@ def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
     plain["inner"] = inner.model_dump()
     plain["tables"] = tables_root(model, inner, 3 * inner.steps)
     plain["codec"] |= {"kind": "grid8", "feedback": "0"} | dict(changes.get("codec", {}))
-    plain["epoch"] = epoch_of(CodecSpec.model_validate(plain["codec"]), 3)
+    plain["reset_period"] = reset_period_of(CodecSpec.model_validate(plain["codec"]), 3)
     plain["robust"] |= changes.get("robust", {})
     if plain["robust"]["rule"] in BEAR_NOBODY:
         plain["robust"]["f"] = plain["terms"]["f"] = 0

@@ -1,4 +1,4 @@
-"""The tape's integer operations, composed into the kernels' parts as a program does."""
+"""The trace's integer operations, composed into the kernels' parts as a program does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention of the tape, composed of its operations tile by tile: the kernels' bits."""
+"""Attention of the trace, composed of its operations tile by tile: the kernels' bits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCALE = 0x4B000000
 
 
 @dataclass
-class Tape:
+class Trace:
     """Attention of q [B, H, T, d] and k, v [B, K, T, d], made of operations."""
 
     q: Tensor
@@ -144,10 +144,10 @@ def test_attention_is_the_kernels(kind: str, length: int, heads: int, key_heads:
     expected = ExactOps(reference()).attention(*leaves)
     g = data(kind, shapes[0], 3)
     expected.backward(g)
-    tape = Tape(q, k, v)
-    o = tape.forward()
+    trace = Trace(q, k, v)
+    o = trace.forward()
     assert same(o, expected.detach())
-    dq, dk, dv = tape.backward(g, o)
-    results = dq * tape.scale, tape.summed(dk), tape.summed(dv)
+    dq, dk, dv = trace.backward(g, o)
+    results = dq * trace.scale, trace.summed(dk), trace.summed(dv)
     for leaf, result in zip(leaves, results, strict=True):
         assert leaf.grad is not None and same(result, leaf.grad)

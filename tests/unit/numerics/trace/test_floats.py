@@ -1,4 +1,4 @@
-"""Operations of the tape, put together, are the reference's kernels to the bit."""
+"""Operations of the trace, put together, are the reference's kernels to the bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structure, grids, sums, products and embedding of the tape: the kernels' bits, part by part."""
+"""Structure, grids, sums, products and embedding of the trace: the kernels' bits, part by part."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def last_of(job: Small, seed: int, count: int) -> SeatState:
 
 
 def update_of(job: Small, model: GlobalState, last: SeatState) -> bytes:
-    """The last node of the link's tape."""
+    """The last node of the link's trace."""
     sources = job.sources(last, job.manifest.inner.steps)
     sources = replace(sources, model=model.params, exponents=model.exponent_bytes())
     for _, tensor in run(job.program, Part.LINK, sources):
@@ -109,7 +109,7 @@ def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["grid8", "grid4", "two_bit", "sign", "sparse", "dct"])
-def test_a_link_sends_what_was_left_out_before(kind: str) -> None:
+def test_a_link_sends_what_was_excluded_before(kind: str) -> None:
     """At the end of a round and of a part of one alike, whatever the steps said is left now."""
     plain: Mapping[str, Any] = CODECS[kind]["codec"]
     job = make_small({**CODECS[kind], "codec": {**plain, "feedback": "0.7"}})
@@ -143,7 +143,7 @@ def test_where_no_second_moment_is_there_are_two_sections() -> None:
 
 
 def test_of_second_moments_that_are_negative_the_largest_magnitude_decides() -> None:
-    """Which no run has, but a forged state may: seat and tape must not part there."""
+    """Which no run has, but a forged state may: seat and trace must not part there."""
     job = make_small({**JOBS["plain"], **CODECS["grid8"]})
     (count, model), *_ = models_of(job).items()
     last = last_of(job, 3, count)

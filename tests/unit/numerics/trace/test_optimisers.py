@@ -82,11 +82,11 @@ def grid(x: Tensor, rows: int) -> tuple[Tensor, Tensor]:
 
 
 def product(a: Tensor, b: Tensor, row: Tensor, column: Tensor) -> Tensor:
-    """L2 of one operand with another, without the two families that it takes on a tape."""
+    """L2 of one operand with another, without the two families that it takes on a trace."""
     return (a @ b.t()).float() * (row.view(-1, 1) * column.view(1, -1))
 
 
-def tape_of_muon(a: Tensor) -> Tensor:
+def trace_of_muon(a: Tensor) -> Tensor:
     """Q1 to Q7 of a matrix with no more rows than columns."""
     rows, columns = a.shape
     integer, step = exact_square_sum(a)
@@ -109,7 +109,7 @@ def tape_of_muon(a: Tensor) -> Tensor:
 def test_muon(kind: str, shape: tuple[int, int]) -> None:
     a = draw(kind, 8, shape)
     engine = Engine(ROUTES["fp64"], KERNELS, torch.matmul)
-    same(tape_of_muon(a), orthogonalise(engine, a))
+    same(trace_of_muon(a), orthogonalise(engine, a))
 
 
 def test_sums_are_as_wide_as_their_word_says() -> None:

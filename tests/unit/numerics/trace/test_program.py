@@ -73,7 +73,7 @@ def check_reads(program: Program) -> None:
         for iteration in {0, template.count - 1}:
             node = template.first + iteration * template.stride
             for read in template.inputs:
-                if read.source is Source.TAPE:
+                if read.source is Source.TRACE:
                     number = read.node + iteration * read.stride
                     assert number < node
                     index, _ = program.at(template.part, number)

@@ -18,7 +18,7 @@ from atoll.numerics.segment import run_segment
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import StepResult, inner_step, state_roots
 from atoll.numerics.tensors import raw_bytes
-from atoll.numerics.trace.run import node_digest, run, tape_of, tensors
+from atoll.numerics.trace.run import node_digest, run, tensors, trace_of
 from atoll.protocol.draws import dropout_key
 from atoll.protocol.leaves import float_bytes
 from atoll.protocol.manifest import CONTRIBUTOR_MEAN, SPARSE_CODECS
@@ -117,11 +117,11 @@ def test_the_bytes_of_a_single_element_do_not_depend_on_its_stride(stride: int) 
     assert bytes(raw_bytes(one)) == float_bytes("<f", 5.0)
 
 
-def test_a_step_of_adapters_of_rank_one_has_a_tape() -> None:
+def test_a_step_of_adapters_of_rank_one_has_a_trace() -> None:
     lora = {"rank": 1, "alpha": "3", "targets": ["q", "down"]}
     job = make_small({"lora": lora, "inner": {"optimizer": "muon", "momentum": "0.95"}})
-    tape, _ = tape_of(job.program, Part.STEP, job.sources(job.opening, 0))
-    assert len(tape.levels[0]) == job.program.nodes(Part.STEP)
+    trace, _ = trace_of(job.program, Part.STEP, job.sources(job.opening, 0))
+    assert len(trace.levels[0]) == job.program.nodes(Part.STEP)
 
 
 def test_single_nodes_are_those_of_the_run() -> None:
@@ -142,12 +142,12 @@ def test_templates_say_how_large_their_tensors_are() -> None:
         assert tensor.dim() == 1
 
 
-def test_the_tape_is_the_tree_over_all_digests() -> None:
+def test_the_trace_is_the_tree_over_all_digests() -> None:
     job = small("lora of one")
     sources = job.sources(job.opening, 0)
     digests = [node_digest(tensor) for _, tensor in run(job.program, Part.STEP, sources)]
-    tape, result = tape_of(job.program, Part.STEP, sources)
-    assert tape.root == merkle_root(digests)
+    trace, result = trace_of(job.program, Part.STEP, sources)
+    assert trace.root == merkle_root(digests)
     assert FinishedStep.of(result) == outcome(job, job.opening, 0)
 
 
@@ -194,7 +194,7 @@ FED_BACK = {
 @pytest.mark.parametrize("name", FED_BACK)
 @pytest.mark.parametrize("round", [0, 1])
 def test_a_step_says_what_its_update_would_leave_out(name: str, round: int) -> None:
-    """And the first of a later round feeds back what the round before left out."""
+    """And the first of a later round feeds back what the round before excluded."""
     rule = {"rule": CONTRIBUTOR_MEAN} if FED_BACK[name]["kind"] in SPARSE_CODECS else {}
     first = make_small({"codec": FED_BACK[name], "robust": rule, "inner": {"segment": 4}})
     model = moved(first.course.model, round) if round else first.course.model

@@ -1,4 +1,4 @@
-"""Which files of a folder are read: every one that is left out is told with its reason."""
+"""Which files of a folder are read: every one that is excluded is told with its reason."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def names(found: Sources, root: Path) -> list[str]:
 
 
 def reasons(found: Sources, root: Path) -> dict[str, str]:
-    return {str(one.path.relative_to(root)): one.reason for one in found.left_out}
+    return {str(one.path.relative_to(root)): one.reason for one in found.excluded}
 
 
 # --- data sets of the Hub ---
@@ -139,7 +139,7 @@ def test_splits_are_kept_apart_and_what_describes_is_no_text(layout: str, tmp_pa
     found = find_files(DataOptions((root,)))
     assert names(found, root)
     assert all("train" in name for name in names(found, root))
-    assert len(found.train) + len(found.left_out) == len(LAYOUTS[layout])
+    assert len(found.train) + len(found.excluded) == len(LAYOUTS[layout])
     for name, reason in reasons(found, root).items():
         split = split_of(Path(name))
         assert reason == (f"split {split}" if split else "it describes the data set")
@@ -151,7 +151,7 @@ def test_a_folder_of_texts_is_no_data_set_whatever_its_folders_are_called(tmp_pa
     write(root, README__md="words", LICENSE="words")
     (root / "README").rename(root / "r")
     assert len(find_files(DataOptions((root,))).train) == 5
-    assert not find_files(DataOptions((root,))).left_out
+    assert not find_files(DataOptions((root,))).excluded
 
 
 def test_one_folder_is_trained_on_and_evaluated_on_by_its_splits(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_one_folder_is_trained_on_and_evaluated_on_by_its_splits(tmp_path: Path)
     found = find_files(options)
     assert [file.path.name for file in found.held_out] == ["validation.jsonl"]
     assert names(found, root) == ["train.jsonl"]
-    assert sorted(one.path.name for one in found.left_out) == ["README.md", "test.jsonl"]
+    assert sorted(one.path.name for one in found.excluded) == ["README.md", "test.jsonl"]
     (root / "validation.jsonl").unlink()
     assert [file.path.name for file in find_files(options).held_out] == ["test.jsonl"]
     own = put(tmp_path / "own", "a.jsonl", "b.jsonl")  # without splits: all of it
@@ -207,13 +207,13 @@ def test_what_datasets_keeps_beside_its_files_is_no_second_copy(tmp_path: Path) 
     write(root, **{"dataset_info.json": "{}"})
     found = find_files(DataOptions((root,)))
     assert names(found, root) == ["texts-train.arrow"]
-    assert len(found.left_out) == 3
+    assert len(found.excluded) == 3
 
 
 # --- every file is told ---
 
 
-def test_every_file_of_a_folder_is_read_or_left_out_with_its_reason(tmp_path: Path) -> None:
+def test_every_file_of_a_folder_is_read_or_excluded_with_its_reason(tmp_path: Path) -> None:
     root = write(tmp_path / "in", **{"a.txt": "text", ".env": "secret", "b.log": "noise"})
     (root / "c.bin").write_bytes(b"\x7fELF\0\1")
     (root / "d.txt.gz").write_bytes(gzip.compress(b"\0" * 99))
@@ -231,7 +231,7 @@ def test_every_file_of_a_folder_is_read_or_left_out_with_its_reason(tmp_path: Pa
     }
     only = find_files(DataOptions((root,), suffixes=frozenset({".txt"})))
     assert reasons(only, root)["b.log"] == "of another suffix than data.suffixes"
-    assert len(only.train) + len(only.left_out) == 8
+    assert len(only.train) + len(only.excluded) == 8
     with pytest.raises(DataUnusable, match=r"no text files under .*: \.env \(hidden\)"):
         write(tmp_path / "empty", **{".env": "secret"})
         find_files(DataOptions((tmp_path / "empty",)))
@@ -240,7 +240,7 @@ def test_every_file_of_a_folder_is_read_or_left_out_with_its_reason(tmp_path: Pa
 def test_many_files_are_told_by_their_first_names(tmp_path: Path) -> None:
     root = write(tmp_path / "in", **{f".{i}": "x" for i in range(9)}, a="text")
     found = find_files(DataOptions((root,)))
-    assert told(found.left_out) == ".0, .1, .2 and 6 more (hidden)"
+    assert told(found.excluded) == ".0, .1, .2 and 6 more (hidden)"
 
 
 def test_an_account_tells_what_was_read_and_what_was_not_needed(tmp_path: Path) -> None:
@@ -250,11 +250,11 @@ def test_an_account_tells_what_was_read_and_what_was_not_needed(tmp_path: Path) 
     account = prepare(DataOptions((root,), held_out="0.3"), store).account
     assert account.lines() == [
         "files      20 files (0.txt, 1.txt, 10.txt and 17 more) to train on",
-        "left out   1 of the folders: .env (hidden)",
+        "excluded   1 of the folders: .env (hidden)",
     ]
     plain = account.to_plain()
-    assert (plain["files_to_train_on"], plain["files_left_out"]) == (20, 1)
-    assert plain["left_out"] == [{"path": str(root / ".env"), "reason": "hidden"}]
+    assert (plain["files_to_train_on"], plain["files_excluded"]) == (20, 1)
+    assert plain["excluded"] == [{"path": str(root / ".env"), "reason": "hidden"}]
     few = prepare(DataOptions((root,), held_out="0.3", max_tokens=9000), store).account
     assert 0 < few.unread < 20
     assert len(few.train) + few.unread == 20

@@ -120,7 +120,7 @@ def test_the_train_split_of_a_dataset_dict_is_read(tmp_path: Path) -> None:
     assert texts(DataOptions((tmp_path / "all",))) == TEXTS
 
 
-def test_hidden_files_are_left_out_unless_asked_and_binary_ones_always(tmp_path: Path) -> None:
+def test_hidden_files_are_excluded_unless_asked_and_binary_ones_always(tmp_path: Path) -> None:
     for name, content in (
         ("a.txt", b"text"),
         (".git/config", b"hidden"),
@@ -244,7 +244,7 @@ def test_a_link_within_a_folder_is_a_file_and_goes_in_no_circle(tmp_path: Path) 
     (folder / "b.txt").symlink_to("a.txt")
     (folder / "round").symlink_to(folder)
     assert texts(DataOptions((folder,))) == ["text"]
-    assert told(find_files(DataOptions((folder,))).left_out) == "b.txt (the same file as a.txt)"
+    assert told(find_files(DataOptions((folder,))).excluded) == "b.txt (the same file as a.txt)"
     (tmp_path / "named.txt").symlink_to(folder / "a.txt")
     assert texts(DataOptions((tmp_path / "named.txt",))) == ["text"]
     (folder / "c.txt").symlink_to("c.txt")

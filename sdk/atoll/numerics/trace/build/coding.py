@@ -93,7 +93,7 @@ class Coder:
         """What a parameter changed by, and what is fed back of it.
 
         Args:
-            after: the parameter; None for that of the state that the tape opens with.
+            after: the parameter; None for that of the state that the trace opens with.
         """
         g, m, feedback = self.m.graph, self.m, self.m.manifest.codec.feedback
         model = m.model(name)
@@ -226,7 +226,7 @@ def left_of(m: Making, params: dict[str, Value]) -> dict[str, Value]:
 
 
 def _runs(places: Sequence[int]) -> list[list[int]]:
-    """Ascending numbers, cut where one is left out."""
+    """Ascending numbers, cut where one is excluded."""
     found: list[list[int]] = []
     for place in places:
         if not found or place != found[-1][-1] + 1:

@@ -2,7 +2,7 @@
 
 Rule of this file: a step is five regions one after another, two of which are loops over the
 micro-batches. Nodes stand in a region in the order in which they were made; those that the result
-does not depend on are left out. So a program follows from the order of calls and nothing else.
+does not depend on are excluded. So a program follows from the order of calls and nothing else.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ LOOPS = frozenset({Region.COUNTS, Region.BODY})
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a node gives, or a source beside the tape.
+    """What a node gives, or a source beside the trace.
 
     Attributes:
-        source: TAPE for a node.
+        source: TRACE for a node.
         node: its place in `Graph.nodes`; 0 of other sources.
         width: bytes of an element.
         elements: how many there are.
@@ -154,19 +154,19 @@ class Graph:
         if len(self.nodes) == MOST_TEMPLATES:
             raise too_many()
         width, tail, start, count, place = rest
-        value = Value(Source.TAPE, len(self.nodes), width, elements)
+        value = Value(Source.TRACE, len(self.nodes), width, elements)
         self.nodes.append(
             Node(op, value, tuple(inputs), tuple(words), tail, self._region, start, count, place)
         )
         return value
 
     def templates(self, part: int, result: Value) -> tuple[int, tuple[Template, ...]]:
-        """How many nodes the tape has, and its templates in the order of their nodes.
+        """How many nodes the trace has, and its templates in the order of their nodes.
 
         The result is the last node.
 
         Raises:
-            ManifestError: a tape of this job would have more nodes than numbers.
+            ManifestError: a trace of this job would have more nodes than numbers.
         """
         live = self._live(result.node)
         places: dict[int, int] = {}
@@ -178,7 +178,7 @@ class Graph:
                 lengths[node.region] += 1
         bases, total = self._bases(lengths)
         if total > NODE_LIMIT:
-            raise ManifestError(f"the tape of a step would have {total} nodes")
+            raise ManifestError(f"the trace of a step would have {total} nodes")
         strides = tuple(lengths[region] if region in LOOPS else 0 for region in Region)
         numbering = _Numbering(self.nodes, places, bases, strides)
         order = sorted(live, key=lambda index: self.nodes[index].region)
@@ -192,7 +192,7 @@ class Graph:
             if index in found:
                 continue
             found.add(index)
-            waiting += [i.node for i in self.nodes[index].inputs if i.source is Source.TAPE]
+            waiting += [i.node for i in self.nodes[index].inputs if i.source is Source.TRACE]
             if index in self._also:
                 waiting.append(self._also[index])
         return sorted(found)
@@ -243,7 +243,7 @@ class _Numbering:
         return self.bases[region] + self.places[index] + iteration * stride, stride
 
     def _input(self, value: Value, reader: Node) -> Input:
-        if value.source is not Source.TAPE:
+        if value.source is not Source.TRACE:
             return Input(value.source, 0, 0, value.size)
         fixed = value.at is not None
         iteration = value.at if value.at is not None else reader.start - value.back

@@ -43,7 +43,7 @@ class _Coded:
 
 
 def make_link(manifest: Manifest, fragment: int = 0) -> tuple[int, tuple[Template, ...]]:
-    """How many nodes the link's tape has, and its templates; the update is the last node.
+    """How many nodes the link's trace has, and its templates; the update is the last node.
 
     Args:
         fragment: which the update speaks of.

@@ -34,7 +34,7 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
     """The program of a job; `initial` is the digest of round 0's global state.
 
     Raises:
-        ManifestError: its operations cannot be judged, its tapes would have more nodes than
+        ManifestError: its operations cannot be judged, its traces would have more nodes than
             numbers, or it has too many templates.
     """
     if not can_be_judged(manifest):
@@ -66,7 +66,7 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
         tables_bytes=sum(table_sizes(manifest.model, inner, total)),
         base_root=_base_root(manifest),
         initial=initial,
-        epoch=manifest.epoch,
+        reset_period=manifest.reset_period,
         overlap=manifest.codec.overlap,
         fragments=tuple(Fragment(links[f][0], step[0]) for f, step in enumerate(taking)),
     )

@@ -1,0 +1,532 @@
+"""A job as a person reads it: where it stands, and what just happened.
+
+Rule of this file: pure; words and numbers out of `atoll.protocol`'s views and events.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from atoll.job.signs import Signs, listed, taint_of
+from atoll.protocol import events as ev
+from atoll.protocol.audit_reports import Body, Duty
+from atoll.protocol.events import ContractEvent
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Outcome as GameOutcome
+from atoll.protocol.leaves import LEAF_BYTES
+from atoll.protocol.owners import NOBODY
+from atoll.protocol.safety import unsafe_rounds
+from atoll.protocol.views import JobView, parties, window_of
+from atoll.protocol.words import (
+    NO_HOLDER,
+    TOKEN,
+    Address,
+    BlockRef,
+    Digest,
+    JobId,
+    JobStatus,
+    Miss,
+    Phase,
+    Role,
+    bits,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """Where a job stands at a block.
+
+    Attributes:
+        committee draw: of the committee that is to settle the round, from 0.
+        deadline: unix seconds at which the phase ends; 0 where it waits for members.
+        expiry: unix seconds from which on no round is opened.
+        providers: seats that are held; `verifiers` places that are, `ready` those that said so.
+        enough_providers, enough_ready: with so many of both a round opens.
+        final_rounds: of the settled ones, those whose pay nothing changes any more.
+        funded_wei: paid in; it is paid out, burnt, refunded, or still there.
+        model_digest, model_cid: of the newest model that a committee certified.
+    """
+
+    job: JobId
+    status: JobStatus
+    phase: Phase
+    round: int
+    rounds: int
+    committee_draw: int
+    deadline: int
+    expiry: int
+    providers: int
+    verifiers: int
+    ready: int
+    enough_providers: int
+    enough_ready: int
+    settled_rounds: int
+    final_rounds: int
+    funded_wei: int
+    paid_wei: int
+    burnt_wei: int
+    refunded_wei: int
+    model_digest: Digest | None
+    model_cid: bytes | None
+    block: BlockRef
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will be trained."""
+        return self.status.is_closed
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing of it changes any more but where its money is."""
+        return self.has_ended and self.final_rounds == self.settled_rounds
+
+    @property
+    def lacking(self) -> str:
+        """What a job that waits for members has of them, and what would open a round; empty of one
+        that lacks none.
+        """
+        enough = self.providers >= self.enough_providers and self.ready >= self.enough_ready
+        if self.phase is not Phase.WAITING or enough:
+            return ""
+        return (
+            f"{_of(self.providers, self.enough_providers)} seats are held, "
+            f"{_of(self.ready, self.enough_ready)} verifiers are ready"
+        )
+
+    @classmethod
+    def of(cls, view: JobView, now: int = 0) -> JobSnapshot:
+        """The snapshot of a view at `now`, or at its last event. Raises ProtocolError before the
+        job exists.
+        """
+        pool, running, terms = view.pool(view.round), view.open, view.require_terms()
+        (held, enough_providers), (ready, enough_ready) = view.gathered()
+        return cls(
+            job=view.job_id,
+            status=view.status,
+            phase=view.phase,
+            round=view.round,
+            rounds=terms.rounds,
+            committee_draw=running.committee_draw if running else 0,
+            deadline=running.deadline if running else 0,
+            expiry=terms.expiry,
+            providers=held,
+            verifiers=len(pool),
+            ready=ready,
+            enough_providers=enough_providers,
+            enough_ready=enough_ready,
+            settled_rounds=len(view.settled),
+            final_rounds=final_rounds(view, max(now, view.block.timestamp)),
+            funded_wei=view.funded,
+            paid_wei=sum(view.paid.values()),
+            burnt_wei=view.burnt,
+            refunded_wei=view.refunded,
+            model_digest=view.model if any(view.model) else None,
+            model_cid=view.model_cid or None,
+            block=view.block,
+        )
+
+
+def _of(there: int, enough: int) -> str:
+    return f"{there} of {enough}" if there <= enough else str(there)
+
+
+def final_rounds(view: JobView, now: int) -> int:
+    """How many rounds are over for everybody: their windows have passed, no game is open."""
+    passed = bisect_right(view.settled, now, key=lambda past: past.clock.window_end)
+    return min([passed, *(game.claim.round for game in view.games.values() if game.is_open)])
+
+
+@dataclass(frozen=True, slots=True)
+class JobUpdate:
+    """One thing that happened in a job.
+
+    Attributes:
+        kind: name of the contract's event, or "Rewound" where a reorg took updates back.
+        text: a sentence about it.
+        event: the event itself; None for "Rewound".
+        snapshot: where the job stands after it.
+    """
+
+    kind: str
+    text: str
+    block: BlockRef
+    event: ContractEvent | None
+    snapshot: JobSnapshot
+
+
+def is_about(event: ContractEvent | None, seat: int, holders: Collection[Address]) -> bool:
+    """Whether an event names that seat or one of its holders, or holds for everybody."""
+    if isinstance(event, ev.Opened):
+        return any(duty.seat == seat for duty in _duties(event))
+    if isinstance(event, ev.Challenged):
+        return event.claim.seat == seat
+    named = getattr(event, "seat", None)
+    if named is not None:
+        return bool(named == seat)
+    for field in _SEATS:
+        seats = getattr(event, field, None)
+        if seats is not None:
+            return bool(seats >> seat & 1)
+    account = getattr(event, "account", None)
+    return account is None or account in holders
+
+
+_SEATS: Final = ("seated", "committed", "revealed", "has", "missed", "pay")
+"""Fields of events that are bitmaps of seats."""
+
+
+def concerns(event: ContractEvent, view: JobView) -> bool:
+    """Whether an event is of this job; a game's says so by its number, a stake's not at all."""
+    job = getattr(event, "job_id", None)
+    if isinstance(event, ev.CrowdedOut):
+        about = parties(event.claim)
+        return about is not None and about[0] == view.job_id
+    if job is None:
+        return isinstance(event, _GAME) and event.id in view.games
+    return bool(job == view.job_id)
+
+
+_GAME: Final = (
+    ev.Challenged,
+    ev.Began,
+    ev.Decided,
+    ev.Ended,
+    ev.StepsOpened,
+    ev.StepPicked,
+    ev.TracePosted,
+    ev.RowRevealed,
+    ev.Picked,
+    ev.NodePicked,
+    ev.LeafPosted,
+)
+Names = Callable[[Address], str]
+"""What an account is called."""
+
+
+def describe(event: ContractEvent, name: Names = str) -> str | None:
+    """A sentence about an event of a job; None for what is of no job: stakes and gateways."""
+    describer = _DESCRIBERS.get(type(event))
+    return describer(event, name) if describer else None
+
+
+def told(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
+    """As `describe`, with what only the view after it knows: who is audited, which rounds a fall
+    taints or makes unsafe, how many members are there while it waits; None also for what is not of
+    this job.
+    """
+    text = describe(event, name) if concerns(event, view) else None
+    if text is None:
+        return None
+    if isinstance(event, ev.Settled):
+        past = view.settled[event.round]
+        drawn, tainted = past.drawn, taint_of(view, past)
+        text += f"; {_seats(drawn, 'is', 'are') if drawn else 'no seat is'} audited"
+        false = _seats(tainted, "was", "were")
+        return f"{text}; tainted: {false} merged, and found false before" if tainted else text
+    if isinstance(event, ev.Fell) and event.role is Role.PROVIDER:
+        return "; ".join([text, *_falls(view)])
+    if isinstance(event, _GATHERING):
+        lacking = JobSnapshot.of(view).lacking
+        return f"{text}; so far {lacking}" if lacking else text
+    return text
+
+
+def _falls(view: JobView) -> Iterator[str]:
+    """What falls make of rounds."""
+    tainted, unsafe = Signs.of(view).tainted, unsafe_rounds(view)
+    if tainted:
+        yield f"tainted by work that was found false: rounds {listed(tainted)}"
+    if unsafe:
+        yield f"more fell than is borne in rounds {listed(unsafe)}"
+
+
+_GATHERING: Final = (
+    ev.JobCreated,
+    ev.Waiting,
+    ev.Seated,
+    ev.SeatLeaving,
+    ev.Enrolled,
+    ev.Ready,
+    ev.PlaceLeaving,
+)
+
+
+def tokens(wei: int) -> str:
+    """An amount in whole tokens, exact to six places, for reading only."""
+    whole, part = divmod(wei, TOKEN)
+    fraction = f"{part * 10**6 // TOKEN:06d}".rstrip("0")
+    return f"{whole:,}.{fraction}" if fraction else f"{whole:,}"
+
+
+def numbers(bitmap: int) -> str:
+    """The seats or places of a bitmap."""
+    return ", ".join(map(str, bits(bitmap))) or "none"
+
+
+def _seats(bitmap: int, one: str, several: str) -> str:
+    """The seats of a bitmap, and what is said of one or of several."""
+    if bitmap.bit_count() == 1:
+        return f"seat {numbers(bitmap)} {one}"
+    return f"seats {numbers(bitmap)} {several}"
+
+
+def rounds_text(count: int) -> str:
+    """So many rounds."""
+    return "1 round" if count == 1 else f"{count} rounds"
+
+
+def words(member: IntEnum) -> str:
+    """`HOLDER_FELL` as `holder fell`."""
+    return member.name.lower().replace("_", " ")
+
+
+MISSES: Final[Mapping[Miss, str]] = {
+    Miss.SEAT: "a missing commit or reveal, or too little work",
+    Miss.KEY: "a key that it did not show",
+    Miss.SILENCE: "a word that it did not give",
+    Miss.AUDIT: "an audit that it excluded",
+    Miss.WORDS: "work tags that only a guess could give",
+    Miss.DROPPED: "an accusation that it did not play",
+    Miss.EQUIVOCATED: "two certificates of one merge",
+}
+"""What an account is cut for."""
+_OUTCOMES: Final[Mapping[GameOutcome, str]] = {
+    GameOutcome.NONE: "is open",
+    GameOutcome.HOLDER_FELL: "is lost by whom it is about",
+    GameOutcome.CHALLENGER_FELL: "is lost by who began it",
+    GameOutcome.SENT_HOME: "is not played, and its bond goes home",
+}
+
+
+# --- rounds ---
+
+
+def _opened_round(event: ev.RoundOpened, name: Names) -> str:
+    ready, committee = numbers(event.ready), numbers(event.committee)
+    verifiers = f"places {ready} are ready to audit, {committee} make the committee"
+    return f"round {event.round}: {_seats(event.seated, 'trains', 'train')}; {verifiers}"
+
+
+def _revealed(event: ev.Revealed, name: Names) -> str:
+    segments = len(event.reveal.leaves) // LEAF_BYTES
+    return f"round {event.round}: seat {event.seat} reveals {segments} segments"
+
+
+def _said(event: ev.Said, name: Names) -> str:
+    has = f"place {event.place} has the updates of seats {numbers(event.has)}"
+    return f"round {event.round}: {has}"
+
+
+def _committee_drawn(event: ev.CommitteeDrawn, name: Names) -> str:
+    late = f"round {event.round}: nobody settled in time"
+    return (
+        f"{late}; places {numbers(event.committee)} are committee number {event.committee_draw + 1}"
+    )
+
+
+def _settled(event: ev.Settled, name: Names) -> str:
+    verdict, had = event.verdict, _seats(event.available, "was had", "were had")
+    if not any(event.digest):
+        return f"round {event.round} is settled without a certificate: {had}, the model stays"
+    out = f", {numbers(verdict.excluded)} excluded" if verdict.excluded else ""
+    updates = "1 update makes" if verdict.merged == 1 else f"{verdict.merged} updates make"
+    merged = f"{updates} model {verdict.state.hex()[:12]}"
+    if not verdict.merged:
+        merged = "no update is merged, so it moves nothing"
+    return f"round {event.round} is settled: {had}{out}; {merged}"
+
+
+def _stopped(event: ev.Stopped, name: Names) -> str:
+    if any(event.root):
+        why = "computed another model than was certified, and leaves without a miss"
+    else:
+        why = "fell, and is not waited for"
+    return f"round {event.round}: {name(event.account)}, seat {event.seat}, {why}"
+
+
+def _waiting(event: ev.Waiting, name: Names) -> str:
+    missed = f"; {_seats(event.missed, 'missed it', 'missed it')}" if event.missed else ""
+    return f"round {event.round} waits for members{missed}"
+
+
+def _closed(event: ev.Closed, name: Names) -> str:
+    return f"the job is {words(event.status)} after {rounds_text(event.rounds)}"
+
+
+# --- members ---
+
+
+def _missed(event: ev.Missed, name: Names) -> str:
+    cost = f"{name(event.account)} loses {tokens(event.cut)} of its bond"
+    return f"{cost} for {MISSES[event.kind]} in round {event.round}"
+
+
+def _fell(event: ev.Fell, name: Names) -> str:
+    bond = f"{name(event.account)} falls and loses {tokens(event.slashed)} of its bond"
+    pay = f", and its pay from round {event.lost_from} on" if event.role is Role.PROVIDER else ""
+    return f"{bond}{pay}; {name(event.winner)} gets a share of the bond"
+
+
+# --- audits ---
+
+
+def _opened(event: ev.Opened, name: Names) -> str:
+    duties = _duties(event)
+    fine = sum(1 << duty.seat for duty in duties if duty.is_fine)
+    parts = [_seats(fine, "is fine", "are fine")] if fine else []
+    parts += [f"seat {duty.seat} differs at {duty.at}" for duty in duties if not duty.is_fine]
+    return f"round {event.round}: {name(event.account)} opens its audit report: {'; '.join(parts)}"
+
+
+def _duties(event: ev.Opened) -> tuple[Duty, ...]:
+    return Body.from_bytes(event.body).duties
+
+
+def _leaked(event: ev.Leaked, name: Names) -> str:
+    early = f"{name(event.by)} shows the key of seat {event.seat} before its time"
+    return f"round {event.round}: {early} and gets half of that round's pay"
+
+
+def _contested(event: ev.Contested, name: Names) -> str:
+    wrong = f"what the auditor with id {event.id} says of seat {event.seat} is wrong"
+    return f"round {event.round}: {name(event.by)} shows that {wrong}"
+
+
+def _contest_settled(event: ev.ContestSettled, name: Names) -> str:
+    if event.id == NO_HOLDER:
+        end = "who showed the key" if event.wrong else "nobody: it fell"
+        return f"round {event.round}: half of seat {event.seat}'s pay goes to {end}"
+    about = f"the words of the auditor with id {event.id} about seat {event.seat}"
+    end = "stay wrong and unpaid" if event.wrong else "are paid after all: the seat fell"
+    return f"round {event.round}: {about} {end}"
+
+
+# --- money ---
+
+
+def _claimed(event: ev.Claimed, name: Names) -> str:
+    burnt = f", and {tokens(event.burnt)} that it lost are burnt" if event.burnt else ""
+    paid = f"{name(event.account)} is paid {tokens(event.amount)}"
+    return f"{paid} for its rounds before {event.to}{burnt}"
+
+
+def _burnt(event: ev.Burnt, name: Names) -> str:
+    return f"{tokens(event.amount)} of pay that nobody gets are burnt, of rounds before {event.to}"
+
+
+# --- games ---
+
+
+def _challenged(event: ev.Challenged, name: Names) -> str:
+    claim, about = event.claim, parties(event.claim)
+    what = "the update" if claim.is_link else f"segment {claim.segment}"
+    whose = f"{what} of seat {claim.seat}"
+    if about is not None and about[1] is Role.VERIFIER:
+        whose = f"that {whose} is fine, as {name(claim.holder)} said"
+    bond = f"with a bond of {tokens(event.bond)}"
+    who = name(event.challenger)
+    return f"round {claim.round}: {who} disputes {whose}{via(claim)}, {bond}: game {event.id}"
+
+
+def via(claim: Claim) -> str:
+    """The later round of its reset period by which a claim was reached, if it is another than its
+    own.
+    """
+    window = window_of(claim)
+    return "" if window == claim.round else f" via round {window}"
+
+
+def disputed(claim: Claim) -> str:
+    """What a game is about: the work, the round it was done in, and by which it was reached."""
+    about = parties(claim)
+    fine = "a fine about " if about is not None and about[1] is Role.VERIFIER else ""
+    what = "the update" if claim.is_link else f"segment {claim.segment}"
+    return f"{fine}{what} of seat {claim.seat} in round {claim.round}{via(claim)}"
+
+
+_DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
+    ev.RoundOpened: _opened_round,
+    ev.Committed: lambda e, n: f"round {e.round}: seat {e.seat} has trained",
+    ev.RevealOpened: lambda e, n: (
+        f"round {e.round}: seats {numbers(e.committed)} committed; now they reveal"
+    ),
+    ev.Revealed: _revealed,
+    ev.MergeOpened: lambda e, n: (
+        f"round {e.round}: seats {numbers(e.revealed)} revealed; now they are merged"
+    ),
+    ev.AuditSeeded: lambda e, n: f"round {e.round}: who is audited, and by whom, is drawn",
+    ev.Said: _said,
+    ev.CommitteeDrawn: _committee_drawn,
+    ev.Settled: _settled,
+    ev.Signed: lambda e, n: f"round {e.round}: places {numbers(e.signers)} have signed",
+    ev.Stopped: _stopped,
+    ev.Waiting: _waiting,
+    ev.PayChanged: lambda e, n: f"round {e.round}: now seats {numbers(e.pay)} are paid",
+    ev.Closed: _closed,
+    ev.Seated: lambda e, n: f"{n(e.account)} takes seat {e.seat} from round {e.start} on",
+    ev.SeatLeaving: lambda e, n: f"{n(e.account)} leaves seat {e.seat} before round {e.to}",
+    ev.Enrolled: lambda e, n: (
+        f"{n(e.account)} takes place {e.place} of the verifiers, with a bond of {tokens(e.bond)}"
+    ),
+    ev.Ready: lambda e, n: f"{n(e.account)} holds the data and is ready",
+    ev.PlaceLeaving: lambda e, n: f"{n(e.account)} leaves place {e.place} before round {e.to}",
+    ev.Missed: _missed,
+    ev.Fell: _fell,
+    ev.Released: lambda e, n: f"{n(e.account)} has what is left of its bond again",
+    ev.AuditReportSealed: lambda e, n: f"round {e.round}: {n(e.account)} seals an audit report",
+    ev.Opened: _opened,
+    ev.KeyShown: lambda e, n: f"round {e.round}: {n(e.account)} shows its key",
+    ev.Leaked: _leaked,
+    ev.Contested: _contested,
+    ev.ContestSettled: _contest_settled,
+    ev.Struck: lambda e, n: (
+        f"round {e.round}: seat {e.seat} showed no key and loses that round's pay"
+    ),
+    ev.Dropped: lambda e, n: (
+        f"round {e.round}: the auditor with id {e.id} did not play what it said of seat {e.seat}"
+    ),
+    ev.Proven: lambda e, n: (
+        f"round {e.round}: seat {e.seat} has fallen, so its accuser, with id {e.id}, is paid"
+    ),
+    ev.LateVote: lambda e, n: (
+        f"round {e.round}: {n(e.account)} has the updates of seats {numbers(e.has)} by now"
+    ),
+    ev.JobCreated: lambda e, n: (
+        f"created with {tokens(e.funded)} tokens for {rounds_text(e.terms.rounds)}"
+    ),
+    ev.JobFunded: lambda e, n: f"{n(e.funder)} adds {tokens(e.amount)} tokens",
+    ev.CancelRequested: lambda e, n: "cancelled by its submitter, from the next round on",
+    ev.Claimed: _claimed,
+    ev.Credited: lambda e, n: f"{n(e.account)} is credited {tokens(e.amount)}",
+    ev.CreditClaimed: lambda e, n: f"{n(e.account)} is paid its credit of {tokens(e.amount)}",
+    ev.Burnt: _burnt,
+    ev.Kept: lambda e, n: f"{tokens(e.amount)} wait: the payee of {n(e.account)} refuses them",
+    ev.Collected: lambda e, n: f"{tokens(e.amount)} that waited go to {n(e.account)}'s payee",
+    ev.OwnerProposed: lambda e, n: (
+        f"{n(e.account)} takes its proposal of an owner back"
+        if e.owner == NOBODY
+        else f"{n(e.owner)} is proposed as owner of {n(e.account)}"
+    ),
+    ev.OwnerAccepted: lambda e, n: f"{n(e.owner)} owns {n(e.account)} now, and has its pay",
+    ev.PayeeSet: lambda e, n: f"the pay of {n(e.account)} goes to {n(e.payee)}",
+    ev.Refunded: lambda e, n: f"{tokens(e.amount)} unearned tokens go back to {n(e.to)}",
+    ev.Challenged: _challenged,
+    ev.CrowdedOut: lambda e, n: (
+        f"{n(e.challenger)} would dispute round {e.claim.round} of seat {e.claim.seat}, but the"
+        " queue is full"
+    ),
+    ev.Began: lambda e, n: f"game {e.id} begins, about {n(e.holder)}",
+    ev.StepsOpened: lambda e, n: f"game {e.id}: {len(e.states)} states of its steps are shown",
+    ev.StepPicked: lambda e, n: f"game {e.id}: step {e.step} is disputed",
+    ev.TracePosted: lambda e, n: f"game {e.id}: the step's {e.nodes} operations are posted",
+    ev.RowRevealed: lambda e, n: f"game {e.id}: {len(e.row)} nodes below are shown",
+    ev.Picked: lambda e, n: f"game {e.id}: number {e.index} of level {e.level} is disputed",
+    ev.NodePicked: lambda e, n: f"game {e.id}: the result of operation {e.node} is disputed",
+    ev.LeafPosted: lambda e, n: f"game {e.id}: the {len(e.leaf)} bytes in dispute are shown",
+    ev.Decided: lambda e, n: f"game {e.id}: as the contract computes, it {_OUTCOMES[e.outcome]}",
+    ev.Ended: lambda e, n: f"game {e.id} {_OUTCOMES[e.outcome]}",
+}

@@ -1,0 +1,90 @@
+"""What cheating costs whoever is caught, and what it may be worth before it pays.
+
+A seat is honest iff f·C + (1 - d)·X <= d·(open pay + burnt stake). Of a round, f is the part of the
+work that it leaves out or falsifies and C what the whole work costs, at most its pay, since nobody
+trains at a loss; X is what it is worth to the seat if it passes, to move the model for example;
+d is the chance that somebody honest replays the seat; open pay is that of its rounds which are not
+FINAL, at least this one's; burnt is what of the bond goes to nobody, since the winner of a game may
+be the cheat's other account.
+
+Rule of this file: pure, and on the safe side: f = 1, C a round's pay, open pay one round's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Self
+
+from atoll.protocol.terms import WHOLE_BPS
+from atoll.protocol.words import Terms
+
+COLLUDING = Fraction(1, 3)
+"""Share of auditors that say nothing of what they find."""
+BOND_MARGIN = 10
+"""A computed bond costs who is caught so many times what leaving out a round saves, so that nine
+rounds' pay, at least, are no price for a false one."""
+DRIFT = "1 to 5 %"
+"""Of an honest round's movement, in a round, that f cheats who are never drawn take back; measured
+in small models: docs/attacks.md, "Drift, a round"."""
+
+
+def found_part(share: Fraction, seats: int, verifiers: int, f: int) -> Fraction:
+    """d: the chance that a seat is replayed by an auditor who says what it finds.
+
+    At most half of the ready pool have seats drawn for them (SPEC-ROUNDS.md, 3), of which the
+    least that a job begins with counts. Where f is 0 everybody is drawn.
+    """
+    drawn = min(share, Fraction(ceil(Fraction(verifiers, 2)), seats)) if f else Fraction(1)
+    return drawn * (1 - COLLUDING)
+
+
+def bond_for(pay: Fraction, found: Fraction, winner_bps: int) -> Fraction:
+    """The bond whose burnt part deters, with the margin, from saving a round's pay; wei.
+
+    A network whose winners take all has none: everything counts then as if it were burnt.
+    """
+    burnt = Fraction(WHOLE_BPS - winner_bps, WHOLE_BPS) or Fraction(1)
+    return BOND_MARGIN * pay / found / burnt
+
+
+@dataclass(frozen=True, slots=True)
+class Incentives:
+    """Of a job's terms.
+
+    Attributes:
+        found: d.
+        pay, burnt: of a whole round and of a bond, wei.
+        f: seats that the merge bears.
+    """
+
+    found: Fraction
+    pay: int
+    burnt: int
+    f: int
+
+    @classmethod
+    def of(cls, terms: Terms, winner_bps: int) -> Self:
+        """Of a network in which winners get such a part of what falls."""
+        share = Fraction(terms.share_bps, WHOLE_BPS)
+        found = found_part(share, terms.seats, terms.min_verifiers, terms.f)
+        burnt = terms.provider_bond * (WHOLE_BPS - winner_bps) // WHOLE_BPS
+        return cls(found, terms.segments * terms.segment_pay, burnt, terms.f)
+
+    @property
+    def loss(self) -> int:
+        """What a false round costs on average, wei: its pay and the burnt bond, if found."""
+        return int(self.found * (self.pay + self.burnt))
+
+    @property
+    def bears(self) -> int:
+        """The largest X that does not pay, wei; below 0 where leaving out work alone does."""
+        return int((self.loss - self.pay) / (1 - self.found))
+
+    @property
+    def cheat_cost(self) -> int:
+        """What f seats that cheat in every round, and sit down again after each fall, lose a round
+        on average in burnt bonds, wei.
+        """
+        return int(self.f * self.found * self.burnt)

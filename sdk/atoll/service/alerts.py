@@ -1,0 +1,128 @@
+"""What keeps a service from earning in one job: lost bonds, disagreements, late duties.
+
+Rule of this file: pure functions of a machine's state; numbers and the next command in every line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+from atoll.protocol.owes import Duty, Owed, owed_by
+from atoll.protocol.views import Holder, JobView
+from atoll.protocol.words import TOKEN, Phase, Role, Terms
+from atoll.service.condition import Condition
+from atoll.service.duties.disagreement import disagreement
+from atoll.service.duties.game import NoMove, SendMove
+from atoll.service.machine import State
+
+S = TypeVar("S")
+LAST_PART: Final = 6
+"""With so large a part of its time left a duty that is not done is told."""
+
+
+def alerts(state: State[S]) -> Iterator[Condition]:
+    """The gravest first."""
+    if state.view.terms is None or state.view.status.is_closed:
+        return
+    yield from _lost_games(state)
+    yield from _falls(state)
+    yield from _disagreements(state)
+    yield from _late(state)
+
+
+def waits_for(state: State[S]) -> str:
+    """What a job of ours lacks before a round opens; empty where it lacks nothing."""
+    view, holder = state.view, state.view.standing(state.me)
+    if holder is None or not holder.counts_in(view.round):
+        return ""
+    if view.phase is not Phase.WAITING or view.is_advance_due(state.now):
+        return ""
+    (held, seats), (ready, verifiers) = view.gathered()
+    left = view.require_terms().expiry - state.now
+    return (
+        f"waits for members: {held} of {seats} seats are held, {ready} of {verifiers} verifiers "
+        f"are ready; it ends in {left} s without them"
+    )
+
+
+def _lost_games(state: State[S]) -> Iterator[Condition]:
+    """Games in which it is our turn and we have nothing to say: their clock ends them."""
+    job = state.view.job_id
+    for owed in owed_by(state.view, state.me, state.now):
+        game = state.view.games.get(owed.game)
+        if owed.duty is not Duty.MOVE or game is None:
+            continue
+        found = state.facts.of(SendMove, game.id, len(game.moves))
+        if isinstance(found, NoMove):
+            left = max(0, owed.until - state.now)
+            text = f"job {job}, game {game.id}: no move, {left} s left: {found.reason}"
+            yield Condition("game", text, f"atoll judge games {job}")
+
+
+def _falls(state: State[S]) -> Iterator[Condition]:
+    job = state.view.job_id
+    for holder in _ours(state.view, state):
+        if holder.has_fallen:
+            what = f"{holder.role.name.lower()} {holder.id} fell, {holder.bond / TOKEN:g} tokens"
+            text = f"job {job}: our {what} are left of its bond; it does not join again"
+            yield Condition("fell", text, f"atoll judge games {job}")
+
+
+def _disagreements(state: State[S]) -> Iterator[Condition]:
+    found = disagreement(state)
+    if found is not None:
+        job = state.view.job_id
+        text = f"job {job}: {found}; it leaves, and trains nothing from that"
+        yield Condition("disagrees", text, f"atoll job audit {job} --round {found.round}")
+
+
+def _late(state: State[S]) -> Iterator[Condition]:
+    job, terms = state.view.job_id, state.view.require_terms()
+    for owed in owed_by(state.view, state.me, state.now):
+        left = owed.until - state.now
+        if left * LAST_PART < _window(terms, owed.duty):
+            text = f"job {job}: its {owed.duty} of round {owed.round} is due in {left} s"
+            step = "`atoll doctor --config …` says whether this machine keeps up"
+            yield Condition("late", text, step, is_fault=False)
+
+
+def _window(terms: Terms, duty: Duty) -> int:
+    """Seconds that there are for a duty; 0 for what has a clock of its own, or none."""
+    windows = {
+        Duty.COMMIT: terms.train_seconds,
+        Duty.REVEAL: terms.reveal_seconds,
+        Duty.WORD: terms.merge_seconds,
+        Duty.READY: terms.ready_seconds,
+        Duty.AUDIT_REPORT: terms.audit_seconds,
+        Duty.OPEN: terms.open_seconds,
+        Duty.KEY: terms.key_seconds,
+    }
+    return windows.get(duty, 0)
+
+
+def _ours(view: JobView, state: State[S]) -> list[Holder]:
+    return [h for r in Role for h in view.holders(r).values() if h.account == state.me]
+
+
+def owed_plain(state: State[S]) -> list[dict[str, Any]]:
+    """What the account owes the job now, the most urgent first, in JSON values."""
+    if state.view.terms is None:
+        return []
+    return [_plain(state, owed) for owed in owed_by(state.view, state.me, state.now)]
+
+
+def _plain(state: State[S], owed: Owed) -> dict[str, Any]:
+    left = owed.until - state.now
+    ends = None if left >> 40 else left
+    plain = {"duty": str(owed.duty), "round": int(owed.round), "seconds_left": ends}
+    return plain | ({"seats": list(map(int, owed.seats))} if owed.seats else {})
+
+
+def misses(state: State[S]) -> list[dict[str, Any]]:
+    """What the account was cut for in the job, in JSON values."""
+    return [
+        {"role": holder.role.name.lower(), "round": int(round), "miss": kind.name.lower()}
+        for holder in _ours(state.view, state)
+        for round, kind in sorted(holder.cuts)
+    ]

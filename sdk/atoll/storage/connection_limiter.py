@@ -1,0 +1,214 @@
+"""Who may be connected to a gateway: budgets that a stranger cannot use up for a member.
+
+Every connection is let in, and somebody else is sent away where that makes too many: the stranger
+whose last word is longest ago, those last whom we are answering. So who fills the room pushes out
+those who fill it, and a member, who is known from its first request on, is served.
+
+Rule of this file: it counts and decides; what is decided happens through `Connection.leave`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
+
+from atoll.storage.uplink import Sent
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of a gateway's connections.
+
+    Attributes:
+        connections: in all.
+        per_address: of strangers from one IPv4 address or IPv6 /64.
+        per_member: of one member; more count as strangers'.
+        reserved: connections, and requests, that only members may have.
+        header_s: until the first request's headers are here.
+        idle_s: between two requests.
+        least_bytes_per_s: what a reader takes at least, after `patience_s`, while bytes wait.
+        line_bytes_per_s: what the line to everybody else carries; None where it is measured.
+        strangers_share: of the line, for all strangers together.
+    """
+
+    connections: int = 512
+    per_address: int = 64
+    per_member: int = 64
+    reserved: int = 128
+    header_s: float = 10.0
+    idle_s: float = 30.0
+    least_bytes_per_s: float = 16384.0
+    patience_s: float = 10.0
+    line_bytes_per_s: float | None = None
+    strangers_share: float = 0.25
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """One connection.
+
+    Attributes:
+        address: whose it is, as far as limits go.
+        leave: ends it at once.
+        waiting: bytes that were written and not taken yet; queued: bytes that the kernel has, and
+            the other side has not acknowledged.
+        since: when it came; active: when it last came, asked, or was answered.
+        member: who it is, once known; requests: how many began.
+        busy: requests that are being answered; written: body bytes given to it so far.
+    """
+
+    address: str
+    leave: Callable[[], object]
+    waiting: Callable[[], int]
+    queued: Callable[[], int]
+    since: float
+    active: float
+    member: str | None = None
+    requests: int = 0
+    busy: int = 0
+    written: int = 0
+    _taken: tuple[float, int] = (0.0, 0)
+    _acknowledged: int = 0
+
+    def sent(self) -> Sent:
+        """What it was sent since this was last asked."""
+        queued = self.waiting() + self.queued()
+        acknowledged = max(self._acknowledged, self.written - queued)
+        taken, self._acknowledged = acknowledged - self._acknowledged, acknowledged
+        return Sent(taken, queued, self.busy)
+
+    def is_too_slow(self, now: float, budget: Budget) -> bool:
+        """Whether it takes its bytes below the least rate, looked at every `patience_s`."""
+        waits = self.waiting()
+        taken = self.written - waits
+        if waits == 0 or self._taken[0] == 0.0:
+            self._taken = (now, taken)
+            return False
+        seconds, size = now - self._taken[0], taken - self._taken[1]
+        if seconds < budget.patience_s:
+            return False
+        self._taken = (now, taken)
+        return size < budget.least_bytes_per_s * seconds
+
+
+@dataclass(slots=True)
+class ConnectionLimiter:
+    """Everyone who is connected.
+
+    Args:
+        clock: seconds, monotonic.
+
+    Attributes:
+        sent_away: connections that were ended, by reason.
+    """
+
+    budget: Budget
+    clock: Callable[[], float]
+    sent_away: dict[str, int] = field(default_factory=dict)
+    _connections: dict[object, Connection] = field(default_factory=dict)
+
+    @property
+    def connections(self) -> int:
+        """How many are connected."""
+        return len(self._connections)
+
+    def arrived(
+        self,
+        key: object,
+        host: str,
+        leave: Callable[[], object],
+        *,
+        waiting: Callable[[], int],
+        queued: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Lets a connection in, and sends others away where it is one too many."""
+        now = self.clock()
+        connection = self._connections[key] = Connection(
+            address_of(host), leave, waiting, queued, now, now
+        )
+        strangers = self._strangers()
+        members = len(self._connections) - len(strangers)
+        self._trim(
+            [g for g in strangers if g.address == connection.address], self.budget.per_address
+        )
+        room = self.budget.connections - max(self.budget.reserved, members)
+        self._trim(self._strangers(), room)
+
+    def left(self, key: object) -> None:
+        """Forgets a connection that has ended."""
+        self._connections.pop(key, None)
+
+    def connection(self, key: object) -> Connection | None:
+        """Who a connection is; None where it was sent away."""
+        return self._connections.get(key)
+
+    def asked(self, connection: Connection) -> None:
+        """Notes that a connection's request is here."""
+        connection.requests += 1
+        connection.active = self.clock()
+
+    def begins(self, connection: Connection) -> None:
+        """Notes that a request is being answered: one that waits for its turn is not."""
+        connection.busy += 1
+
+    def ends(self, connection: Connection) -> None:
+        """Notes that a request was answered."""
+        connection.busy -= 1
+        connection.active = self.clock()
+
+    def recognised(self, connection: Connection, member: str) -> None:
+        """Notes that a connection is a member's."""
+        of_member = sum(other.member == member for other in self._connections.values())
+        if connection.member is None and of_member < self.budget.per_member:
+            connection.member = member
+
+    def sweep(self) -> None:
+        """Sends away who does not speak, and who does not listen; to be called every second."""
+        now = self.clock()
+        for connection in list(self._connections.values()):
+            if connection.requests == 0 and now - connection.since > self.budget.header_s:
+                self._send_away(connection, "header")
+            elif connection.is_too_slow(now, self.budget):
+                self._send_away(connection, "rate")
+
+    def sent(self) -> tuple[Sent, Sent]:
+        """What members and what strangers were sent since this was last asked."""
+        members, strangers = Sent(), Sent()
+        for connection in self._connections.values():
+            if connection.member is None:
+                strangers += connection.sent()
+            else:
+                members += connection.sent()
+        return members, strangers
+
+    def _strangers(self) -> list[Connection]:
+        return [
+            connection for connection in self._connections.values() if connection.member is None
+        ]
+
+    def _trim(self, connections: Iterable[Connection], most: int) -> None:
+        """Leaves `most` of them: who was silent longest goes first, whom we answer last."""
+        order = sorted(connections, key=lambda g: (g.busy > 0, g.active))
+        for connection in order[: max(0, len(order) - most)]:
+            self._send_away(connection, "room")
+
+    def _send_away(self, connection: Connection, reason: str) -> None:
+        self.sent_away[reason] = self.sent_away.get(reason, 0) + 1
+        self._connections = {
+            key: other for key, other in self._connections.items() if other is not connection
+        }
+        connection.leave()
+
+
+def address_of(host: str) -> str:
+    """What counts as one address: an IPv4 address, or the /64 that one IPv6 customer has."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return address.exploded[:19]
+    return str(address)

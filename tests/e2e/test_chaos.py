@@ -1,0 +1,155 @@
+"""What goes wrong without anyone cheating: processes die, a chain restarts or turns back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from atoll.protocol.words import Phase
+from atoll_devnet.report.live import Display
+from atoll_devnet.report.observer import Observer
+from atoll_devnet.run.options import RunOptions
+from atoll_devnet.run.runner import Running, finish, is_over, start
+
+from .conftest import Runner, check_books, provider
+
+Options = Callable[..., RunOptions]
+Act = Callable[[Running], Awaitable[None]]
+COPIES = 3
+"""A seat that sends what another one sent a round ago."""
+
+
+def reached(round_: int, phase: Phase) -> Callable[[Observer], bool]:
+    """Whether the job has come to that phase of that round, or further."""
+
+    def is_there(observer: Observer) -> bool:
+        view = observer.view
+        return view is not None and (view.round, view.phase) >= (round_, phase)
+
+    return is_there
+
+
+async def interfere(
+    options: RunOptions, display: Display, acts: list[tuple[Callable[[Observer], bool], Act]]
+) -> dict[str, Any]:
+    """Runs a network, doing each thing when its moment has come."""
+    async with start(options, display) as running:
+        for moment, act in acts:
+            await running.observer.run(moment)
+            await act(running)
+        await running.observer.run(is_over)
+        return (await finish(running, options)).report
+
+
+async def test_a_provider_comes_back_and_another_dies_and_an_auditor_is_restarted(
+    options: Options, display: Display
+) -> None:
+    async def restart(running: Running) -> None:
+        running.cluster.providers[0].process.kill()
+        running.cluster.providers[0].process.start()
+
+    async def kill_for_good(running: Running) -> None:
+        running.cluster.providers[3].process.kill()
+        running.cluster.verifiers[0].process.kill()
+        running.cluster.verifiers[0].process.start()
+
+    chosen = options(job={"rounds": 4}, providers=4, verifiers=2)
+    acts = [(reached(0, Phase.TRAIN), restart), (reached(1, Phase.TRAIN), kill_for_good)]
+    report = await interfere(chosen, display, acts)
+    assert report["job"]["status"] == "done"
+    assert report["escrow"]["faults"] == []
+    back, dead = report["providers"][0], report["providers"][3]
+    assert (back["paid_rounds"], back["slashed_wei"]) == (4, "0")
+    assert dead["paid_rounds"] <= 1
+    assert int(dead["slashed_wei"]) > 0  # the small cut for a round without a commit
+    assert all(verifier["slashed_wei"] == "0" for verifier in report["verifiers"])
+
+
+async def test_the_chain_restarts_and_turns_back(options: Options, display: Display) -> None:
+    async def restart_chain(running: Running) -> None:
+        running.cluster.chain.stop()
+        await running.cluster.chain.start()
+
+    async def reorg(running: Running) -> None:
+        await running.cluster.chain.reorg(3)
+
+    report = await interfere(
+        options(job={"rounds": 3}, providers=4, verifiers=2, cheats={COPIES: "copy"}),
+        display,
+        [(reached(0, Phase.MERGE), restart_chain), (reached(1, Phase.REVEAL), reorg)],
+    )
+    check_books(report)
+    assert report["job"]["status"] == "done"
+    assert int(provider(report, COPIES)["slashed_wei"]) > 0
+    assert [provider(report, seat)["paid_rounds"] for seat in range(4)] == [3, 3, 3, 0]
+
+
+async def test_without_a_quorum_nothing_is_merged_and_the_job_expires(
+    options: Options, play: Runner
+) -> None:
+    """Two of three verifiers say nothing: nobody can certify, and nobody's update counts as had."""
+    job = {"lifetime": "5m", "windows.train": 150, "windows.reveal": 60, "windows.merge": 60}
+    silent = {1: "offline", 2: "offline"}
+    report = await play(options(job=job, providers=2, verifiers=3, verifier_cheats=silent))
+    assert report["job"]["status"] == "expired"
+    (first,) = report["rounds"]
+    assert (first["merged"], first["available"], first["paid"]) == (0, [], [])
+    assert first["committee_draws"] > 1
+    assert int(report["escrow"]["refunded_wei"]) > 0
+    assert all(int(report["verifiers"][index]["slashed_wei"]) > 0 for index in silent)
+
+
+async def test_diverging_training_merges_nothing_and_costs_nobody_a_bond(
+    options: Options, play: Runner
+) -> None:
+    """Short in two rounds running would be a miss, so there is one."""
+    job = {"inner.lr": 1000, "inner.steps": 16, "inner.segment": 2, "rounds": 1}
+    report = await play(options(job=job, providers=3, verifiers=1))
+    parties = [*report["providers"], *report["verifiers"]]
+    assert all(party["slashed_wei"] == "0" for party in parties)
+    (only,) = report["rounds"]
+    assert (only["merged"], only["differs"]) == (0, [])
+
+
+async def test_the_same_run_on_ganache(options: Options, play: Runner) -> None:
+    chosen = options(providers=3, verifiers=1, cheats={2: "stale-model"}, backend="ganache")
+    report = await play(chosen)
+    assert report["chain"]["backend"] == "ganache"
+    assert report["job"]["status"] == "done"
+    assert int(report["providers"][2]["slashed_wei"]) > 0
+    assert [p["paid_rounds"] for p in report["providers"][:2]] == [2, 2]
+    assert report["providers"][2]["paid_rounds"] <= 1  # in round 0 no model is stale
+
+
+async def test_honest_networks_accuse_nobody(options: Options, display: Display) -> None:
+    """Three jobs with three seeds, one after another on one network."""
+    chosen = options(job={"rounds": 1}, providers=3, verifiers=2)
+    async with start(chosen, display) as running:
+        await running.observer.run(is_over)
+        views = [running.observer.view]
+        for seed in range(1, 3):
+            views.append(await _another_job(running, seed))
+    for view in views:
+        assert view is not None
+        (past,) = view.settled
+        assert (past.facts.available, past.verdict.merged) == (0b111, 3)
+        said = [duty for body in past.bodies.values() for duty in body.duties]
+        assert {duty.seat for duty in said} == {0, 1, 2}
+        assert all(duty.is_fine for duty in said)
+        assert not any(h.cuts for h in (*view.providers.values(), *view.verifiers.values()))
+
+
+async def _another_job(running: Running, seed: int) -> Any:
+    from atoll.job.asking import asking
+    from atoll.job.prepare import with_program
+    from atoll.protocol.manifest import InitSpec, Manifest
+    from atoll_devnet.run.skipping import skipping
+
+    first = Manifest.from_bytes(running.observer.watched.manifest)
+    other = first.model_copy(update={"init": InitSpec.drawn(seed)})
+    async with asking(running.client.ask) as ask:
+        manifest = await with_program(other, running.client.store, ask)
+    handle = await running.client.submit(manifest, max_spend=10**24)
+    async with skipping(running.cluster, running.observer.watched.display.line):
+        await handle.wait()
+    return await handle.view()

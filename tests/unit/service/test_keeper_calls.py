@@ -1,0 +1,384 @@
+"""Steps that anyone may take: one member takes them, the others when it does not; and our pay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.protocol.factories import digest, make_terms
+from tests.unit.protocol.network import Network
+from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
+
+from atoll.chain.calls import Calls
+from atoll.chain.deployment import REQUIRED, Deployment
+from atoll.protocol import events as ev
+from atoll.protocol.keeper_calls import Call as Kind
+from atoll.protocol.keeper_calls import keeper_calls
+from atoll.protocol.views import JobView
+from atoll.protocol.words import Address, Phase, Role, RoundIndex, SeatIndex
+from atoll.service.config import KeeperConfig
+from atoll.service.duties.keeper_calls import (
+    EARNS,
+    OWN,
+    SUDDEN,
+    SendClaimCredit,
+    SendClaims,
+    SendKeeperCall,
+    decide_credit,
+    decide_keeper_calls,
+    decide_pay,
+    is_turn,
+    place_in_line,
+)
+from atoll.service.machine import Head, Hold, State
+
+CONFIG = KeeperConfig(stagger_s=4)
+AT_ONCE = KeeperConfig(stagger_s=0)
+ME = PROVIDERS[0]
+CALLS = Calls(Deployment(31337, 0, dict.fromkeys(REQUIRED, WATCHER)))
+
+
+def seen(net: Network, me: Address = ME, now: int | None = None) -> State[None]:
+    return State(me, None, net.view, Head(net.number, net.now if now is None else now), net.number)
+
+
+def kinds(net: Network, line: int = 0, me: Address = ME, now: int | None = None) -> list[Kind]:
+    found = decide_keeper_calls(seen(net, me, now), line, AT_ONCE if line == 0 else CONFIG)
+    return [c.what for c in found.commands if isinstance(c, SendKeeperCall)]
+
+
+@pytest.fixture
+def script() -> Script:
+    made = Script.ready()
+    made.net.advance()
+    return made
+
+
+def audited(leaves_out: str = "") -> Script:
+    """Round 0 up to the end of keys, but for what is excluded."""
+    script = Script.ready()
+    script.net.advance()
+    script.honest_round()
+    ends = script.net.settled[0].ends
+    for id in script.auditors(0):
+        script.audit_report(0, id)
+    script.net.wait_until(ends["audit"])
+    for id in script.auditors(0):
+        script.open(0, id)
+    script.net.wait_until(ends["open"])
+    if leaves_out != "keys":
+        script.show_keys(0)
+    script.net.wait_until(ends["keys"])
+    return script
+
+
+# --- turns ---
+
+
+def test_everyone_has_another_place_in_line_and_outsiders_come_last(script: Script) -> None:
+    view = script.net.view
+    places = [place_in_line(view, each) for each in (*PROVIDERS[:4], *VERIFIERS[:4])]
+    assert sorted(places) == list(range(8))
+    assert places[0] == 0
+    assert place_in_line(view, WATCHER) == 8
+
+
+def test_who_has_its_bond_again_keeps_its_turn() -> None:
+    """Else all that are left of a closed job do the same thing in the same moment."""
+    script = Script.ready(make_terms(rounds=1))
+    script.honest_round()
+    script.net.wait_until(script.net.settled[0].ends["window"])
+    everyone = (*PROVIDERS[:4], *VERIFIERS[:4])
+    before = [place_in_line(script.net.view, each) for each in everyone]
+    for role in Role:
+        for holder in script.net.view.holders(role).values():
+            script.net.release(role, holder.id)
+    assert [place_in_line(script.net.view, each) for each in everyone] == before
+    assert sorted(before) == list(range(8))
+
+
+def test_verifiers_go_first_once_a_round_merges(script: Script) -> None:
+    script.train()
+    view = script.net.view
+    assert place_in_line(view, VERIFIERS[0]) == 0
+    assert place_in_line(view, PROVIDERS[0]) == 4
+
+
+@pytest.mark.parametrize(
+    ("late", "line", "advances"), [(-1, 0, 0), (0, 0, 1), (3, 1, 0), (4, 1, 1)]
+)
+def test_a_deadline_is_advanced_when_it_is_our_turn(
+    script: Script, late: int, line: int, advances: int
+) -> None:
+    now = script.net.deadline + late
+    assert kinds(script.net, line, now=now).count(Kind.ADVANCE) == advances
+
+
+def test_nobody_pays_for_the_keeper_call_of_a_strangers_job(script: Script) -> None:
+    now = script.net.deadline
+    assert kinds(script.net, now=now) == [Kind.ADVANCE]
+    assert kinds(script.net, me=WATCHER, now=now) == []
+
+
+def test_two_phases_are_never_advanced_under_one_key(script: Script) -> None:
+    def advance() -> SendKeeperCall:
+        script.net.wait_until(script.net.deadline)
+        (found,) = sent(script.net, Kind.ADVANCE)
+        return found
+
+    script.commit(0)
+    first = advance()
+    script.net.advance()
+    assert first.key != advance().key
+
+
+def test_what_is_due_at_once_is_one_members_turn_at_a_time(script: Script) -> None:
+    script.train()
+    script.net.wait_until(script.net.deadline)
+    script.net.advance()  # nobody had said a word: all of the first committee draw missed
+    view, now = script.net.view, script.net.now
+    assert Kind.CUT_MEMBER in {item.call for item in keeper_calls(view, now)}
+    for later in range(0, 400, 4):
+        turns = [line for line in range(9) if is_turn(view, line, now + later, CONFIG)]
+        assert len(turns) == 1
+    drawn = {line for line in range(9) for t in range(0, 400, 4) if is_turn(view, line, t, CONFIG)}
+    assert drawn == set(range(9))  # and everybody's in its time
+
+
+def test_what_is_refused_for_ever_holds_up_nothing_else(script: Script) -> None:
+    net = script.net
+    for seat in range(3):
+        script.commit(seat)
+    net.wait_until(net.deadline)
+    net.advance()
+    for seat in range(3):
+        script.reveal(seat)
+    net.wait_until(net.deadline)
+    state = seen(net)
+    every = decide_keeper_calls(state, 0, AT_ONCE).commands
+    (cut,) = [c for c in every if isinstance(c, SendKeeperCall) and c.what is Kind.CUT_SEAT]
+    tried = replace(state, holds={cut.key: Hold(0, net.number, 0)})
+    assert decide_keeper_calls(tried, 0, AT_ONCE).commands[-1] == cut
+
+
+# --- what is offered, and what is sent ---
+
+
+def sent(net: Network, kind: Kind, now: int | None = None) -> list[SendKeeperCall]:
+    found = decide_keeper_calls(seen(net, WATCHER, now), 0, AT_ONCE, frozenset({kind})).commands
+    commands = [c for c in found if isinstance(c, SendKeeperCall)]
+    for command in commands:
+        assert command.call(CALLS, net.view).label == kind.value
+    return commands
+
+
+def test_a_missed_seat_is_cut_before_it_can_be_taken_again(script: Script) -> None:
+    for seat in range(3):
+        script.commit(seat)
+    script.net.wait_until(script.net.deadline)
+    script.net.advance()
+    (cut,) = sent(script.net, Kind.CUT_SEAT)
+    assert cut.seat == 3
+    script.net.cut_seat(3)
+    assert sent(script.net, Kind.CUT_SEAT) == []
+
+
+def test_a_key_that_its_holder_shows_early_is_taken_by_another() -> None:
+    script = Script.ready()
+    script.net.advance()
+    script.honest_round()
+    script.show_keys(0, [1])
+    (leak,) = sent(script.net, Kind.LEAK)
+    assert (leak.round, leak.seat) == (0, 1)
+    own = decide_keeper_calls(seen(script.net, PROVIDERS[1]), 0, AT_ONCE).commands
+    assert not [c for c in own if isinstance(c, SendKeeperCall) and c.what is Kind.LEAK]
+    script.net.leak(0, 1, script.secrets[0, 1][0], WATCHER)
+    assert sent(script.net, Kind.LEAK) == []
+    script.net.wait_until(script.net.settled[0].ends["window"])
+    (ours,) = sent(script.net, Kind.SETTLE_CONTEST)
+    script.net.settle_contest(0, ours.holder, ours.seat)
+    (credit,) = decide_credit(seen(script.net, WATCHER)).commands
+    assert isinstance(credit, SendClaimCredit)
+    assert credit.amount == script.net.credits[WATCHER] > 0
+    script.net.claim_credit(WATCHER)
+    assert decide_credit(seen(script.net, WATCHER)).commands == ()
+
+
+def test_a_key_is_no_leak_once_audit_is_over() -> None:
+    script = audited()
+    assert sent(script.net, Kind.LEAK) == []
+
+
+def test_a_wrong_key_is_none_where_one_is_owed(script: Script) -> None:
+    script.honest_round()
+    net, past = script.net, script.net.settled[0]
+    drawn = min(past.drawn)
+    spared = min(set(range(4)) - past.drawn)
+    net.wait_until(past.ends["open"])
+    for seat in (drawn, spared):
+        net.show_key(0, seat, digest("no key of ours"))
+    net.wait_until(past.ends["keys"])
+    struck = [c.seat for c in sent(net, Kind.REPORT_MISSING_KEY)]
+    assert drawn in struck
+    assert spared not in struck
+
+
+def test_no_key_costs_the_pay_and_from_half_on_the_bond() -> None:
+    script = audited("keys")
+    net, drawn = script.net, sorted(script.net.settled[0].drawn)
+    assert [c.seat for c in sent(net, Kind.REPORT_MISSING_KEY)] == drawn
+    assert sent(net, Kind.NO_KEY) == []
+    net.wait_until(net.settled[0].ends["half"])
+    assert [c.seat for c in sent(net, Kind.NO_KEY)] == drawn
+    net.no_key(0, drawn[0], WATCHER)
+    left = [c.seat for kind in (Kind.REPORT_MISSING_KEY, Kind.NO_KEY) for c in sent(net, kind)]
+    assert drawn[0] not in left  # it has nothing more to lose
+
+
+def test_an_auditor_that_says_nothing_is_absent() -> None:
+    script = Script.ready()
+    script.net.advance()
+    script.honest_round()
+    script.net.wait_until(script.net.settled[0].ends["open"])
+    assert {c.holder for c in sent(script.net, Kind.ABSENT)} == set(script.auditors(0))
+
+
+def test_wrong_words_are_contested_and_settled_when_the_seat_is_final() -> None:
+    script = Script.ready()
+    script.net.advance()
+    script.honest_round()
+    net, ends = script.net, script.net.settled[0].ends
+    id = script.auditors(0)[0]
+    script.audit_report(0, id, script.body(0, id)[:-1] + b"\0")
+    net.wait_until(ends["audit"])
+    script.open(0, id)
+    net.wait_until(ends["open"])
+    script.show_keys(0)
+    (contest,) = sent(net, Kind.CONTEST)
+    assert contest.holder == id
+    net.contest(0, id, contest.seat, WATCHER)
+    assert sent(net, Kind.CONTEST) == sent(net, Kind.SETTLE_CONTEST) == []
+    net.wait_until(ends["window"])
+    assert [c.holder for c in sent(net, Kind.SETTLE_CONTEST)] == [id]
+    net.settle_contest(0, id, contest.seat)
+    assert len(decide_credit(seen(net, WATCHER)).commands) == 1
+
+
+def test_an_accusation_that_is_not_played_is_dropped_from_half_on() -> None:
+    script = Script.ready()
+    script.net.advance()
+    script.honest_round()
+    net, ends = script.net, script.net.settled[0].ends
+    id = script.auditors(0)[0]
+    seat = min(net.duties(0, id))
+    script.audit_report(0, id, script.body(0, id, {seat: 2}))
+    net.wait_until(ends["audit"])
+    script.open(0, id)
+    net.wait_until(ends["half"] - 1)
+    assert sent(net, Kind.DROPPED) == []
+    net.wait(1)
+    assert [(c.holder, c.seat) for c in sent(net, Kind.DROPPED)] == [(id, seat)]
+
+
+def test_everything_that_anyone_may_do_is_sent() -> None:
+    """A kind that the law offers and nobody can send would be offered for ever."""
+    script = audited()
+    net = script.net
+    where = (RoundIndex(0), Role.VERIFIER, script.net.view.settled[0].places[0], SeatIndex(0))
+    view: JobView = net.view
+    for kind in set(Kind) - {Kind.SETTLE_LATE, Kind.CONTEST, Kind.LEAK}:
+        assert SendKeeperCall(kind, *where).call(CALLS, view).label == kind.value
+    assert set(Kind) >= EARNS | SUDDEN | OWN
+
+
+# --- pay ---
+
+
+@pytest.mark.parametrize(("when", "claims"), [("never", 0), ("end", 0), ("each", 1)])
+def test_pay_is_claimed_as_often_as_configured(when: str, claims: int) -> None:
+    script = audited()
+    script.net.wait_until(script.net.settled[0].ends["window"])
+    found = decide_pay(seen(script.net), when).commands
+    assert [c.what for c in found if isinstance(c, SendKeeperCall)] == [Kind.CLAIM] * claims
+
+
+def test_at_the_end_all_pay_is_claimed_and_the_bond_comes_home() -> None:
+    script = Script.ready(make_terms(rounds=2))
+    script.net.advance()
+    for round in (script.honest_round(), script.honest_round()):
+        script.audit(round)
+    net = script.net
+    net.wait_until(max(past.ends["window"] for past in net.settled))
+    found = decide_pay(seen(net), "end").commands
+    assert {c.what for c in found if isinstance(c, SendKeeperCall)} == {Kind.CLAIM, Kind.RELEASE}
+    assert all(isinstance(c, SendKeeperCall) and c.holder == 1 for c in found)
+    for command in found:
+        assert isinstance(command, SendKeeperCall)
+        if command.what is Kind.CLAIM:
+            net.claim(command.role, command.holder, command.round)
+        else:
+            net.release(command.role, command.holder)
+    assert decide_pay(seen(net), "end").commands == ()
+
+
+def test_who_has_left_is_paid_when_its_bond_comes_home() -> None:
+    """While the job goes on: whoever drained would end unpaid."""
+    script = Script.ready()
+    net = script.net
+    net.advance()
+    net.leave_seat(PROVIDERS[0])
+    script.audit(script.honest_round())
+    net.wait_until(net.settled[0].ends["window"])
+    assert net.phase is not Phase.CLOSED
+    found: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "end").commands)
+    assert {c.what for c in found} == {Kind.CLAIM, Kind.RELEASE}
+    assert decide_pay(seen(net, PROVIDERS[1]), "end").commands == ()
+    never: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "never").commands)
+    assert [c.what for c in never] == [Kind.RELEASE]
+    net.release(Role.PROVIDER, 1)
+    (late,) = decide_pay(seen(net, PROVIDERS[0]), "end").commands
+    assert isinstance(late, SendKeeperCall) and late.what is Kind.CLAIM
+
+
+def test_pay_of_two_holders_is_one_transaction() -> None:
+    """An account that left its seat, and sat down again, holds two."""
+    short = {"audit_seconds": 10, "open_seconds": 5, "key_seconds": 5, "window_seconds": 20}
+    script = Script.ready(make_terms(rounds=3, game_seconds=10, **short))
+    net = script.net
+    net.advance()
+    net.leave_seat(PROVIDERS[0])
+    script.honest_round()
+    net.wait_until(net.settled[0].ends["window"])
+    net.release(Role.PROVIDER, 1)
+    net.sit(PROVIDERS[0], 0)
+    for _ in range(2):
+        script.honest_round()
+    net.wait_until(net.settled[2].ends["window"])
+    found: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "each").commands)
+    (claims,) = [command for command in found if isinstance(command, SendClaims)]
+    assert [due[2] for due in claims.dues] == [1, 3]
+    assert not [c for c in found if isinstance(c, SendKeeperCall) and c.what is Kind.CLAIM]
+    assert claims.call(CALLS, net.view).label == "claimMany"
+    for due in claims.dues:
+        net.claim(*due)
+    left: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "each").commands)
+    assert not [c for c in left if not isinstance(c, SendKeeperCall) or c.what is Kind.CLAIM]
+
+
+def test_credits_are_claimed_with_the_pay() -> None:
+    net = Script.ready().net
+    net.emit(ev.Credited(net.job, ME, 77))
+    assert decide_pay(seen(net), "end").commands == ()
+    (credit,) = decide_pay(seen(net), "each").commands
+    assert isinstance(credit, SendClaimCredit)
+    assert (credit.account, credit.amount) == (ME, 77)
+
+
+def test_others_bonds_are_left_to_them() -> None:
+    net = Script.ready().net
+    net.leave_seat(PROVIDERS[1])
+    assert decide_pay(seen(net), "each").commands == ()
+    found: list[Any] = list(decide_pay(seen(net, PROVIDERS[1]), "each").commands)
+    assert [c.what for c in found] == [Kind.RELEASE]
+    assert decide_pay(seen(net, VERIFIERS[0]), "each").commands == ()
