@@ -2,8 +2,9 @@
 
 The files are the import closure of `ROOTS`, computed and not listed: a list that is kept by hand
 forgets, and a provider would lose its bond over what it forgot. What is hashed of each file is its
-syntax tree without docstrings, comments, layout and the words of errors, so that prose is free and
-the digest is the same for every Python that runs us.
+syntax tree without docstrings, comments, layout and the words of errors, and with a number for each
+variable that a function has to itself, so that prose and such names are free and the digest is the
+same for every Python that runs us.
 
 The closure stops at `EXCLUDED`, where bytes come from. A file is what its CID names, in a format
 of others' which their tools read as well; and tokens, models and frozen weights are held against
@@ -21,6 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from atoll.protocol.words import Digest
+from atoll.train.local_names import Local, mark_locals
 
 PACKAGE = "atoll"
 ROOTS = (
@@ -101,8 +103,9 @@ def _read(content: bytes) -> tuple[tuple[str, ...], bytes]:
     tree = ast.parse(content)
     imported: list[str] = []
     _add_imports(tree, imported)
+    mark_locals(tree)
     words: list[str] = []
-    _add_words(tree, words)
+    _add_words(tree, words, {})
     return tuple(imported), "\n".join(words).encode()
 
 
@@ -121,15 +124,17 @@ def _add_imports(tree: ast.AST, found: list[str]) -> None:
             _add_imports(node, found)
 
 
-def _add_words(node: object, words: list[str]) -> None:
-    """The tree as words, in an order of its own.
+def _add_words(node: object, words: list[str], numbers: dict[Local, int]) -> None:
+    """The tree as words, in an order of its own; a function's variables as they come in it.
 
     Not `ast.dump`: which empty fields that writes differs between versions of Python. Fields that a
     later version adds are excluded while they are empty; one that is 0 then is named above.
     """
     if isinstance(node, list):
         for item in node:
-            _add_words(item, words)
+            _add_words(item, words, numbers)
+    elif isinstance(node, Local):
+        words.append(f"local {numbers.setdefault(node, len(numbers))}")
     elif not isinstance(node, ast.AST):
         words.append(f"{type(node).__name__} {node!r}")
     elif not _is_prose(node):
@@ -146,7 +151,7 @@ def _add_words(node: object, words: list[str]) -> None:
             is_none = value is None and not isinstance(node, ast.Constant)
             if not is_none and value != [] and name not in _NOT_HASHED:
                 words.append(name)
-                _add_words(value, words)
+                _add_words(value, words, numbers)
         words.append(")")
 
 
