@@ -60,6 +60,7 @@ check: setup ## lint, types, import rules, formatting, static analysis
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.vectors.record_release --check
 	@contracts/tools/forge fmt --check
 	@$(BIN)/python contracts/tools/export_artifacts.py --check
 	@$(BIN)/python contracts/tools/slither

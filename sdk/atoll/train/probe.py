@@ -12,6 +12,7 @@ from atoll.numerics.tables import check_tables
 from atoll.protocol.manifest import Manifest, NumericsSpec
 from atoll.train.code import code_digest
 from atoll.train.probe_job import probe_digest
+from atoll.train.releases import met_digests, release_with
 
 
 def pin_torch() -> None:
@@ -43,10 +44,12 @@ def check_environment(manifest: Manifest) -> None:
         NumericsMismatch: this machine does not give what its numerics ask for.
     """
     wanted = manifest.numerics
-    if wanted.code_digest != code_digest():
+    if wanted.code_digest not in met_digests():
         here, there = code_digest().hex()[:16], wanted.code_digest.hex()[:16]
+        number = release_with([wanted.code_digest])
         raise NumericsMismatch(
-            f"the training code here is {here}, the job needs {there}",
+            f"the training code here is {here}, the job needs {there}"
+            + (f", which is release {number}" if number else ""),
             next_step="install the version of atoll that the job was made with",
         )
     _check_probe(wanted)
