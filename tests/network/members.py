@@ -24,7 +24,7 @@ from atoll.numerics.layout import max_state_bytes
 from atoll.numerics.state import GlobalState
 from atoll.protocol.certificates import Kind
 from atoll.protocol.keeper_calls import Call, keeper_calls
-from atoll.protocol.manifest import Manifest
+from atoll.protocol.manifest import Manifest, NumericsSpec
 from atoll.protocol.pay import budget
 from atoll.protocol.views import Holder, JobView, SettledRound
 from atoll.protocol.words import Address, Digest, JobId, Miss, Phase, Role
@@ -158,6 +158,7 @@ async def network(
     *,
     lasts: int = A_DAY,
     before: Before = lambda _: nullcontext(),
+    numerics: NumericsSpec | None = None,
     **terms: Any,
 ) -> AsyncIterator[Network]:
     """Everything started and a job created, of `TERMS` with these changes.
@@ -166,12 +167,14 @@ async def network(
         kind: of its certificates.
         lasts: seconds of the chain's clock until the job's expiry.
         before: what is entered before any member starts.
+        numerics: what the job asks for; None for this release's.
     """
     async with AsyncExitStack() as stack:
         config = who.config(folder / "net")
         cluster = await stack.enter_async_context(hostile_network(config, before))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
-        job, manifest = await _create(session, {**TERMS, **terms}, kind, lasts)
+        asked = numerics or numerics_of_members()
+        job, manifest = await _create(session, {**TERMS, **terms}, (kind, asked), lasts)
         await stack.enter_async_context(skipping(cluster, print))
         yield Network(cluster, session, job, manifest)
 
@@ -190,12 +193,12 @@ def submitter_of(cluster: Cluster) -> SessionConfig:
 
 
 async def _create(
-    session: Session, terms: Mapping[str, Any], kind: Kind, lasts: int
+    session: Session, terms: Mapping[str, Any], of: tuple[Kind, NumericsSpec], lasts: int
 ) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
+    kind, numerics = of
     store = session.store
     now = (await session.chain.head()).timestamp
-    numerics = numerics_of_members()
     manifest = small_manifest(store, numerics, **{"expiry": now + lasts, **terms})
     manifest = with_program(manifest, store)
     await submit(session, manifest, kind)

@@ -29,8 +29,8 @@ from atoll.train.releases import EQUIVALENT, RELEASES, met_digests
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = Path("tests/vectors")
-WITHOUT_BITS = {Path("tags.json")}
-"""What journals call things."""
+WITHOUT_BITS = {Path("tags.json"), Path("wire.json")}
+"""What journals and workers call things."""
 ASKED = """
 import json, sys
 from atoll.train.probe import numerics_spec, pin_torch
@@ -141,7 +141,11 @@ def tests_of_vectors(tree: Path) -> list[str]:
     """The second client, and whatever else reads a vector."""
     files = sorted((tree / "tests" / "unit").rglob("test_*.py"))
     readers = [f for f in files if "vectors" in f.read_text(encoding="utf-8")]
-    skipped = {"test_releases.py", "test_tags.py"}  # of what is written here, and of no bits
+    skipped = {
+        "test_releases.py",
+        "test_tags.py",
+        "test_wire.py",
+    }  # of what is written here, and of no bits
     names = [str(f.relative_to(tree)) for f in readers if f.name not in skipped]
     return ["tests/second_client", *names]
 

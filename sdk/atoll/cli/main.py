@@ -47,6 +47,10 @@ MOUNTED = {
         "atoll.cli.deploying:app",
         "Deploy a network's contracts, show and verify them, and own it.",
     ),
+    "release": (
+        "atoll.cli.release:app",
+        "Releases beside this one, for jobs of their training code.",
+    ),
     "doctor": ("atoll.cli.doctor:app", "Check everything before money is at stake."),
     "numerics": ("atoll.cli.numerics:app", "Compare this machine's bits with everybody's."),
 }

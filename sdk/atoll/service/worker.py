@@ -26,6 +26,7 @@ import structlog
 from atoll.errors import AtollError, ConfigError
 from atoll.numerics.kernels.gpu import is_gpu_failure
 from atoll.numerics.kernels.variables import DEVICE_VARIABLE
+from atoll.service.elsewhere import handed_over
 from atoll.service.logs import level_here, lines_to, log_from
 from atoll.service.turns import Turns
 
@@ -183,6 +184,12 @@ def resolve(function: str) -> Callable[..., Any]:
 
 
 def _call(function: str, args: tuple[object, ...]) -> Any:
+    other = handed_over(function, args)
+    return call_here(function, args) if other is None else other()
+
+
+def call_here(function: str, args: tuple[object, ...]) -> Any:
+    """Calls a worker's function by the code of this release, on the CPU where the GPU fails."""
     device = os.environ.get(DEVICE_VARIABLE, "cpu")
     try:
         return resolve(function)(*args)

@@ -47,10 +47,12 @@ def check_environment(manifest: Manifest) -> None:
     if wanted.code_digest not in met_digests():
         here, there = code_digest().hex()[:16], wanted.code_digest.hex()[:16]
         number = release_with([wanted.code_digest])
+        which = f"which is release {number}" if number else "of a release that is not known here"
         raise NumericsMismatch(
-            f"the training code here is {here}, the job needs {there}"
-            + (f", which is release {number}" if number else ""),
-            next_step="install the version of atoll that the job was made with",
+            f"the training code here is {here}, the job needs {there}, {which}: "
+            f"`atoll release add {number or 'NUMBER'}` installs it beside this one, for the next "
+            "start of the service",
+            next_step="add the release that the job was made with, or take another job",
         )
     _check_probe(wanted)
     check_tables(manifest)  # last: a long job's take half a minute, and anybody can name a job

@@ -32,6 +32,7 @@ PASSWORD = "correct horse battery"
 SILENT = {
     "job new": "prints a job file",
     "node run": "logs only",
+    "release serve": "speaks with a service, a message a line",
     "verifier run": "logs only",
 }
 """Commands without `--json`, and why."""

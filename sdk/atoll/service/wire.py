@@ -1,0 +1,218 @@
+"""What is said to the worker of another release, and what it says: JSON, a message a line.
+
+Rule of this file: nothing on the wire has a name of Python. Work, classes and errors go by the tags
+below, since between two releases files and classes may be called something else. What stays
+between two releases that speak one `WORD` is: these tags; the names and the meaning of what each
+carries; manifests and the law that they name; and how blocks, checkpoints and deadlines lie in the
+store's folder, which both read. Whoever changes any of it changes the word: then the two refuse
+each other. `tests/vectors/wire.json` has what the word stands for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from atoll.errors import AtollError
+from atoll.nested import loads
+
+WORD: Final = "atoll-worker.v1"
+_TASKS: Final = "atoll.service.tasks"
+WORK: Final = {
+    "check-machine": f"{_TASKS}:check_machine",
+    "measure-pace": f"{_TASKS}:measure_pace",
+    "check-data": f"{_TASKS}:check_data",
+    "make-initial-state": f"{_TASKS}:make_initial_state",
+    "inspect-state": f"{_TASKS}:inspect_state",
+    "evaluate-state": f"{_TASKS}:evaluate_state",
+    "is-canonical": f"{_TASKS}:is_canonical",
+    "merge-round": f"{_TASKS}:merge_round",
+    "merge-again": f"{_TASKS}:merge_again",
+    "replay": f"{_TASKS}:replay",
+    "program-root": "atoll.train.program:program_root",
+    "next-move": "atoll.service.judging:next_move",
+    "show": "atoll.service.judging:shown",
+    "run-training": "atoll_node.tasks:run_training",
+    "train": "atoll_node.tasks:train",
+}
+"""What a worker of any release can be asked for."""
+_CLAIMS: Final = "atoll.protocol.games.claims"
+CLASSES: Final = {
+    "round-start-ready": "atoll.service.duties.opening:OpeningReady",
+    "fetch-update": "atoll.service.duties.updates:DoGetUpdate",
+    "revealed-update": "atoll.service.duties.updates:RevealedUpdate",
+    "merge": "atoll.service.duties.merge:DoMerge",
+    "merge-facts": "atoll.protocol.merge_inputs:MergeFacts",
+    "replay": "atoll.service.duties.replay:DoReplay",
+    "earlier-said": "atoll.service.duties.replay:EarlierSaid",
+    "seat-replay": "atoll.train.replay:SeatReplay",
+    "train": "atoll_node.duties.train:DoTrain",
+    "trained": "atoll_node.duties.train:Work",
+    "earlier-round": "atoll.train.earlier:EarlierRound",
+    "slot": "atoll.protocol.words:Slot",
+    "domain": "atoll.protocol.words:Domain",
+    "verdict": "atoll.protocol.words:Verdict",
+    "judge-task": "atoll.train.judged:JudgeTask",
+    "position": "atoll.train.judged:Position",
+    "claim": f"{_CLAIMS}:Claim",
+    "open-steps": f"{_CLAIMS}:OpenSteps",
+    "program-part": f"{_CLAIMS}:ProgramPart",
+    "pick-step": f"{_CLAIMS}:PickStep",
+    "post-trace": f"{_CLAIMS}:PostTrace",
+    "post-link": f"{_CLAIMS}:PostLink",
+    "pick": f"{_CLAIMS}:Pick",
+    "pick-node": f"{_CLAIMS}:PickNode",
+    "reveal": f"{_CLAIMS}:Reveal",
+    "post-leaf": f"{_CLAIMS}:PostLeaf",
+    "prove": f"{_CLAIMS}:Prove",
+    "proof": f"{_CLAIMS}:Proof",
+    "opening": f"{_CLAIMS}:Opening",
+    "need": "atoll.protocol.games.judge:Need",
+    "question": "atoll.protocol.games.players:Question",
+    "state-roots": "atoll.protocol.leaves:StateRoots",
+    "model-roots": "atoll.protocol.claims:ModelRoots",
+    "program-header": "atoll.protocol.claims:ProgramHeader",
+    "header": "atoll.protocol.program:Header",
+    "fragment": "atoll.protocol.program:Fragment",
+}
+ERRORS: Final = {
+    "atoll": "atoll.errors:AtollError",
+    "config": "atoll.errors:ConfigError",
+    "manifest": "atoll.errors:ManifestError",
+    "storage": "atoll.errors:StorageError",
+    "not-found": "atoll.errors:NotFound",
+    "corrupt-block": "atoll.errors:CorruptBlock",
+    "too-large": "atoll.errors:TooLarge",
+    "disk-full": "atoll.errors:DiskFull",
+    "malformed-dag": "atoll.storage.errors:MalformedDag",
+    "protocol": "atoll.errors:ProtocolError",
+    "malformed-update": "atoll.errors:MalformedUpdate",
+    "malformed-state": "atoll.numerics.errors:MalformedState",
+    "malformed-dataset": "atoll.numerics.errors:MalformedDataset",
+    "disagreement": "atoll.train.replay:Disagreement",
+    "numerics": "atoll.errors:NumericsMismatch",
+    "machine-fault": "atoll.errors:MachineFault",
+    "value": "builtins:ValueError",
+    "memory": "builtins:MemoryError",
+    "file": "builtins:OSError",
+    "timeout": "builtins:TimeoutError",
+}
+"""An error goes by the tag of the nearest class that has one; any other is an AtollError."""
+
+
+class NotOnTheWire(AtollError):
+    """Something that no other release could be asked, or that no release says."""
+
+
+def pack(**parts: object) -> bytes:
+    """A message: one line of JSON. Raises NotOnTheWire where a part of it has no form there."""
+    said = {name: _packed(part) for name, part in parts.items()}
+    return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+
+
+def unpack(line: bytes) -> dict[str, Any]:
+    """What `pack` was given; raises NotOnTheWire where nothing is packed like that."""
+    try:
+        return {name: _unpacked(part) for name, part in loads(line).items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise NotOnTheWire(f"a message that no release of {WORD} sends: {error}") from error
+
+
+def pack_error(error: BaseException) -> dict[str, object]:
+    """What is said of an error: its tag, its words, what to do, and which block was lost."""
+    tags = {_class(place): tag for tag, place in ERRORS.items()}
+    tag = next((tags[cls] for cls in type(error).__mro__ if cls in tags), None)
+    words = str(error) if tag else f"{type(error).__name__}: {error}"
+    step, lost = (getattr(error, name, None) for name in ("next_step", "lost"))
+    return {"error": tag or "atoll", "words": words, "next_step": step, "lost": lost or ""}
+
+
+def unpack_error(said: dict[str, Any]) -> Exception:
+    cls = _class(ERRORS[said["error"]])
+    if not issubclass(cls, AtollError):
+        plain: Exception = cls(said["words"])
+        return plain
+    error: AtollError = cls(said["words"], next_step=said["next_step"])
+    if said["lost"]:
+        error.lost = said["lost"]  # type: ignore[attr-defined]  # of a StorageError
+    return error
+
+
+def work_of(function: str) -> str:
+    """The tag of a function of the worker. Raises NotOnTheWire where it has none."""
+    tag = _tags_of_work().get(function)
+    if tag is None:
+        raise NotOnTheWire(f"other releases do not know {function}")
+    return tag
+
+
+@cache
+def _tags_of_work() -> dict[str, str]:
+    return {place: tag for tag, place in WORK.items()}
+
+
+@cache
+def _tags_of_classes() -> dict[type, str]:
+    return {_class(place): tag for tag, place in CLASSES.items()}
+
+
+@cache
+def _class(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def fields_of(cls: Any) -> tuple[str, ...]:
+    """What a class carries, in order."""
+    if dataclasses.is_dataclass(cls):
+        return tuple(field.name for field in dataclasses.fields(cls) if field.init)
+    return tuple(cls._fields)
+
+
+def _packed(value: Any) -> Any:
+    if value is None or type(value) in (bool, int, float):
+        return value
+    if type(value) is list:
+        return [_packed(item) for item in value]
+    form = _FORMS.get(type(value))
+    if form is not None:
+        return form(value)
+    tag = _tags_of_classes().get(type(value))
+    if tag is None:
+        raise NotOnTheWire(f"other releases do not know a {type(value).__name__}")
+    return {"is": tag, "of": {name: _packed(getattr(value, name)) for name in fields_of(value)}}
+
+
+def _packed_text(value: str) -> Any:
+    """A command may name the function that does it."""
+    tag = _tags_of_work().get(value)
+    return value if tag is None else {"work": tag}
+
+
+_FORMS: Final[dict[type, Callable[[Any], Any]]] = {
+    str: _packed_text,
+    bytes: lambda value: {"bytes": value.hex()},
+    tuple: lambda value: {"tuple": [_packed(item) for item in value]},
+    dict: lambda value: {"map": [[_packed(k), _packed(item)] for k, item in value.items()]},
+}
+_MEANINGS: Final[dict[str, Callable[[Any], Any]]] = {
+    "work": lambda inner: WORK[inner],
+    "bytes": bytes.fromhex,
+    "tuple": lambda inner: tuple(map(_unpacked, inner)),
+    "map": lambda inner: {_unpacked(key): _unpacked(item) for key, item in inner},
+}
+
+
+def _unpacked(data: Any) -> Any:
+    if isinstance(data, list):
+        return [_unpacked(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    if "is" in data:
+        return _class(CLASSES[data["is"]])(**{k: _unpacked(v) for k, v in data["of"].items()})
+    ((form, inner),) = data.items()
+    return _MEANINGS[form](inner)
