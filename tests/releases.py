@@ -40,7 +40,7 @@ def last_wheel(folder: Path, change: str = "_OF_THE_LAST_RELEASE = 1") -> Path:
     assert text.count('\nversion = "') == 1
     head, _, rest = text.partition('\nversion = "')
     project.write_text(f'{head}\nversion = "{LAST}"{rest.partition(chr(34))[2]}')
-    with (tree / "sdk" / "atoll" / "bits" / "step.py").open("a") as file:
+    with (tree / "sdk" / "atoll" / "numerics" / "step.py").open("a") as file:
         file.write(f"\n{change}\n")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-index"]
     command = [*pip, "--no-build-isolation", "-w", str(out), str(tree)]

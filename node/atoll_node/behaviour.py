@@ -7,29 +7,36 @@ in the same way. Overriding one can cost the bond: see PROVIDER.md for what is e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest
-from atoll.service.duties.game import PLAY
+from atoll.service.duties.game import PLAY, Play
+from atoll.service.gateway_process import Serves
 from atoll.service.machine import Setup, State
+from atoll.service.task import Task
+
+if TYPE_CHECKING:
+    from atoll.train.round import TrainedRound, TrainTask
+
+Train: TypeAlias = "Task[[TrainTask, str, tuple[bytes, ...]], TrainedRound]"
+"""A worker's function that trains: what, the store's folder, and what `train_extra` named."""
+TRAIN: Final[Train] = Task("train-round.v1", "atoll_node.tasks")
 
 
 class ProviderBehaviour:
     """An honest provider.
 
     Attributes:
-        train_function: the worker's function, `package.module:name`, with the signature of
-            `atoll_node.tasks.train`.
-        judge_function: the worker's function that makes our moves in games about our work, with
-            the signature of `atoll.service.judging.next_move`.
+        train_function: the worker's function that trains.
+        judge_function: the worker's function that makes our moves in games about our work.
         serve_function: the gateway's function that says of a CID whether others get the block;
-            empty serves all.
+            None serves all.
     """
 
-    train_function: str = "atoll_node.tasks:train"
-    judge_function: str = PLAY
-    serve_function: str = ""
+    train_function: Train = TRAIN
+    judge_function: Play = PLAY
+    serve_function: Serves | None = None
 
     def may_join(self, view: JobView) -> bool:
         """Whether to take a seat now, everything else being ready."""

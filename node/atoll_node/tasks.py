@@ -7,28 +7,30 @@ import time
 from atoll.errors import MachineFault
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.words import SeatIndex, Slot
-from atoll.service.worker import resolve
 from atoll.storage.local import LocalStore
 from atoll.train.probe import pin_torch
 from atoll.train.reference import SelfCheck
 from atoll.train.round import Keeping, TrainedRound, TrainTask, carry, checkpoints_of, train_round
+from atoll_node.behaviour import TRAIN
 from atoll_node.deadlines import Limit, deadline_file
-from atoll_node.duties.train import DoTrain, Work
+from atoll_node.duties.train import RUN_TRAINING, DoTrain, Work
 
 _doubted: set[Slot] = set()
 """Rounds in which this process found a fault of the machine."""
 
 
+@RUN_TRAINING.runs
 def run_training(command: DoTrain, store_dir: str) -> Work:
     """Runs the command's training function and puts the update into the store."""
     started = time.perf_counter()
-    done: TrainedRound = resolve(command.function)(_task(command), store_dir, command.extra)
+    done = command.function.resolve()(_task(command), store_dir, command.extra)
     cid = LocalStore(store_dir).add_bytes(done.update).to_bytes() if done.update else b""
     loss = done.losses[-1] if done.losses else 0.0
     told = (done.states, done.words, done.update_root, cid, loss, done.seconds_in_steps)
     return Work(*told, time.perf_counter() - started + done.seconds_before, done.diverged)
 
 
+@TRAIN.runs
 def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedRound:
     """Trains one round honestly, from its last checkpoint on where it was begun before.
 

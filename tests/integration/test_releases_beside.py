@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from tests.patience import PATIENCE
@@ -18,15 +19,20 @@ from tests.small_job import small_manifest
 
 from atoll.errors import ConfigError, NumericsMismatch
 from atoll.protocol.manifest import Manifest
-from atoll.service.commands import TASKS
+from atoll.service.duties.evaluation import EVALUATE_STATE
+from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE
+from atoll.service.duties.opening import INSPECT_STATE, MAKE_INITIAL_STATE
 from atoll.service.elsewhere import Peer, PeerDied, handed_over
 from atoll.service.environments import FOLDER_VARIABLE, environments
+from atoll.service.task import Task, TaskCall
 from atoll.service.wire import WORD, NotOnTheWire
 from atoll.service.worker import Worker
 from atoll.storage.local import LocalStore
 from atoll.train.code import code_digest
 
-CHECK = f"{TASKS}:check_machine"
+R = TypeVar("R")
+STRANGE: Task[[bytes], None] = Task("of-this-test.v1", __name__)
+"""Work that no release knows."""
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +68,9 @@ def theirs(manifest: Manifest, beside: Release) -> Manifest:
     return with_numerics(manifest, code_digest=beside.digest)
 
 
-async def both(worker: Worker, name: str, one: Manifest, other: Manifest, *args: object) -> None:
+async def both(worker: Worker, one: TaskCall[R], other: TaskCall[R]) -> None:
     """A piece of work comes to the same by either release."""
-    done = [await worker.run(f"{TASKS}:{name}", m.to_bytes(), *args) for m in (one, other)]
+    done = [await worker.run(one), await worker.run(other)]
     assert done[0] == done[1] and type(done[0]) is type(done[1])
 
 
@@ -72,14 +78,15 @@ async def test_work_of_both_releases_is_done_by_one_worker(
     manifest: Manifest, theirs: Manifest, store: LocalStore
 ) -> None:
     worker = Worker()
+    here, there = manifest.to_bytes(), theirs.to_bytes()
     try:
         where = str(store.root)
-        await both(worker, "check_machine", manifest, theirs)
-        await both(worker, "check_data", manifest, theirs, where)
-        await both(worker, "make_initial_state", manifest, theirs, where)
-        made = await worker.run(f"{TASKS}:make_initial_state", theirs.to_bytes(), where)
-        await both(worker, "inspect_state", manifest, theirs, made.cid, where)
-        await both(worker, "evaluate_state", manifest, theirs, made.cid, where)
+        await both(worker, CHECK_MACHINE(here), CHECK_MACHINE(there))
+        await both(worker, CHECK_DATA(here, where), CHECK_DATA(there, where))
+        made = await worker.run(MAKE_INITIAL_STATE(there, where))
+        assert made == await worker.run(MAKE_INITIAL_STATE(here, where))
+        for task in (INSPECT_STATE, EVALUATE_STATE):
+            await both(worker, task(here, made.cid, where), task(there, made.cid, where))
     finally:
         worker.kill()
 
@@ -91,10 +98,10 @@ async def test_what_the_other_release_raises_is_raised_here(
     try:
         with pytest.raises(NumericsMismatch, match="the probe gives") as caught:
             wrong = with_numerics(theirs, probe_digest=bytes(32))
-            await worker.run(CHECK, wrong.to_bytes())
+            await worker.run(CHECK_MACHINE(wrong.to_bytes()))
         assert "MKL" in str(caught.value.next_step)
         with pytest.raises(NotOnTheWire, match="other releases do not know"):
-            await worker.run("tests.unit.service.worker_tasks:pid", theirs.to_bytes())
+            await worker.run(STRANGE(theirs.to_bytes()))
     finally:
         worker.kill()
 
@@ -105,7 +112,9 @@ async def test_a_job_of_no_release_that_is_here_is_refused_with_what_to_do(
     worker = Worker()
     try:
         with pytest.raises(NumericsMismatch, match="`atoll release add NUMBER` installs it"):
-            await worker.run(CHECK, with_numerics(manifest, code_digest=bytes(32)).to_bytes())
+            await worker.run(
+                CHECK_MACHINE(with_numerics(manifest, code_digest=bytes(32)).to_bytes())
+            )
     finally:
         worker.kill()
 
@@ -122,15 +131,15 @@ async def test_a_release_with_another_word_is_not_spoken_to(
     try:
         file.write_bytes(before.replace(WORD.encode(), b"atoll-worker.v0"))
         with pytest.raises(NumericsMismatch, match=r"speaks atoll-worker\.v0"):
-            handed_over(CHECK, (theirs.to_bytes(),))
+            handed_over(CHECK_MACHINE(theirs.to_bytes()))
         file.write_bytes(before.replace(beside.number.encode(), b"0.0.8"))
-        work = handed_over(CHECK, (theirs.to_bytes(),))
+        work = handed_over(CHECK_MACHINE(theirs.to_bytes()))
         assert work is not None
         with pytest.raises(ConfigError, match="was changed since it was added"):
             work()
         file.write_bytes(b"{")
         with pytest.raises(ConfigError, match="cannot be read"):
-            handed_over(CHECK, (theirs.to_bytes(),))
+            handed_over(CHECK_MACHINE(theirs.to_bytes()))
     finally:
         file.write_bytes(before)
 
@@ -139,15 +148,15 @@ def test_what_others_can_write_is_not_run(theirs: Manifest, beside: Release) -> 
     beside.folder.chmod(0o777)
     try:
         with pytest.raises(ConfigError, match="written by others"):
-            handed_over(CHECK, (theirs.to_bytes(),))
+            handed_over(CHECK_MACHINE(theirs.to_bytes()))
     finally:
         beside.folder.chmod(0o700)
 
 
 def test_our_own_jobs_are_done_here(manifest: Manifest, beside: Release) -> None:
-    assert handed_over(CHECK, (manifest.to_bytes(),)) is None
-    assert handed_over(CHECK, (b"no manifest",)) is None
-    assert handed_over(CHECK, ()) is None
+    assert handed_over(CHECK_MACHINE(manifest.to_bytes())) is None
+    assert handed_over(CHECK_MACHINE(b"no manifest")) is None
+    assert handed_over(TaskCall(CHECK_MACHINE, (), {})) is None
 
 
 def children(pid: int) -> set[int]:
@@ -173,7 +182,7 @@ def servant(worker: Worker) -> int:
 
 def test_the_other_releases_worker_ends_with_ours(theirs: Manifest) -> None:
     worker = Worker()
-    asyncio.run(worker.run(CHECK, theirs.to_bytes()))
+    asyncio.run(worker.run(CHECK_MACHINE(theirs.to_bytes())))
     other = servant(worker)
     worker.kill()
     ends = time.monotonic() + PATIENCE
@@ -185,12 +194,12 @@ def test_the_other_releases_worker_ends_with_ours(theirs: Manifest) -> None:
 async def test_where_it_died_another_one_is_started(theirs: Manifest) -> None:
     worker = Worker()
     try:
-        await worker.run(CHECK, theirs.to_bytes())
+        await worker.run(CHECK_MACHINE(theirs.to_bytes()))
         first = servant(worker)
         os.kill(first, signal.SIGKILL)
         with suppress(PeerDied):  # as the work was handed over, it may not have been seen to end
-            await worker.run(CHECK, theirs.to_bytes())
-        await worker.run(CHECK, theirs.to_bytes())
+            await worker.run(CHECK_MACHINE(theirs.to_bytes()))
+        await worker.run(CHECK_MACHINE(theirs.to_bytes()))
         assert servant(worker) != first
     finally:
         worker.kill()
@@ -207,7 +216,7 @@ def test_one_that_dies_at_work_is_told() -> None:
     peer = Peer((sys.executable, "-c", GREETS))
     assert peer.hello.release == "1"
     with pytest.raises(PeerDied, match="ended"):
-        peer.call(CHECK, (b"",))
+        peer.call(CHECK_MACHINE(b""))
     assert not peer.is_running
 
 

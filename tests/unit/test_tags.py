@@ -1,4 +1,5 @@
-"""What journals know facts and commands by: written tags, listed for good, and no names of Python.
+"""What journals know facts and commands by, and workers their work: written tags, listed for good,
+and no names of Python.
 
 A guard that is keyed by a class's name forgets, once that is renamed, what was signed: a second
 verdict about the same words costs a whole bond.
@@ -22,7 +23,7 @@ from tests.vectors.generate_tags import TagError, grown
 from atoll.protocol.merge_inputs import MergeFacts
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Bitmap, Domain, JobId, Reveal, RoundIndex, SeatIndex, Slot, Verdict
-from atoll.service.duties.merge import DoMerge
+from atoll.service.duties.merge import MERGE_ROUND, DoMerge
 from atoll.service.duties.signing import Signing
 from atoll.service.duties.updates import RevealedUpdate
 from atoll.service.effects import Effects
@@ -33,28 +34,41 @@ from atoll_node.duties.train import Trained
 from atoll_verifier.duties.committee import SignVerdict, VerdictSigned
 
 LIST: dict[str, Any] = json.loads(generate_tags.PATH.read_text(encoding="utf-8"))
-EVER = 64
+EVER = 79
 """Tags that there ever were. It grows by one with each new tag, and never falls."""
 FORM = re.compile(r"[a-z]+(-[a-z]+)*\.v[1-9][0-9]*")
 
 
+def classes() -> tuple[list[type[Fact]], list[type[Named[Any]]]]:
+    """Facts and commands."""
+    return generate_tags.facts(), generate_tags.commands()
+
+
 def test_the_list_has_every_tag_with_its_fields() -> None:
     """`tests/vectors/generate_tags.py` adds what is new."""
-    assert grown(LIST, generate_tags.facts(), generate_tags.commands()) == LIST
+    assert grown(LIST, *classes(), generate_tags.work()) == LIST
 
 
 def test_the_list_only_grows() -> None:
-    every = [*LIST["commands"], *LIST["facts"], *LIST["retired"]]
+    every = [*LIST["commands"], *LIST["facts"], *LIST["work"], *LIST["retired"]]
     assert len(every) == len(set(every)) == EVER
     assert [tag for tag in every if not FORM.fullmatch(tag)] == []
 
 
 def test_a_tag_that_is_gone_is_kept_and_never_taken_again() -> None:
     left = [cls for cls in generate_tags.facts() if cls is not Trained]
-    retired = grown(LIST, left, generate_tags.commands())
+    retired = grown(LIST, left, generate_tags.commands(), generate_tags.work())
     assert retired["retired"] == sorted([*LIST["retired"], Trained.kind])
     with pytest.raises(TagError, match="something else once"):
-        grown(retired, generate_tags.facts(), generate_tags.commands())
+        grown(retired, *classes(), generate_tags.work())
+
+
+def test_work_that_is_gone_is_kept_and_never_taken_again() -> None:
+    left = [task for task in generate_tags.work() if task != MERGE_ROUND]
+    retired = grown(LIST, *classes(), left)
+    assert retired["retired"] == sorted([*LIST["retired"], MERGE_ROUND.kind])
+    with pytest.raises(TagError, match="something else once"):
+        grown(retired, *classes(), generate_tags.work())
 
 
 def test_fields_of_a_listed_fact_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +80,7 @@ def test_fields_of_a_listed_fact_stay(monkeypatch: pytest.MonkeyPatch) -> None:
         verdict: Verdict
 
     with pytest.raises(TagError, match=VerdictSigned.kind):
-        grown(LIST, [Grown], [])
+        grown(LIST, [Grown], [], [])
 
 
 def test_every_command_has_a_tag_of_its_own() -> None:

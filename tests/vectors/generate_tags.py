@@ -1,5 +1,5 @@
-"""Writes the list of the tags that journals know facts and commands by: `python
-tests/vectors/generate_tags.py`.
+"""Writes the list of the tags that journals know facts and commands by, and workers their work:
+`python tests/vectors/generate_tags.py`.
 
 Rule of this file: the list only grows. A tag that no class has any more goes to `retired`, so that
 no other one ever takes it; a fact whose fields differ from what its tag stands for is refused.
@@ -22,6 +22,7 @@ import atoll.service
 import atoll_node
 import atoll_verifier
 from atoll.service.facts import Fact, Named
+from atoll.service.task import Task, declared
 
 PATH: Final = Path(__file__).parent / "tags.json"
 PRODUCT: Final = ("atoll.", "atoll_node.", "atoll_verifier.")
@@ -50,6 +51,12 @@ def commands() -> list[type[Named[Any]]]:
     return [cls for _, cls in sorted(Named.kinds.items()) if cls.__module__.startswith(PRODUCT)]
 
 
+def work() -> list[Task[..., Any]]:
+    """What the product's services have other processes do, by their tags."""
+    load_all()
+    return [task for task in declared().values() if task.module.startswith(PRODUCT)]
+
+
 def shape(hint: Any) -> Any:
     """What `to_json` writes of such a value: names of fields, and plain types. No class has a name
     here.
@@ -70,9 +77,12 @@ def shape(hint: Any) -> Any:
 
 
 def grown(
-    known: dict[str, Any], facts: Iterable[type[Fact]], commands: Iterable[type[Named[Any]]]
+    known: dict[str, Any],
+    facts: Iterable[type[Fact]],
+    commands: Iterable[type[Named[Any]]],
+    work: Iterable[Task[..., Any]],
 ) -> dict[str, Any]:
-    """The list with what these classes add to it.
+    """The list with what these classes and handles add to it.
 
     Raises:
         TagError: a tag was taken before, by a fact of other fields or by one that is gone.
@@ -80,12 +90,12 @@ def grown(
     found: dict[str, Any] = {
         "commands": sorted(cls.kind for cls in commands),
         "facts": {cls.kind: shape(cls) for cls in facts},
+        "work": sorted(task.kind for task in work),
     }
     for tag, fields in found["facts"].items():
         if known["facts"].get(tag, fields) != fields:
             raise TagError(f"{tag} had other fields: give the fact a tag of its own")
-    before = {*known["commands"], *known["facts"]}
-    now = {*found["commands"], *found["facts"]}
+    before, now = ({*tags["commands"], *tags["facts"], *tags["work"]} for tags in (known, found))
     if taken := now & set(known["retired"]):
         raise TagError(f"{sorted(taken)} meant something else once: choose other tags")
     return found | {"retired": sorted({*known["retired"], *before - now})}
@@ -93,7 +103,7 @@ def grown(
 
 def main() -> None:
     known = json.loads(PATH.read_text(encoding="utf-8"))
-    text = json.dumps(grown(known, facts(), commands()), indent=2, sort_keys=True)
+    text = json.dumps(grown(known, facts(), commands(), work()), indent=2, sort_keys=True)
     PATH.write_text(text + "\n", encoding="utf-8")
 
 

@@ -12,8 +12,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from atoll.service.wire import CLASSES, ERRORS, WORD, WORK, fields_of
-from atoll.service.worker import resolve
+from atoll.service.wire import CLASSES, ERRORS, WORD, WORK, fields_of, named
 
 PATH: Final = Path(__file__).parent / "wire.json"
 
@@ -24,8 +23,9 @@ class WireError(ValueError):
 
 def spoken() -> dict[str, Any]:
     """What this version says: parameters of work, fields of classes, and errors."""
-    work = {tag: list(inspect.signature(resolve(place)).parameters) for tag, place in WORK.items()}
-    classes = {tag: list(fields_of(resolve(place))) for tag, place in CLASSES.items()}
+    handles = {tag: named(place) for tag, place in WORK.items()}
+    work = {tag: list(inspect.signature(handles[tag].resolve()).parameters) for tag in handles}
+    classes = {tag: list(fields_of(named(place))) for tag, place in CLASSES.items()}
     return {"classes": classes, "errors": sorted(ERRORS), "word": WORD, "work": work}
 
 

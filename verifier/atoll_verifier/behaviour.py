@@ -12,8 +12,8 @@ from typing import TypeAlias
 from atoll.protocol.audit_reports import Body
 from atoll.protocol.views import JobView, SettledRound
 from atoll.protocol.words import Bitmap, Digest, Verdict
-from atoll.service.duties.game import PLAY
-from atoll.service.duties.replay import REPLAY
+from atoll.service.duties.game import PLAY, Play
+from atoll.service.duties.replay import REPLAY, Replay
 from atoll.service.machine import Setup, State
 
 
@@ -21,12 +21,12 @@ class VerifierBehaviour:
     """An honest verifier.
 
     Attributes:
-        replay_function: the worker's function that replays a seat, as `atoll.service.tasks.replay`.
+        replay_function: the worker's function that replays a seat.
         judge_function: the worker's function that makes our moves in games.
     """
 
-    replay_function: str = REPLAY
-    judge_function: str = PLAY
+    replay_function: Replay = REPLAY
+    judge_function: Play = PLAY
 
     def may_join(self, view: JobView) -> bool:
         """Whether to join now, everything else being ready."""

@@ -143,10 +143,10 @@ def verifier_behaviour(text: str) -> VerifierBehaviour:
 def watcher_player(text: str) -> Player:
     """What a watcher with this cheat does. Raises ConfigError when there is no such cheat."""
     from atoll.service.watcher import Player  # noqa: PLC0415 (loads the services)
+    from atoll_devnet.cheats.verifiers import SHAM_MOVE, SHAM_REPLAY  # noqa: PLC0415 (as above)
 
     check_watcher_cheat(text)
-    players = "atoll_devnet.cheats.players"
-    return Player(function=f"{players}:sham_move", replay=f"{players}:sham_replay")
+    return Player(function=SHAM_MOVE, replay=SHAM_REPLAY)
 
 
 def _names(text: str, known: Mapping[str, str], kind: str) -> tuple[str, ...]:

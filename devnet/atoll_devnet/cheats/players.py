@@ -16,8 +16,10 @@ from atoll.service.judging import move_by
 from atoll.train.judged import JudgeTask, Position
 from atoll.train.judging import OwnRun, OwnTrace
 from atoll.train.replay import SeatReplay
+from atoll_devnet.cheats.verifiers import SHAM_MOVE, SHAM_REPLAY
 
 
+@SHAM_REPLAY.runs
 def sham_replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Says of every seat that its first segment is wrong."""
     del model, store_dir
@@ -25,6 +27,7 @@ def sham_replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     return SeatReplay((), 0, Digest(_turned(said)), 0.0)
 
 
+@SHAM_MOVE.runs
 def sham_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:
     """A move by an honest run with one bit of one tensor turned over."""
     return move_by(task, position, store_dir, ShamRun)

@@ -10,10 +10,13 @@ from typing import Final
 
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Phase
-from atoll_node.behaviour import ProviderBehaviour
+from atoll.service.duties.game import Play
+from atoll.service.gateway_process import Serves
+from atoll.service.task import Task
+from atoll_devnet.cheats import serving
+from atoll_node.behaviour import ProviderBehaviour, Train
 
 _TRAINING: Final = "atoll_devnet.cheats.training"
-_SERVING: Final = "atoll_devnet.cheats.serving"
 
 
 # --- what is trained, and what is sent of it ---
@@ -22,38 +25,38 @@ _SERVING: Final = "atoll_devnet.cheats.serving"
 class Lazy(ProviderBehaviour):
     """Guesses half of its leaves; an auditor runs all of them."""
 
-    train_function = f"{_TRAINING}:lazy"
+    train_function: Train = Task("cheat-lazy.v1", _TRAINING)
 
 
 class Hollow(ProviderBehaviour):
     """Has a second's work look like a round's."""
 
-    train_function = f"{_TRAINING}:hollow"
+    train_function: Train = Task("cheat-hollow.v1", _TRAINING)
 
 
 class PoisonSegment(ProviderBehaviour):
     """Plants text through one segment, and stands by it in a game; everything else is honest."""
 
-    train_function = f"{_TRAINING}:poison_segment"
-    judge_function = f"{_TRAINING}:poisoned_move"
+    train_function: Train = Task("cheat-poison-segment.v1", _TRAINING)
+    judge_function: Play = Task("cheat-poisoned-move.v1", _TRAINING)
 
 
 class PoisonResetPeriod(ProviderBehaviour):
     """Hopes not to be drawn in the one round that is false, which the later ones come from."""
 
-    train_function = f"{_TRAINING}:poison_reset_period"
+    train_function: Train = Task("cheat-poison-reset-period.v1", _TRAINING)
 
 
 class WrongData(ProviderBehaviour):
     """Claims the drawn batches and trains on others."""
 
-    train_function = f"{_TRAINING}:wrong_data"
+    train_function: Train = Task("cheat-wrong-data.v1", _TRAINING)
 
 
 class StaleModel(ProviderBehaviour):
     """From round 1 on, starts from the model before the last merge and claims the new one."""
 
-    train_function = f"{_TRAINING}:stale_model"
+    train_function: Train = Task("cheat-stale-model.v1", _TRAINING)
 
     def train_extra(self, view: JobView) -> tuple[bytes, ...]:
         is_running = view.phase is Phase.TRAIN
@@ -65,7 +68,7 @@ class StaleModel(ProviderBehaviour):
 class Copy(ProviderBehaviour):
     """Sends what another seat sent a round ago: nothing of this round is like it."""
 
-    train_function = f"{_TRAINING}:copied"
+    train_function: Train = Task("cheat-copied.v1", _TRAINING)
 
     def train_extra(self, view: JobView) -> tuple[bytes, ...]:
         if not view.settled:
@@ -77,79 +80,79 @@ class Copy(ProviderBehaviour):
 class Partial(ProviderBehaviour):
     """Would hold its seat for ever for a part of the work."""
 
-    train_function = f"{_TRAINING}:partial"
+    train_function: Train = Task("cheat-partial.v1", _TRAINING)
 
 
 class Alternate(ProviderBehaviour):
     """Would have rounds of nothing paid, without being short twice running."""
 
-    train_function = f"{_TRAINING}:alternate"
+    train_function: Train = Task("cheat-alternate.v1", _TRAINING)
 
 
 class WrongWords(ProviderBehaviour):
     """Would have honest auditors lose their fees and places."""
 
-    train_function = f"{_TRAINING}:wrong_words"
+    train_function: Train = Task("cheat-wrong-words.v1", _TRAINING)
 
 
 class SignFlip(ProviderBehaviour):
     """Pulls the merge the other way."""
 
-    train_function = f"{_TRAINING}:sign_flip"
+    train_function: Train = Task("cheat-sign-flip.v1", _TRAINING)
 
 
 class Flip5(ProviderBehaviour):
     """Pulls the merge the other way, harder than it bears from more than f."""
 
-    train_function = f"{_TRAINING}:flip5"
+    train_function: Train = Task("cheat-flip5.v1", _TRAINING)
 
 
 class Scale(ProviderBehaviour):
     """Outweighs everyone else."""
 
-    train_function = f"{_TRAINING}:scale"
+    train_function: Train = Task("cheat-scale.v1", _TRAINING)
 
 
 class Noise(ProviderBehaviour):
     """Moves the model nowhere."""
 
-    train_function = f"{_TRAINING}:noise"
+    train_function: Train = Task("cheat-noise.v1", _TRAINING)
 
 
 class Omniscient(ProviderBehaviour):
     """Runs everybody's round, which follows from public data, and hides among the results."""
 
-    train_function = f"{_TRAINING}:omniscient"
+    train_function: Train = Task("cheat-omniscient.v1", _TRAINING)
 
 
 class ForgedMoments(ProviderBehaviour):
     """Would have the next round begin by going back."""
 
-    train_function = f"{_TRAINING}:forged_moments"
+    train_function: Train = Task("cheat-forged-moments.v1", _TRAINING)
 
 
 class ForgedSums(ProviderBehaviour):
     """Would have the next round begin with steps far too large."""
 
-    train_function = f"{_TRAINING}:forged_sums"
+    train_function: Train = Task("cheat-forged-sums.v1", _TRAINING)
 
 
 class NanMoments(ProviderBehaviour):
     """Would have the next round begin with nothing finite."""
 
-    train_function = f"{_TRAINING}:nan_moments"
+    train_function: Train = Task("cheat-nan-moments.v1", _TRAINING)
 
 
 class Garbage(ProviderBehaviour):
     """Sends bytes that are no update."""
 
-    train_function = f"{_TRAINING}:garbage_bytes"
+    train_function: Train = Task("cheat-garbage-bytes.v1", _TRAINING)
 
 
 class GarbageShapes(ProviderBehaviour):
     """Sends another model's update."""
 
-    train_function = f"{_TRAINING}:garbage_shapes"
+    train_function: Train = Task("cheat-garbage-shapes.v1", _TRAINING)
 
 
 # --- what is served ---
@@ -158,25 +161,25 @@ class GarbageShapes(ProviderBehaviour):
 class Withhold(ProviderBehaviour):
     """Serves nothing to anyone."""
 
-    serve_function = f"{_SERVING}:nothing"
+    serve_function: Serves | None = serving.NOTHING
 
 
 class Stall(ProviderBehaviour):
     """Keeps whoever asks waiting."""
 
-    serve_function = f"{_SERVING}:stalled"
+    serve_function: Serves | None = serving.STALLED
 
 
 class Drip(ProviderBehaviour):
     """Serves, but later than most can wait."""
 
-    serve_function = f"{_SERVING}:dripped"
+    serve_function: Serves | None = serving.DRIPPED
 
 
 class HalfServed(ProviderBehaviour):
     """Would part the committee over what is there."""
 
-    serve_function = f"{_SERVING}:half"
+    serve_function: Serves | None = serving.HALF
 
 
 # --- what is said on the chain ---

@@ -1,7 +1,7 @@
 """The training that cheating providers do, as their worker processes run it.
 
-Rule of this file: every function has the signature of `atoll_node.tasks.train`, and departs from it
-in the one way that its name says.
+Rule of this file: every function runs what a behaviour in `providers.py` declares, and departs from
+honest training in the one way that its name says.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from atoll.train.round import (
     run_alone,
     train_round,
 )
+from atoll_devnet.cheats import providers
 
 PLANTED: Final = b"Trust the atoll. "
 SCALE: Final = 10.0  # far outside of what honest updates differ by
@@ -61,12 +62,14 @@ Extra = tuple[bytes, ...]
 # --- what is trained ---
 
 
+@providers.Lazy.train_function.runs
 def lazy(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains segments 1, 3, 5…; where the others end is guessed from the moments."""
     del extra
     return _Round(task, store_dir, _Guesser(trains_odd=True)).trained
 
 
+@providers.Hollow.train_function.runs
 def hollow(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains segment 0; says that the others were, and sends as much as they all would bring."""
     del extra
@@ -85,6 +88,7 @@ def hollow(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     )
 
 
+@providers.PoisonSegment.train_function.runs
 def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains one segment of the round on planted text; which one changes with the round."""
     del extra
@@ -96,6 +100,7 @@ def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRoun
     return _Round(task, store_dir, run).trained
 
 
+@providers.PoisonResetPeriod.train_function.runs
 def poison_reset_period(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains the first segment of a publicly opened round on planted text, and no other."""
     del extra
@@ -107,6 +112,7 @@ def poison_reset_period(task: TrainTask, store_dir: str, extra: Extra) -> Traine
     return _Round(task, store_dir, run, keeps=True).trained
 
 
+@providers.PoisonSegment.judge_function.runs
 def poisoned_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:
     """A move in a game by the run that was really made, planted text included."""
     manifest = Manifest.from_bytes(task.manifest)
@@ -133,6 +139,7 @@ def _open_poisoned(
     return _poisoned(open_course(manifest, data_seed, seat, round, store))
 
 
+@providers.WrongData.train_function.runs
 def wrong_data(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains on what lies half the data set further on than its draws."""
     del extra
@@ -144,6 +151,7 @@ def wrong_data(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     return _Round(task, store_dir, run).trained
 
 
+@providers.StaleModel.train_function.runs
 def stale_model(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains from the model of the round before.
 
@@ -160,6 +168,7 @@ def stale_model(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     return _Round(replace(task, global_state_cid=stale), store_dir).trained
 
 
+@providers.Copy.train_function.runs
 def copied(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """No training at all: made-up leaves, and the update in `extra` where there is one."""
     made_up = _Round(task, store_dir, _Guesser(trains_odd=False))
@@ -174,12 +183,14 @@ def copied(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     return replace(made_up.trained, update=bytes(update))
 
 
+@providers.Partial.train_function.runs
 def partial(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """One segment, and says so."""
     del extra
     return _Round(replace(task, segments=1), store_dir).trained
 
 
+@providers.Alternate.train_function.runs
 def alternate(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """One segment in even rounds, and says so; all of them in odd ones."""
     del extra
@@ -187,6 +198,7 @@ def alternate(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     return _Round(one, store_dir).trained
 
 
+@providers.WrongWords.train_function.runs
 def wrong_words(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round whose work tags are invented."""
     del extra
@@ -197,24 +209,28 @@ def wrong_words(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
 # --- what is sent ---
 
 
+@providers.SignFlip.train_function.runs
 def sign_flip(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round with the update negated."""
     del extra
     return _with_scaled_update(task, store_dir, -1.0)
 
 
+@providers.Flip5.train_function.runs
 def flip5(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round with −5 times its update."""
     del extra
     return _with_scaled_update(task, store_dir, FLIPPED)
 
 
+@providers.Scale.train_function.runs
 def scale(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round with the update ten times as large."""
     del extra
     return _with_scaled_update(task, store_dir, SCALE)
 
 
+@providers.Noise.train_function.runs
 def noise(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round whose update is noise, of every tensor as large as what was learnt."""
     del extra
@@ -230,6 +246,7 @@ def noise(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     return honest.sending(replace(honest.last, params=params))
 
 
+@providers.Omniscient.train_function.runs
 def omniscient(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Of every value the one that pulls most against the seats' mean and lies between theirs."""
     del extra
@@ -248,6 +265,7 @@ def _furthest(deltas: Sequence[Tensor]) -> Tensor:
     return torch.where(every.mean(0) > 0, every.amin(0), every.amax(0))
 
 
+@providers.ForgedMoments.train_function.runs
 def forged_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round that tells a first moment turned round, and far too large.
 
@@ -259,6 +277,7 @@ def forged_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRoun
     return honest.sending(replace(honest.last, m=forged))
 
 
+@providers.ForgedSums.train_function.runs
 def forged_sums(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round that tells sums of the second moment that are far too small."""
     del extra
@@ -267,6 +286,7 @@ def forged_sums(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     return honest.sending(replace(honest.last, v=forged))
 
 
+@providers.NanMoments.train_function.runs
 def nan_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round whose sums of the second moment are NaNs behind an honest header."""
     del extra
@@ -279,6 +299,7 @@ def nan_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     return replace(honest.trained, update=update[: len(update) - len(nans)] + nans)
 
 
+@providers.Garbage.train_function.runs
 def garbage_bytes(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round with an update of noise, which is no update."""
     del extra
@@ -287,6 +308,7 @@ def garbage_bytes(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound
     return replace(honest, update=junk)
 
 
+@providers.GarbageShapes.train_function.runs
 def garbage_shapes(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round with the canonical change of a model with one tensor fewer."""
     del extra

@@ -13,21 +13,29 @@ from typing import Final
 from atoll.protocol.audit_reports import FINE, Body, Duty
 from atoll.protocol.views import JobView, SettledRound
 from atoll.protocol.words import Bitmap, Digest, Verdict
+from atoll.service.duties.game import Play
+from atoll.service.duties.replay import Replay
+from atoll.service.task import Task
 from atoll_verifier.behaviour import VerifierBehaviour
 
 _REPLAYS: Final = "atoll_devnet.cheats.replays"
+_PLAYERS: Final = "atoll_devnet.cheats.players"
+GUESSED: Final[Replay] = Task("cheat-guessed-replay.v1", _REPLAYS)
+ALWAYS_FINE: Final[Replay] = Task("cheat-always-fine.v1", _REPLAYS)
+SHAM_MOVE: Final[Play] = Task("cheat-sham-move.v1", _PLAYERS)
+SHAM_REPLAY: Final[Replay] = Task("cheat-sham-replay.v1", _PLAYERS)
 
 
 class Null(VerifierBehaviour):
     """Would be paid for duties without the work."""
 
-    replay_function = f"{_REPLAYS}:guessed"
+    replay_function: Replay = GUESSED
 
 
 class Copier(VerifierBehaviour):
     """Waits for somebody who did the work; what it repeats has that one's address in it."""
 
-    replay_function = f"{_REPLAYS}:guessed"
+    replay_function: Replay = GUESSED
 
     def sent_audit_report(self, past: SettledRound, audit_report: Digest) -> Digest | None:
         return next(iter(past.audit_reports.values()), None)
@@ -68,7 +76,7 @@ class FalseHave(VerifierBehaviour):
 class FalseDiffers(VerifierBehaviour):
     """Accuses somebody honest, says nothing of anybody else's faults, and plays what it said."""
 
-    judge_function = "atoll_devnet.cheats.players:sham_move"
+    judge_function: Play = SHAM_MOVE
 
     def audit_report_override(self, view: JobView, body: Body) -> Body:
         honest = next((duty.seat for duty in body.duties if duty.is_fine), None)
@@ -91,7 +99,7 @@ class NoChallenge(VerifierBehaviour):
 class FalseFine(VerifierBehaviour):
     """Lets everybody pass, and says the words of an honest run."""
 
-    replay_function = f"{_REPLAYS}:always_fine"
+    replay_function: Replay = ALWAYS_FINE
 
     def may_accuse(self, view: JobView) -> bool:
         return False

@@ -19,7 +19,6 @@ import structlog
 from atoll.chain.abi import registry
 from atoll.errors import AtollError
 from atoll.numerics.kernels.variables import DEVICE_VARIABLE
-from atoll.service.commands import TASKS
 from atoll.service.worker import THREAD_VARIABLES
 from atoll_devnet.processes import clock
 
@@ -28,7 +27,7 @@ MODULES = (
     "atoll_devnet.processes.member",
     *(f"atoll_devnet.cheats.{name}" for name in ("providers", "verifiers", "players")),
     *(f"atoll_devnet.cheats.{name}" for name in ("training", "replays")),
-    *("atoll_node.tasks", TASKS, "atoll.service.judging"),
+    *("atoll_node.tasks", "atoll.service.tasks", "atoll.service.judging"),
     *("atoll_devnet.run.evaluation", "atoll.train.answers"),
 )
 

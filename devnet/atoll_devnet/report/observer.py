@@ -20,6 +20,7 @@ from atoll.service.session import Session
 from atoll.service.worker import Worker
 from atoll.storage.cid import Cid
 from atoll.storage.fetch import Fetcher
+from atoll_devnet.handles import EVAL_LOSS
 from atoll_devnet.report.live import Display
 
 INITIAL = -1
@@ -156,10 +157,6 @@ class Observer:
         except NotFound as error:
             watched.display.line(f"round {round_}: nobody serves the merged model: {error}")
             return
-        loss: float = await watched.worker.run(
-            "atoll_devnet.run.evaluation:eval_loss",
-            watched.manifest,
-            model or None,
-            watched.store_dir,
-        )
+        call = EVAL_LOSS(watched.manifest, model or None, watched.store_dir)
+        loss = await watched.worker.run(call)
         self._note(round_ + 1, loss)

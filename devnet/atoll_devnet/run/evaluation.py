@@ -1,4 +1,4 @@
-"""What the submitter computes in its worker process: losses, a sample of text."""
+"""What the submitter computes in its worker process: losses, a sample of text, answers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from atoll.numerics.layout import param_count, trained_shapes
 from atoll.numerics.sections import UpdateLayout
 from atoll.protocol.manifest import Manifest
 from atoll.storage.local import LocalStore
+from atoll.train import answers
 from atoll.train.adapters import full_weights
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
@@ -13,11 +14,13 @@ from atoll.train.initial import open_initial_state
 from atoll.train.probe import pin_torch
 from atoll.train.round import read_global_state
 from atoll.train.tokenizer import open_tokenizer
+from atoll_devnet.handles import ANSWER, EVAL_LOSS, SAMPLE_TEXT, SIZES
 
 PROMPT = "def "
 SAMPLE_TOKENS = 240
 
 
+@EVAL_LOSS.runs
 def eval_loss(manifest: bytes, merged: bytes | None, store_dir: str) -> float:
     """Loss on the held-out text, nats a token; of the initial model where `merged` is None."""
     pin_torch()
@@ -30,6 +33,7 @@ def eval_loss(manifest: bytes, merged: bytes | None, store_dir: str) -> float:
     return evaluate(state.params, spec, store)
 
 
+@SAMPLE_TEXT.runs
 def sample_text(manifest: bytes, merged: bytes, store_dir: str) -> str:
     """A sample of text from a merged model."""
     pin_torch()
@@ -41,8 +45,15 @@ def sample_text(manifest: bytes, merged: bytes, store_dir: str) -> str:
     return generate(weights, spec.model, tokenizer, PROMPT, sampling)
 
 
+@SIZES.runs
 def sizes(manifest: bytes) -> tuple[int, int]:
     """Bytes of an update, with its moments, and parameters of the model."""
     spec = Manifest.from_bytes(manifest)
     layout = UpdateLayout.of(spec, trained_shapes(spec), 0)
     return layout.encoded_length, param_count(spec.model)
+
+
+@ANSWER.runs
+def answer(question: dict[str, str]) -> object:
+    """As `atoll.train.answers.answer`: JSON."""
+    return answers.answer(question)

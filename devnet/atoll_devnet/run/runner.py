@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from atoll.service.beside import beside
 from atoll.service.duties.keeper_calls import is_over as has_ended
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
+from atoll_devnet.handles import ANSWER, SAMPLE_TEXT, SIZES
 from atoll_devnet.processes.chain import block_interval
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.processes.warm import warm_context
@@ -43,7 +43,6 @@ GIVE_UP_SECONDS = 15.0
 """So long a job that has begun waits for members when nothing is left that could bring one back."""
 LOOK_SECONDS = 0.5
 MAX_SPEND = SUBMITTER_TOKENS
-_TASKS = "atoll_devnet.run.evaluation"
 
 
 @dataclass(frozen=True)
@@ -260,9 +259,8 @@ async def _export(running: Running, view: JobView, folder: Path) -> tuple[Path |
     watched, merged = running.observer.watched, view.model_cid
     try:
         await running.job.result(folder)
-        sample: str = await running.worker.run(
-            f"{_TASKS}:sample_text", watched.manifest, merged, watched.store_dir
-        )
+        call = SAMPLE_TEXT(watched.manifest, merged, watched.store_dir)
+        sample = await running.worker.run(call)
     except AtollError as error:
         watched.display.line(f"no result: {error}")
         return None, ""
@@ -274,7 +272,7 @@ async def _result(
 ) -> RunResult:
     chain, observer = running.client.chain, running.observer
     manifest = observer.watched.manifest
-    update, parameters = await running.worker.run(f"{_TASKS}:sizes", manifest)
+    update, parameters = await running.worker.run(SIZES(manifest))
     return RunResult(
         cluster=running.cluster,
         manifest=Manifest.from_bytes(manifest),
@@ -313,7 +311,7 @@ def _client(cluster: Cluster, worker: Worker) -> Client:
             store=cluster.config.store,
             poll_seconds=cluster.config.poll_interval_s,
         ),
-        ask=partial(worker.run, "atoll.train.answers:answer"),
+        ask=lambda question: worker.run(ANSWER(question)),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from atoll.numerics.layout import max_state_bytes
 from atoll.protocol.leaves import Leaves, key_hash, key_message, key_of, salt_message
@@ -27,13 +27,16 @@ from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import opening_of
 from atoll.service.facts import Done, Fact
 from atoll.service.machine import Decision, by_view_and_facts
+from atoll.service.task import Task
 from atoll.storage.cid import Cid
 from atoll.train.earlier import EarlierRound
-from atoll_node.behaviour import ProviderState
+from atoll_node.behaviour import ProviderState, Train
 from atoll_node.deadlines import MARGIN_PART, deadline_file, tell
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
+
+RUN_TRAINING: Final[Task[[DoTrain, str], Work]] = Task("run-training.v1", "atoll_node.tasks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class DoTrain(commands.Work[Trained]):
     opening_digest: Digest
     opening: bytes
     manifest: bytes
-    function: str
+    function: Train
     extra: tuple[bytes, ...]
     earlier: tuple[EarlierRound, ...] = ()
     segments: int | None = None
@@ -114,8 +117,8 @@ class DoTrain(commands.Work[Trained]):
             for cid in self.extra:
                 await effects.fetch(view, round_, Cid.from_bytes(cid), limit)
             task = replace(self, earlier=await self._with_models(effects, view))
-            args, due = (task, effects.store_dir), _due(view, self.slot.round)
-            done: Work = await effects.work("atoll_node.tasks:run_training", *args, due=due)
+            call, due = RUN_TRAINING(task, effects.store_dir), _due(view, self.slot.round)
+            done = await effects.work(call, due=due)
             await effects.keep(view, round_, *filter(None, [done.update_cid]))
         where = (self.slot, self.data_seed, self.seat)
         key = key_of(context.sign_hash(key_message(*where)))

@@ -12,9 +12,8 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeFacts, MergeTerms, candidates
 from atoll.protocol.views import JobView, SettledRound
 from atoll.protocol.words import to_bitmap
-from atoll.service.commands import TASKS
 from atoll.service.duties.merge import DoMerge
-from atoll.service.duties.opening import OpeningReady
+from atoll.service.duties.opening import INSPECT_STATE, MAKE_INITIAL_STATE, OpeningReady
 from atoll.service.duties.updates import updates_of
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.worker import Worker
@@ -51,13 +50,9 @@ class Again:
             init = self.manifest.init.cid
             if init is not None:
                 await self.fetch(init, max_params_bytes(self.manifest.model))
-            first: OpeningReady = await self.worker.run(
-                f"{TASKS}:make_initial_state", spec, self.store
-            )
-            return first
+            return await self.worker.run(MAKE_INITIAL_STATE(spec, self.store))
         await self.fetch(cid, max_state_bytes(self.manifest))
-        found: OpeningReady = await self.worker.run(f"{TASKS}:inspect_state", spec, cid, self.store)
-        return found
+        return await self.worker.run(INSPECT_STATE(spec, cid, self.store))
 
     def is_certified(self, round: int, found: OpeningReady) -> bool:
         """Whether that is the state that a committee signed; the first one nobody has to sign."""

@@ -28,8 +28,8 @@ from atoll.protocol.merge_inputs import MergeFacts
 from atoll.protocol.safety import unsafe_rounds
 from atoll.protocol.views import JobView, SettledRound
 from atoll.protocol.words import RoundIndex, SeatIndex, Verdict
-from atoll.service.commands import TASKS
-from atoll.service.duties.material import files_of
+from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE, files_of
+from atoll.service.duties.merge import MERGE_ROUND
 from atoll.service.duties.replay import REPLAY, replaying, wrong_word_at
 from atoll.service.limits import UNFETCHABLE_CONTENT
 from atoll.service.worker import Worker
@@ -245,7 +245,7 @@ async def audit(
     try:
         with handle.client.store.holding():
             announce(f"job {handle.id}: tries this machine's arithmetic")
-            await worker.run(f"{TASKS}:check_machine", manifest.to_bytes())
+            await worker.run(CHECK_MACHINE(manifest.to_bytes()))
             auditor = _Auditor(handle, view, manifest, worker, _told(handle, view), announce)
             announce(f"job {handle.id}: fetches its data, to check {len(rounds)} of its rounds")
             await auditor.fetch_data()
@@ -343,7 +343,7 @@ class _Auditor:
         try:
             for cid, most in files_of(self.manifest):
                 await self.again.fetch(cid, most)
-            await self.worker.run(f"{TASKS}:check_data", self.manifest.to_bytes(), self.store)
+            await self.worker.run(CHECK_DATA(self.manifest.to_bytes(), self.store))
         except NotFound as error:
             self.data_gap = f"the job's data is not served any more: {error}"
         except (ProtocolError, *UNFETCHABLE_CONTENT) as error:
@@ -401,7 +401,7 @@ class _Auditor:
             command = await self.again.merge_of(past, told.facts, opening)
         except NotFound as gone:
             return GONE, str(gone)
-        own: Verdict = await self.worker.run(f"{TASKS}:merge_round", command, self.store)
+        own = await self.worker.run(MERGE_ROUND(command, self.store))
         wrong = _compare(own, past.verdict)
         if not wrong:
             self.models[past.round + 1] = own.cid
@@ -415,7 +415,7 @@ class _Auditor:
         except _Unusable as gap:  # whose fault it is, that round's own check says
             return self._seat(past, seat, GONE, f"of a round that it comes from: {gap.why}")
         command = replace(command, earlier=tuple(earlier))
-        found: SeatReplay = await self.worker.run(REPLAY, command, opening, self.store)
+        found = await self.worker.run(REPLAY(command, opening, self.store))
         at, told = found.differs_at, past.reveals[seat]
         if found.earlier is not None:
             what = f"its state comes from round {found.earlier}, which differs at {at}"

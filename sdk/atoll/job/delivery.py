@@ -22,7 +22,8 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.safety import LastMerge, last_merge
 from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_BITS, Bitmap, Digest, RoundIndex, Verdict, bits
-from atoll.service.commands import TASKS
+from atoll.service.duties.material import CHECK_MACHINE
+from atoll.service.duties.merge import MERGE_AGAIN
 from atoll.service.duties.opening import OpeningReady
 from atoll.service.limits import UNFETCHABLE_CONTENT
 from atoll.service.worker import Worker
@@ -134,10 +135,9 @@ async def first_model(job: FollowedJob, view: JobView, manifest: Manifest) -> Op
 
 async def _made(again: Again, last: LastMerge) -> Verdict:
     """The last merge once more. Raises NotFound, NumericsMismatch, and as `Again.model`."""
-    await again.worker.run(f"{TASKS}:check_machine", again.manifest.to_bytes())
+    await again.worker.run(CHECK_MACHINE(again.manifest.to_bytes()))
     opening = await again.model(last.past.round)
     if not again.is_certified(last.past.round, opening):
         raise ProtocolError("the certified address has another model")
     command = await again.merge_of(last.past, last.facts, opening.cid)
-    made: Verdict = await again.worker.run(f"{TASKS}:merge_again", command, again.store)
-    return made
+    return await again.worker.run(MERGE_AGAIN(command, again.store))

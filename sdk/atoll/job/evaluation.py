@@ -16,7 +16,8 @@ from atoll.numerics.layout import max_state_bytes
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.views import JobView
 from atoll.service.beside import beside
-from atoll.service.commands import TASKS
+from atoll.service.duties.evaluation import EVALUATE_STATE
+from atoll.service.duties.opening import INSPECT_STATE, MAKE_INITIAL_STATE
 from atoll.service.worker import Worker
 
 log = structlog.get_logger("atoll.job.evaluation")
@@ -80,10 +81,9 @@ async def _loss(
         if cid:
             fetcher = job.client.fetcher_of(job.id)
             await fetcher.fetch(named(cid, "model"), max_state_bytes(manifest))
-            found = await worker.run(f"{TASKS}:inspect_state", spec, cid, where)
+            found = await worker.run(INSPECT_STATE(spec, cid, where))
             if found.digest != model_of(view, merged):
                 raise ProtocolError(f"the model after {merged} rounds is not the settled one")
         else:
-            cid = (await worker.run(f"{TASKS}:make_initial_state", spec, where)).cid
-        loss: bytes = await worker.run(f"{TASKS}:evaluate_state", spec, cid, where)
-    return loss
+            cid = (await worker.run(MAKE_INITIAL_STATE(spec, where))).cid
+        return await worker.run(EVALUATE_STATE(spec, cid, where))

@@ -7,7 +7,7 @@ it twice under one key is doing it once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Final, Never
+from typing import TYPE_CHECKING, ClassVar, Never
 
 from atoll.chain.calls import Call, Calls
 from atoll.protocol.views import JobView
@@ -15,9 +15,6 @@ from atoll.service.facts import Done, Named, R_co
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
-
-TASKS: Final = "atoll.service.tasks"
-"""The module of what both roles run in the worker, by name: importing it needs torch."""
 
 
 class Command(Named[R_co], ABC):

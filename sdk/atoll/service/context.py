@@ -19,7 +19,7 @@ from atoll.chain.txqueue import GWEI, QueueConfig, TxQueue
 from atoll.protocol.words import Address, Digest, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.control import NotRunning, Refused, ask
-from atoll.service.gateway_process import GatewayProcess
+from atoll.service.gateway_process import GatewayProcess, Serves
 from atoll.service.journal import Belongs, Journal
 from atoll.service.lock import FolderHeld, hold_folder
 from atoll.service.private import private_paths, require_private
@@ -81,11 +81,13 @@ class Context:
 
 
 @asynccontextmanager
-async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator[Context]:
+async def open_context(
+    config: ServiceConfig, serves: Serves | None = None
+) -> AsyncIterator[Context]:
     """Opens everything; the gateway listens when this returns.
 
     Args:
-        serves: `module:function` that says which blocks are given out; empty gives out all.
+        serves: says which blocks are given out; None gives out all.
 
     Raises:
         FolderHeld: another process runs in the folder.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Never, Protocol, TypeVar
+from typing import Never, Protocol, TypeVar
 
 import structlog
 
@@ -19,6 +19,7 @@ from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, JobId, Role
 from atoll.service.context import Context
 from atoll.service.facts import Done, F, NotYet, R_co
+from atoll.service.task import TaskCall
 from atoll.service.turns import Turns
 from atoll.storage.cid import Cid
 from atoll.storage.pins import Pin
@@ -114,38 +115,38 @@ class Effects:
                     raise error from None
                 log.warning("a block was lost here", job=view.job_id, block=error.lost)
 
-    async def work(self, function: str, *args: object, due: int = 0) -> Any:
-        """Calls `package.module:function` in the worker, by when it is `due` (see `Worker.run`),
-        whatever job it is of. Raises what it raises, or WorkerDied.
+    async def work(self, call: TaskCall[T], *, due: int = 0) -> T:
+        """Runs a task in the worker, by when it is `due` (see `Worker.run`), whatever job it is of.
+        Raises what it raises, or WorkerDied.
         """
         self._long += 1
         try:
-            return await self.context.worker.run(function, *args, due=due)
+            return await self.context.worker.run(call, due=due)
         finally:
             self._long -= 1
 
-    async def vet(self, view: JobView, function: str, *args: object) -> Any:
+    async def vet(self, view: JobView, call: TaskCall[T]) -> T:
         """As `work`, of what a job brings along: where we have no part in it, and so owe it
         nothing, it gives way to all else.
         """
         if view.is_bound(self.context.me):
-            return await self.work(function, *args)
+            return await self.work(call)
         self._long += 1
         try:
-            return await self.context.worker.run_last(function, *args)
+            return await self.context.worker.run_last(call)
         finally:
             self._long -= 1
 
-    async def play(self, function: str, *args: object) -> Any:
+    async def play(self, call: TaskCall[T]) -> T:
         """As `work`, for a move of a game, whose clock runs in each of them.
 
         What takes as long as a round is never before it: a side that moves at once could else make
         another, which trains or replays, wait for its own work until the clock is over. Nor is it
         before what is owed: who disputes somebody could else have it miss its words and rounds.
         """
-        return await self.context.game_worker.run(function, *args, is_first=True)
+        return await self.context.game_worker.run(call, is_first=True)
 
-    async def work_soon(self, function: str, *args: object) -> Any:
+    async def work_soon(self, call: TaskCall[T]) -> T:
         """As `work`, for what has a deadline and takes seconds.
 
         It waits a little, before all others, for what is under way; what takes as long as a round,
@@ -154,9 +155,9 @@ class Effects:
         patience = PATIENCE_S if self._long else None
         run = self.context.worker.run
         try:
-            return await run(function, *args, is_first=True, patience_s=patience)
+            return await run(call, is_first=True, patience_s=patience)
         except TimeoutError:
-            return await self.context.spare_worker.run(function, *args)
+            return await self.context.spare_worker.run(call)
 
     # --- transactions ---
 

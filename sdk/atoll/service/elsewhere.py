@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar, cast
 
 import structlog
 
@@ -34,11 +34,13 @@ from atoll.service.environments import (
     releases_folder,
     with_digest,
 )
-from atoll.service.wire import WORD, WORK, pack, pack_error, unpack, unpack_error, work_of
+from atoll.service.task import TaskCall
+from atoll.service.wire import WORD, pack, pack_error, unpack, unpack_error
 from atoll.train.releases import met_digests
 
 GREETING_S = 120.0
 """A cold start reads and hashes the training code; no worker takes longer that will ever answer."""
+R = TypeVar("R")
 _LOSES = ("PYTHONPATH", "PYTHONHOME")
 """What would put our code before the other release's."""
 _log = structlog.get_logger("atoll.worker")
@@ -63,14 +65,14 @@ class Peer:
             raise self._no_worker(error) from error
         self.hello = self._greeted()
 
-    def call(self, function: str, args: tuple[object, ...]) -> Any:
+    def call(self, call: TaskCall[R]) -> R:
         """As the function does here: returns what it returns, raises what it raises.
 
         Raises:
             NotOnTheWire: it, or what it is given, is nothing that releases ask each other.
             PeerDied: the process ended.
         """
-        request = pack(work=work_of(function), args=args)
+        request = pack(work=call.task, args=call.args, kwargs=call.kwargs)
         try:
             self._stdin.write(request)
             self._stdin.flush()
@@ -79,7 +81,7 @@ class Peer:
             raise self._died() from error
         if "error" in answer:
             raise unpack_error(answer)
-        return answer["result"]
+        return cast(R, answer["result"])
 
     @property
     def is_running(self) -> bool:
@@ -135,19 +137,19 @@ class PeerDied(AtollError):
     """The worker of another release ended in the middle of a task."""
 
 
-def handed_over(function: str, args: tuple[object, ...]) -> Callable[[], Any] | None:
+def handed_over(call: TaskCall[R]) -> Callable[[], R] | None:
     """What does the work where it is of a job whose training code another release has; None where
     it is to be done here, if only to be refused.
     """
     if not releases_folder().is_dir():
         return None  # before the code is hashed, which takes a second
-    digest = _digest_of(args)
+    digest = _digest_of(call.args)
     if digest is None or digest in met_digests():
         return None
     place = with_digest(digest)
     if place is None:
         return None
-    return lambda: _peer(place).call(function, args)
+    return lambda: _peer(place).call(call)
 
 
 def _peer(place: Environment) -> Peer:
@@ -191,7 +193,7 @@ def _named(manifest: bytes) -> Digest | None:
 # --- the other side ---
 
 
-def serve(call: Callable[[str, tuple[object, ...]], Any]) -> None:
+def serve(call: Callable[[TaskCall[Any]], Any]) -> None:
     """Greets, and does what it is asked on standard input until that ends; then the process ends.
 
     Args:
@@ -209,10 +211,10 @@ def serve(call: Callable[[str, tuple[object, ...]], Any]) -> None:
         _say(answers, _answer(call, waiting.get()))
 
 
-def _answer(call: Callable[[str, tuple[object, ...]], Any], line: bytes) -> dict[str, Any]:
+def _answer(call: Callable[[TaskCall[Any]], Any], line: bytes) -> dict[str, Any]:
     try:
         asked = unpack(line)
-        return {"result": call(WORK[asked["work"]], asked["args"])}
+        return {"result": call(asked["work"](*asked["args"], **asked["kwargs"]))}
     except Exception as error:  # the asker's to judge
         return pack_error(error)
 

@@ -20,7 +20,7 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import structlog
 
@@ -30,7 +30,7 @@ from atoll.nested import loads
 from atoll.service.beside import end
 from atoll.service.greeting import greeted
 from atoll.service.logs import level_here, lines_to, log_from
-from atoll.service.worker import resolve
+from atoll.service.task import Task
 from atoll.storage.cid import Cid
 from atoll.storage.connection_limiter import Budget
 from atoll.storage.gateway import Gateway, GatewayConfig, url_of
@@ -45,6 +45,8 @@ _LONGEST_LINE: Final = 1 << 22
 log = structlog.get_logger("atoll.gateway")
 _ahead: list[_Forked] = []
 """Made by `fork_ahead`, and not yet taken."""
+Serves: TypeAlias = Task[[Cid], bool]
+"""Says of a CID whether others get the block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class GatewaySpec:
     Attributes:
         store: the folder of blocks; journal: the database whose notes are served; empty for none.
         url: what is announced; empty for what is listened on.
-        serves: `module:function` that says of a CID whether it is given out; empty gives out all.
+        serves: says of a CID whether it is given out; None gives out all.
         level: from which up the child logs; the parent tells its own.
     """
 
@@ -65,7 +67,7 @@ class GatewaySpec:
     budget: Budget
     journal: str = ""
     url: str = ""
-    serves: str = ""
+    serves: Serves | None = None
     level: int = 0
 
 
@@ -286,7 +288,8 @@ async def _serve() -> None:
     if not (line := await lines.readline()):
         return  # forked ahead, and its parent ended without a gateway
     told = loads(line)
-    spec = GatewaySpec(**{**told, "budget": Budget(**told["budget"])})
+    serves: Serves | None = None if told["serves"] is None else Task(**told["serves"])
+    spec = GatewaySpec(**{**told, "budget": Budget(**told["budget"]), "serves": serves})
     log_from(spec.level)
     members: set[str] = set()
     try:
@@ -306,7 +309,7 @@ async def _serve() -> None:
 
 
 def _gateway_of(spec: GatewaySpec, members: set[str]) -> Gateway:
-    allow: Callable[[Cid], bool] | None = resolve(spec.serves) if spec.serves else None
+    allow = None if spec.serves is None else spec.serves.resolve()
 
     def recognise(header: str) -> str | None:
         url = spec.url or gateway.url

@@ -18,6 +18,8 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.played import rebuilt
 from atoll.protocol.words import Digest
 from atoll.service.doctor.machine import memory
+from atoll.service.duties.challenge import SHOWN
+from atoll.service.duties.game import PLAY
 from atoll.service.memory import verifier_bytes
 from atoll.storage.local import LocalStore
 from atoll.train.judged import JudgeTask, Position
@@ -32,6 +34,7 @@ _runs: dict[tuple[JudgeTask, str, MakeRun], OwnRun] = {}
 """The one that moved last is the last."""
 
 
+@PLAY.runs
 def next_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:
     """The next move by an honest run; a question to be answered first; None where nothing differs.
 
@@ -86,6 +89,7 @@ def _make_room(manifest: Manifest) -> None:
         _runs.pop(next(iter(_runs))).let_go()
 
 
+@SHOWN.runs
 def shown(
     manifest: bytes, initial: Digest, model: bytes, store_dir: str
 ) -> tuple[ModelRoots, ProgramHeader]:

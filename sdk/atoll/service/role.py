@@ -10,6 +10,7 @@ from atoll.service.config import ServiceConfig
 from atoll.service.context import open_context
 from atoll.service.control import listening
 from atoll.service.effects import Effects
+from atoll.service.gateway_process import Serves
 from atoll.service.health import Health, answering
 from atoll.service.machine import Setup, Step
 from atoll.service.outside import answers_of, metrics_of
@@ -23,12 +24,12 @@ async def run_role(
     config: ServiceConfig,
     behaviour: B,
     step: Step[Setup[B]],
-    serves: str = "",
+    serves: Serves | None = None,
 ) -> None:
     """Serves until cancelled, or drained.
 
     Args:
-        serves: `module:function` that says which blocks are given out; empty gives out all.
+        serves: says which blocks are given out; None gives out all.
 
     Raises:
         ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.

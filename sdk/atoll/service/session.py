@@ -27,7 +27,7 @@ from atoll.errors import ConfigError
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Digest, JobId
 from atoll.service.config import GatewaySection
-from atoll.service.gateway_process import GatewayProcess, GatewaySpec
+from atoll.service.gateway_process import GatewayProcess, GatewaySpec, Serves
 from atoll.service.greeting import Greeter
 from atoll.storage.fetch import Fetcher
 from atoll.storage.limits import Outsider
@@ -136,12 +136,12 @@ class Session:
         return sign_hash(self.config.account, digest)
 
     async def serve(
-        self, serves: str = "", *, port: int = 0, journal: Path | None = None
+        self, serves: Serves | None = None, *, port: int = 0, journal: Path | None = None
     ) -> GatewayProcess:
         """Serves our blocks from now on; the same gateway when asked again.
 
         Args:
-            serves: `module:function` that says which blocks are given out; empty gives out all.
+            serves: says which blocks are given out; None gives out all.
             port: taken if it is free, where the config leaves it open.
             journal: whose notes are served.
 
@@ -162,7 +162,7 @@ class Session:
             self._admits = asyncio.create_task(self._admit(gateway))
         return self.gateway
 
-    def _gateway_spec(self, serves: str, port: int, journal: Path | None) -> GatewaySpec:
+    def _gateway_spec(self, serves: Serves | None, port: int, journal: Path | None) -> GatewaySpec:
         listen = self.config.gateway
         return GatewaySpec(
             store=str(self.store.root.absolute()),

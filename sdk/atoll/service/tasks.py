@@ -16,12 +16,15 @@ from atoll.numerics.sections import UpdateLayout
 from atoll.protocol.held_out import loss_bytes
 from atoll.protocol.leaves import Leaves
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.words import Verdict, to_bitmap
-from atoll.service.duties.merge import DoMerge
-from atoll.service.duties.opening import OpeningReady
-from atoll.service.duties.replay import DoReplay, EarlierSaid
-from atoll.service.duties.updates import DoGetUpdate
+from atoll.protocol.words import Digest, Verdict, to_bitmap
+from atoll.service.duties.evaluation import EVALUATE_STATE
+from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE, FIND_PROGRAM, MEASURE_PACE
+from atoll.service.duties.merge import MERGE_AGAIN, MERGE_ROUND, DoMerge
+from atoll.service.duties.opening import INSPECT_STATE, MAKE_INITIAL_STATE, OpeningReady
+from atoll.service.duties.replay import REPLAY, DoReplay, EarlierSaid
+from atoll.service.duties.updates import IS_CANONICAL, DoGetUpdate
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.service.pace import Pace
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.storage.slices import FileSlices
@@ -32,23 +35,36 @@ from atoll.train.earlier import EarlierRound
 from atoll.train.initial import open_initial_state
 from atoll.train.pace import measure
 from atoll.train.probe import check_environment, pin_torch
+from atoll.train.program import program_root
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import TrainTask, read_global_state
 from atoll.train.tokenizer import open_tokenizer
 
 
+@CHECK_MACHINE.runs
 def check_machine(manifest: bytes) -> None:
     """Raises NumericsMismatch or ManifestError unless this machine comes to the manifest's bits."""
     pin_torch()
     check_environment(Manifest.from_bytes(manifest))
 
 
-def measure_pace(manifest: bytes) -> dict[str, float | int]:
-    """How fast this machine trains the job's model, as `atoll.service.pace.Pace` has it."""
+@MEASURE_PACE.runs
+def measure_pace(manifest: bytes) -> Pace:
+    """How fast this machine trains the job's model."""
     pin_torch()
-    return measure(Manifest.from_bytes(manifest))
+    return Pace(**measure(Manifest.from_bytes(manifest)))
 
 
+@FIND_PROGRAM.runs
+def find_program(manifest: bytes, store_dir: str) -> tuple[Digest, Digest]:
+    """The root that a manifest's terms have to name, and the digest of round 0's model.
+
+    Raises as `program_root`.
+    """
+    return program_root(manifest, store_dir)
+
+
+@CHECK_DATA.runs
 def check_data(manifest: bytes, store_dir: str) -> None:
     """Reads the whole data, a MiB at a time, and the initial weights once, every block checked.
 
@@ -66,6 +82,7 @@ def check_data(manifest: bytes, store_dir: str) -> None:
         open_base(job, store)
 
 
+@MAKE_INITIAL_STATE.runs
 def make_initial_state(manifest: bytes, store_dir: str) -> OpeningReady:
     """Writes round 0's global state, which follows from the manifest and what it names."""
     pin_torch()
@@ -74,6 +91,7 @@ def make_initial_state(manifest: bytes, store_dir: str) -> OpeningReady:
     return OpeningReady(store.add_pieces(state.pieces()).to_bytes(), state.digest())
 
 
+@INSPECT_STATE.runs
 def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> OpeningReady:
     """The digest of a global state in the store. Raises MalformedState where it is none."""
     pin_torch()
@@ -81,6 +99,7 @@ def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> OpeningReady:
     return OpeningReady(cid, state.digest())
 
 
+@EVALUATE_STATE.runs
 def evaluate_state(manifest: bytes, cid: bytes, store_dir: str) -> bytes:
     """The held-out loss of a global state in the store, as verdicts have it."""
     pin_torch()
@@ -89,6 +108,7 @@ def evaluate_state(manifest: bytes, cid: bytes, store_dir: str) -> bytes:
     return loss_bytes(evaluate.evaluate(state.params, job, store))
 
 
+@IS_CANONICAL.runs
 def is_canonical(command: DoGetUpdate, store_dir: str) -> bool:
     """Whether the fetched bytes are those that the root binds, and an update of this job."""
     pin_torch()
@@ -109,11 +129,13 @@ def is_canonical(command: DoGetUpdate, store_dir: str) -> bool:
     return True
 
 
+@MERGE_ROUND.runs
 def merge_round(command: DoMerge, store_dir: str) -> Verdict:
     """Merges, stores the next global state, and evaluates the one before."""
     return _merged(command, store_dir, is_evaluated=True)
 
 
+@MERGE_AGAIN.runs
 def merge_again(command: DoMerge, store_dir: str) -> Verdict:
     """As `merge_round`, and evaluates nothing: its loss is eight zero bytes."""
     return _merged(command, store_dir, is_evaluated=False)
@@ -140,6 +162,7 @@ def _merged(command: DoMerge, store_dir: str, *, is_evaluated: bool) -> Verdict:
     return Verdict(excluded, len(inputs.merged), moved.digest(), cid.to_bytes(), loss)
 
 
+@REPLAY.runs
 def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs a seat's round again; `model` is the CID of the global state that it opened from."""
     pin_torch()

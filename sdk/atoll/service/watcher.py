@@ -11,7 +11,7 @@ from typing import TypeAlias
 from atoll.protocol.keeper_calls import Call
 from atoll.protocol.words import Digest
 from atoll.service.config import ServiceConfig
-from atoll.service.duties.game import PLAY, decide_games
+from atoll.service.duties.game import PLAY, Play, decide_games
 from atoll.service.duties.keeper_calls import (
     EARNS,
     decide_credit,
@@ -19,7 +19,7 @@ from atoll.service.duties.keeper_calls import (
     place_in_line,
 )
 from atoll.service.duties.material import decide_material
-from atoll.service.duties.replay import REPLAY
+from atoll.service.duties.replay import REPLAY, Replay
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.watch import Looks, decide_watch
 from atoll.service.machine import Decision, Event, Order, Setup, State, advance
@@ -38,8 +38,8 @@ class Player:
     """
 
     watches: bool = True
-    function: str = PLAY
-    replay: str = REPLAY
+    function: Play = PLAY
+    replay: Replay = REPLAY
     share: float = 1.0
     keys: tuple[Digest, ...] = ()
 

@@ -19,27 +19,28 @@ from typing import Any, Final
 
 from atoll.errors import AtollError
 from atoll.nested import loads
+from atoll.service.task import Task
 
 WORD: Final = "atoll-worker.v1"
-_TASKS: Final = "atoll.service.tasks"
+_DUTIES: Final = "atoll.service.duties"
 WORK: Final = {
-    "check-machine": f"{_TASKS}:check_machine",
-    "measure-pace": f"{_TASKS}:measure_pace",
-    "check-data": f"{_TASKS}:check_data",
-    "make-initial-state": f"{_TASKS}:make_initial_state",
-    "inspect-state": f"{_TASKS}:inspect_state",
-    "evaluate-state": f"{_TASKS}:evaluate_state",
-    "is-canonical": f"{_TASKS}:is_canonical",
-    "merge-round": f"{_TASKS}:merge_round",
-    "merge-again": f"{_TASKS}:merge_again",
-    "replay": f"{_TASKS}:replay",
-    "program-root": "atoll.train.program:program_root",
-    "next-move": "atoll.service.judging:next_move",
-    "show": "atoll.service.judging:shown",
-    "run-training": "atoll_node.tasks:run_training",
-    "train": "atoll_node.tasks:train",
+    "check-machine.v1": f"{_DUTIES}.material:CHECK_MACHINE",
+    "measure-pace.v1": f"{_DUTIES}.material:MEASURE_PACE",
+    "check-data.v1": f"{_DUTIES}.material:CHECK_DATA",
+    "find-program.v1": f"{_DUTIES}.material:FIND_PROGRAM",
+    "make-initial-state.v1": f"{_DUTIES}.opening:MAKE_INITIAL_STATE",
+    "inspect-state.v1": f"{_DUTIES}.opening:INSPECT_STATE",
+    "evaluate-state.v1": f"{_DUTIES}.evaluation:EVALUATE_STATE",
+    "check-update.v1": f"{_DUTIES}.updates:IS_CANONICAL",
+    "merge-round.v1": f"{_DUTIES}.merge:MERGE_ROUND",
+    "merge-again.v1": f"{_DUTIES}.merge:MERGE_AGAIN",
+    "replay-seat.v1": f"{_DUTIES}.replay:REPLAY",
+    "next-game-move.v1": f"{_DUTIES}.game:PLAY",
+    "show-claim-roots.v1": f"{_DUTIES}.challenge:SHOWN",
+    "run-training.v1": "atoll_node.duties.train:RUN_TRAINING",
+    "train-round.v1": "atoll_node.behaviour:TRAIN",
 }
-"""What a worker of any release can be asked for."""
+"""The handles of what a worker of any release can be asked for, by their tags."""
 _CLAIMS: Final = "atoll.protocol.games.claims"
 CLASSES: Final = {
     "round-start-ready": "atoll.service.duties.opening:OpeningReady",
@@ -75,6 +76,7 @@ CLASSES: Final = {
     "question": "atoll.protocol.games.players:Question",
     "state-roots": "atoll.protocol.leaves:StateRoots",
     "model-roots": "atoll.protocol.claims:ModelRoots",
+    "pace": "atoll.service.pace:Pace",
     "program-header": "atoll.protocol.claims:ProgramHeader",
     "header": "atoll.protocol.program:Header",
     "fragment": "atoll.protocol.program:Fragment",
@@ -124,7 +126,7 @@ def unpack(line: bytes) -> dict[str, Any]:
 
 def pack_error(error: BaseException) -> dict[str, object]:
     """What is said of an error: its tag, its words, what to do, and which block was lost."""
-    tags = {_class(place): tag for tag, place in ERRORS.items()}
+    tags = {named(place): tag for tag, place in ERRORS.items()}
     tag = next((tags[cls] for cls in type(error).__mro__ if cls in tags), None)
     words = str(error) if tag else f"{type(error).__name__}: {error}"
     step, lost = (getattr(error, name, None) for name in ("next_step", "lost"))
@@ -132,7 +134,7 @@ def pack_error(error: BaseException) -> dict[str, object]:
 
 
 def unpack_error(said: dict[str, Any]) -> Exception:
-    cls = _class(ERRORS[said["error"]])
+    cls = named(ERRORS[said["error"]])
     if not issubclass(cls, AtollError):
         plain: Exception = cls(said["words"])
         return plain
@@ -142,26 +144,14 @@ def unpack_error(said: dict[str, Any]) -> Exception:
     return error
 
 
-def work_of(function: str) -> str:
-    """The tag of a function of the worker. Raises NotOnTheWire where it has none."""
-    tag = _tags_of_work().get(function)
-    if tag is None:
-        raise NotOnTheWire(f"other releases do not know {function}")
-    return tag
-
-
-@cache
-def _tags_of_work() -> dict[str, str]:
-    return {place: tag for tag, place in WORK.items()}
-
-
 @cache
 def _tags_of_classes() -> dict[type, str]:
-    return {_class(place): tag for tag, place in CLASSES.items()}
+    return {named(place): tag for tag, place in CLASSES.items()}
 
 
 @cache
-def _class(place: str) -> Any:
+def named(place: str) -> Any:
+    """What `module:NAME` is; the module is imported."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -187,20 +177,21 @@ def _packed(value: Any) -> Any:
     return {"is": tag, "of": {name: _packed(getattr(value, name)) for name in fields_of(value)}}
 
 
-def _packed_text(value: str) -> Any:
-    """A command may name the function that does it."""
-    tag = _tags_of_work().get(value)
-    return value if tag is None else {"work": tag}
+def _packed_task(task: Task[..., Any]) -> Any:
+    if task.kind not in WORK:
+        raise NotOnTheWire(f"other releases do not know {task.kind}")
+    return {"work": task.kind}
 
 
 _FORMS: Final[dict[type, Callable[[Any], Any]]] = {
-    str: _packed_text,
+    str: lambda value: value,
+    Task: _packed_task,
     bytes: lambda value: {"bytes": value.hex()},
     tuple: lambda value: {"tuple": [_packed(item) for item in value]},
     dict: lambda value: {"map": [[_packed(k), _packed(item)] for k, item in value.items()]},
 }
 _MEANINGS: Final[dict[str, Callable[[Any], Any]]] = {
-    "work": lambda inner: WORK[inner],
+    "work": lambda inner: named(WORK[inner]),
     "bytes": bytes.fromhex,
     "tuple": lambda inner: tuple(map(_unpacked, inner)),
     "map": lambda inner: {_unpacked(key): _unpacked(item) for key, item in inner},
@@ -213,6 +204,6 @@ def _unpacked(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
     if "is" in data:
-        return _class(CLASSES[data["is"]])(**{k: _unpacked(v) for k, v in data["of"].items()})
+        return named(CLASSES[data["is"]])(**{k: _unpacked(v) for k, v in data["of"].items()})
     ((form, inner),) = data.items()
     return _MEANINGS[form](inner)

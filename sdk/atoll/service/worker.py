@@ -7,30 +7,30 @@ ends the process), and a cancelled task costs the process, not the service.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import multiprocessing
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
-from typing import Any, cast
+from typing import TypeVar
 
 import structlog
 
-from atoll.errors import AtollError, ConfigError
+from atoll.errors import AtollError
 from atoll.numerics.kernels.gpu import is_gpu_failure
 from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 from atoll.service.elsewhere import handed_over
 from atoll.service.logs import level_here, lines_to, log_from
+from atoll.service.task import TaskCall
 from atoll.service.turns import Turns
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+R = TypeVar("R")
 GIVES_WAY = 4
 """How often at most what comes last is begun."""
 _log = structlog.get_logger("atoll.worker")
@@ -43,7 +43,7 @@ class WorkerDied(AtollError):
 
 
 class Worker:
-    """One spawned process that runs importable functions, one after another.
+    """One spawned process that runs tasks, one after another.
 
     Args:
         threads: threads of numerical libraries. Exact bits do not depend on it; native ones are
@@ -68,13 +68,13 @@ class Worker:
 
     async def run(
         self,
-        function: str,
-        *args: object,
+        call: TaskCall[R],
+        *,
         is_first: bool = False,
         due: int = 0,
         patience_s: float | None = None,
-    ) -> Any:
-        """Calls `package.module:function` with the arguments in the worker and returns its result.
+    ) -> R:
+        """Calls a task in the worker and returns its result.
 
         Arguments and result must be plain picklable values; large data goes through the store.
         When the awaiting task is cancelled while the function runs, the process is ended.
@@ -94,9 +94,9 @@ class Worker:
             self._gives_way = False
             self.kill()
         async with self._turns.taken(_FIRST if is_first else due, patience_s=patience_s):
-            return await self._called(function, args)
+            return await self._called(call)
 
-    async def run_last(self, function: str, *args: object) -> Any:
+    async def run_last(self, call: TaskCall[R]) -> R:
         """As `run`, behind everything else; what comes meanwhile ends it, and it begins again.
 
         That happens a few times only, or what is always busy would never come to it.
@@ -107,19 +107,19 @@ class Worker:
             async with self._turns.taken(_LAST):
                 self._gives_way = left > 0
                 try:
-                    return await self._called(function, args)
+                    return await self._called(call)
                 except WorkerDied:
                     if self._gives_way or not left:  # it died by itself
                         raise
                 finally:
                     self._gives_way = False
 
-    async def _called(self, function: str, args: tuple[object, ...]) -> Any:
+    async def _called(self, call: TaskCall[R]) -> R:
         try:
-            return await asyncio.wrap_future(self._submit(function, args))
+            return await asyncio.wrap_future(self._submit(call))
         except BrokenProcessPool as error:
             self.kill()
-            raise WorkerDied(f"the worker process ended while it ran {function}") from error
+            raise WorkerDied(f"the worker process ended while it ran {call.task.kind}") from error
         except asyncio.CancelledError:
             self.kill()
             raise
@@ -135,18 +135,18 @@ class Worker:
         # where whoever calls this ends at once.
         pool.shutdown(wait=True, cancel_futures=True)
 
-    def _submit(self, function: str, args: tuple[object, ...]) -> Future[Any]:
+    def _submit(self, call: TaskCall[R]) -> Future[R]:
         """Hands a call over, to a new process where the old one died with nothing to do.
 
         Raises BrokenProcessPool where that one died at once.
         """
         try:
             pool = self._pool = self._pool or self._start()
-            return pool.submit(_call, function, args)
+            return pool.submit(_call, call)
         except BrokenProcessPool:
             self.kill()
             pool = self._pool = self._start()
-            return pool.submit(_call, function, args)
+            return pool.submit(_call, call)
 
     def _start(self) -> ProcessPoolExecutor:
         pool = _ahead.pop() if _ahead else _pool(self._context)
@@ -170,41 +170,28 @@ def fork_ahead(count: int = 1) -> None:
     _ahead.extend(pools)
 
 
-def resolve(function: str) -> Callable[..., Any]:
-    """The function a dotted path `package.module:name` names.
-
-    Raises:
-        ConfigError: no such module or name.
-    """
-    module, _, name = function.partition(":")
-    try:
-        return cast(Callable[..., Any], getattr(importlib.import_module(module), name))
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"no worker function {function}: {error}") from error
+def _call(call: TaskCall[R]) -> R:
+    other = handed_over(call)
+    return call_here(call) if other is None else other()
 
 
-def _call(function: str, args: tuple[object, ...]) -> Any:
-    other = handed_over(function, args)
-    return call_here(function, args) if other is None else other()
-
-
-def call_here(function: str, args: tuple[object, ...]) -> Any:
-    """Calls a worker's function by the code of this release, on the CPU where the GPU fails."""
+def call_here(call: TaskCall[R]) -> R:
+    """Does work by the code of this release, on the CPU where the GPU fails."""
     device = os.environ.get(DEVICE_VARIABLE, "cpu")
     try:
-        return resolve(function)(*args)
+        return call()
     except RuntimeError as error:
         if device == "cpu" or not is_gpu_failure(error):
             raise
         next_step = "give the GPU less (smaller jobs, jobs_at_once); if it stays, start anew"
-        said = {"function": function, "cause": str(error), "next_step": next_step}
+        said = {"function": call.task.kind, "cause": str(error), "next_step": next_step}
         _log.error("the GPU failed: this is done on the CPU", **said)
     finally:
         _give_back_gpu_memory()
     # This call alone: else anybody's job that is too large for a GPU would take it from all others.
     os.environ[DEVICE_VARIABLE] = "cpu"
     try:
-        return resolve(function)(*args)
+        return call()
     finally:
         os.environ[DEVICE_VARIABLE] = device
 

@@ -37,7 +37,7 @@ def answer(question: dict[str, str]) -> Any:
             return loads(json.dumps(numerics_spec().model_dump(), default=bytes.hex))
         case {"pace": manifest}:
             job = Manifest.from_bytes(bytes.fromhex(manifest))
-            return measure(job) | {"kept": kept_share(job)}
+            return {**measure(job), "kept": kept_share(job)}
         case {"program": manifest, "store": folder}:
             return program_root(bytes.fromhex(manifest), folder)[0].hex()
     raise ValueError(f"no question: {sorted(question)}")

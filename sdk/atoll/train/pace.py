@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,8 +85,18 @@ def seconds_of(act: Callable[[], object], warm_ups: int = 1) -> float:
     return spent / runs
 
 
-def measure(manifest: Manifest) -> dict[str, float | int]:
+class Measured(TypedDict):
     """Seconds of a step and of what a segment costs besides; sizes in bytes."""
+
+    step_seconds: float
+    segment_seconds: float
+    parameters: int
+    timed_parameters: int
+    update_bytes: int
+
+
+def measure(manifest: Manifest) -> Measured:
+    """How fast this machine trains the job's model."""
     model, inner = manifest.model, manifest.inner
     is_gpu = operations_of().device.type == "cuda"
     timed = smaller(model, MAX_TIMED_GPU, SEQ_TIMED_GPU) if is_gpu else smaller(model)

@@ -5,8 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 from pathlib import Path
+from typing import Final
 
 import structlog
+
+from atoll.service.task import Task
+
+LOGS_TO_STDERR: Final[Task[[], bool]] = Task("test-logs-to-stderr.v1", __name__)
 
 
 def run(arguments: list[str]) -> int:
@@ -21,6 +26,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
+@LOGS_TO_STDERR.runs
 def logs_to_stderr() -> bool:
     """Whether what this process logs goes there, and not where programs read data."""
     logger = structlog.get_config()["logger_factory"]()

@@ -16,7 +16,6 @@ from atoll.protocol.leaves import Leaves
 from atoll.protocol.owes import Duty
 from atoll.protocol.words import Address, SeatIndex
 from atoll.service.duties.replay import DoReplay
-from atoll.service.worker import resolve
 from atoll.storage.cid import Cid
 from atoll.train.replay import SeatReplay
 from atoll.train.round import TrainedRound, train_round
@@ -34,7 +33,6 @@ from atoll_devnet.cheats import (
     verifiers,
     watcher_player,
 )
-from atoll_node.behaviour import ProviderBehaviour
 from atoll_verifier.behaviour import VerifierBehaviour
 
 ME = Address("0x" + "11" * 20)
@@ -54,30 +52,12 @@ def test_every_cheat_is_in_a_network_of_a_test() -> None:
     assert {*PROVIDER_CHEATS, *VERIFIER_CHEATS, *WATCHER_CHEATS} - names == set()
 
 
-def test_what_a_cheat_has_run_is_there() -> None:
-    """Names of functions are resolved in other processes, long after they were written down."""
-    honest = ProviderBehaviour()
-    for name in PROVIDER_CHEATS:
-        behaviour = provider_behaviour(name)
-        for function in (behaviour.train_function, behaviour.judge_function):
-            assert callable(resolve(function))
-        if behaviour.serve_function != honest.serve_function:
-            assert callable(resolve(behaviour.serve_function))
-    for name in VERIFIER_CHEATS:
-        checked = verifier_behaviour(name)
-        assert callable(resolve(checked.replay_function))
-        assert callable(resolve(checked.judge_function))
-    player = watcher_player("sham")
-    assert callable(resolve(player.function))
-    assert callable(resolve(player.replay))
-
-
 def test_cheats_combine() -> None:
     both = provider_behaviour("stall+flip5")
-    assert both.serve_function.endswith(":stalled")
-    assert both.train_function.endswith(":flip5")
+    assert both.serve_function == serving.STALLED
+    assert both.train_function == providers.Flip5.train_function
     checked = verifier_behaviour("null+no-sign")
-    assert checked.replay_function.endswith(":guessed")
+    assert checked.replay_function == verifiers.GUESSED
     assert type(checked).skips_signing is not VerifierBehaviour.skips_signing
 
 
@@ -139,9 +119,8 @@ def replay_by(name: str, job: SmallJob, done: TrainedRound) -> SeatReplay:
     leaves = Leaves.of(done.states, done.words, KEY).to_bytes()
     said = (task.data_seed, leaves, done.update_root, None, job.manifest.to_bytes())
     command = DoReplay(task.slot, task.seat, digest("commitment"), *said)
-    function = resolve(verifier_behaviour(name).replay_function)
-    found: SeatReplay = function(command, task.global_state_cid, str(job.store.root))
-    return found
+    call = verifier_behaviour(name).replay_function
+    return call(command, task.global_state_cid, str(job.store.root))()
 
 
 def test_null_knows_no_word(job: SmallJob) -> None:
@@ -181,6 +160,6 @@ def test_a_sham_says_of_every_seat_that_its_first_segment_is_wrong(job: SmallJob
     leaves = Leaves.of(done.states, done.words, KEY).to_bytes()
     said = (job.task.data_seed, leaves, done.update_root, None, job.manifest.to_bytes())
     command = DoReplay(job.task.slot, job.task.seat, digest("commitment"), *said)
-    found = resolve(watcher_player("sham").replay)(command, b"", "")
+    found = watcher_player("sham").replay.resolve()(command, b"", "")
     assert found.differs_at == 0
     assert found.own != done.states[0]

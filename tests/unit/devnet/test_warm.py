@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.devnet.member import LOGS_TO_STDERR
 
 from atoll.service.worker import Worker
 from atoll_devnet.processes.process import ProcessFailed
@@ -95,6 +96,6 @@ def test_who_runs_was_killed_or_told_to_stop_is_not_complained_of(
 def test_a_warm_worker_logs_to_standard_error() -> None:
     worker = Worker(context=warm_context())
     try:
-        assert asyncio.run(worker.run("tests.unit.devnet.member:logs_to_stderr"))
+        assert asyncio.run(worker.run(LOGS_TO_STDERR()))
     finally:
         worker.kill()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TypeVar, cast
 
 from tests.small_job import small_manifest
 from tests.unit.protocol.factories import DOMAIN, digest
@@ -32,20 +32,21 @@ from atoll.protocol.words import (
 from atoll.service import tasks
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.updates import RevealedUpdate
-from atoll.service.worker import resolve
+from atoll.service.task import TaskCall
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.train.earlier import EarlierRound
 from atoll.train.round import TrainedRound, TrainTask, train_round
 
+R = TypeVar("R")
 Change = Callable[[TrainedRound], TrainedRound]
 
 
 class InProcess:
     """A worker without a process."""
 
-    async def run(self, function: str, *args: Any) -> Any:
-        return resolve(function)(*args)
+    async def run(self, call: TaskCall[R]) -> R:
+        return call()
 
     def kill(self) -> None:
         return

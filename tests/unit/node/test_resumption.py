@@ -23,12 +23,13 @@ from atoll.service.effects import Effects
 from atoll.service.facts import Done, Facts
 from atoll.service.journal import Journal
 from atoll.service.machine import Head, State
+from atoll.service.task import TaskCall
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit, SendKey, SendReveal
 from atoll_node.duties.serve import DoServe
-from atoll_node.duties.train import DoTrain, Trained, Work
+from atoll_node.duties.train import RUN_TRAINING, DoTrain, Trained, Work
 from atoll_node.machine import decide
 
 ME, SEAT = PROVIDERS[0], SeatIndex(0)
@@ -53,8 +54,8 @@ class Paper:
     update: bytes = b""
 
     def effects(self, journal: Any = None) -> Effects:
-        async def work(function: str, *_: object, due: int) -> Work:
-            assert function == "atoll_node.tasks:run_training"
+        async def work(call: TaskCall[Work], *, due: int) -> Work:
+            assert call.task == RUN_TRAINING
             if not self.update:
                 return DONE
             return replace(DONE, update_cid=self.store.add_bytes(self.update).to_bytes())
@@ -201,7 +202,7 @@ async def test_an_update_that_the_disk_lost_is_whole_again_before_it_is_revealed
     assert len(paper.shown) == 1
     assert len(trained) == (damage != "none")
     # A round that ended early for want of time ends there again, or its update would be another.
-    assert all(task.segments == len(DONE.states) for _, task, _ in trained)
+    assert all(call.args[0].segments == len(DONE.states) for (call,) in trained)
     read = paper.store.read_bytes(Cid.from_bytes(reveal.reveal.update_cid), 1 << 24)
     assert read == paper.update
 
@@ -223,7 +224,7 @@ async def test_an_update_that_the_disk_loses_while_others_get_it_is_made_again(
     done = await serve.perform(effects, state.view)
     assert path.read_bytes() == paper.update
     assert len(trained) == (damage != "none")
-    assert all(task.segments == len(DONE.states) for _, task, _ in trained)
+    assert all(call.args[0].segments == len(DONE.states) for (call,) in trained)
     looked = replace(state, facts=state.facts.plus(serve.key, done.fact))
     assert wanted(looked, DoServe) == []  # until the next look
 

@@ -15,6 +15,7 @@ from eth_utils.address import to_checksum_address
 from tests.unit.protocol.factories import JOB, address, digest, make_manifest
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import Script
+from tests.unit.service import worker_tasks
 
 from atoll.errors import (
     InsufficientFunds,
@@ -53,6 +54,8 @@ from atoll.service.duties.challenge import _allow
 from atoll.service.duties.game import BondCollected, SendCollect
 from atoll.service.duties.keeper_calls import SendKeeperCall
 from atoll.service.duties.material import (
+    CHECK_MACHINE,
+    MEASURE_PACE,
     DataReady,
     DoFetchData,
     DoFetchSpec,
@@ -62,14 +65,15 @@ from atoll.service.duties.material import (
 )
 from atoll.service.duties.membership import SendAnnounce, SendJoin
 from atoll.service.duties.model import model_of_round
-from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
+from atoll.service.duties.opening import MAKE_INITIAL_STATE, DoPrepareOpening, OpeningReady
 from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
 from atoll.service.effects import Effects
 from atoll.service.facts import Done, NotYet
 from atoll.service.journal import Journal
 from atoll.service.needs import Machine, least_disk, memory_of
-from atoll.service.pace import most_duties, promised_per_hour
+from atoll.service.pace import Pace, most_duties, promised_per_hour
 from atoll.service.policy import NotOurPolicy, manifest_refusal, room_refusal
+from atoll.service.task import Task, TaskCall
 from atoll.service.worker import Worker as WorkerProcess
 from atoll.storage.cid import DAG_CBOR, DAG_PB, RAW, Cid
 from atoll.storage.local import LocalStore
@@ -186,15 +190,15 @@ class Worker:
     """Returns, or raises, what the test put in."""
 
     results: list[Any] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    gave_way: list[str] = field(default_factory=list)
+    asked: list[Task[..., Any]] = field(default_factory=list)
+    gave_way: list[Task[..., Any]] = field(default_factory=list)
 
-    async def run_last(self, function: str, *args: object) -> Any:
-        self.gave_way.append(function)
-        return await self.run(function, *args)
+    async def run_last(self, call: TaskCall[Any]) -> Any:
+        self.gave_way.append(call.task)
+        return await self.run(call)
 
-    async def run(self, function: str, *args: object, **_: Any) -> Any:
-        self.asked.append(function)
+    async def run(self, call: TaskCall[Any], **_: Any) -> Any:
+        self.asked.append(call.task)
         result = self.results.pop(0) if self.results else None
         if isinstance(result, Exception):
             raise result
@@ -425,7 +429,7 @@ async def test_what_no_busy_machine_explains_is_measured_once(context: Any) -> N
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     done = await effects(context).run(view, spec_of(view))
     assert isinstance(done.fact, JobRefused)
-    assert context.worker.asked.count("atoll.service.tasks:measure_pace") == 1
+    assert context.worker.asked.count(MEASURE_PACE) == 1
 
 
 @pytest.mark.parametrize(
@@ -487,10 +491,9 @@ async def test_a_model_that_no_machine_holds_is_refused_before_anything_is_stake
     assert (context.worker.asked, context.queue.calls) == ([], {})
 
 
-def paced(step_seconds: float) -> dict[str, float]:
+def paced(step_seconds: float) -> Pace:
     """What the worker measures; a round of this manifest has 40 steps."""
-    sizes = {"parameters": 1, "timed_parameters": 1, "update_bytes": 1}
-    return {"step_seconds": step_seconds, "segment_seconds": 0.0, **sizes}
+    return Pace(step_seconds, 0.0, parameters=1, timed_parameters=1, update_bytes=1)
 
 
 @pytest.mark.parametrize(
@@ -530,7 +533,7 @@ async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
             f"{window.removesuffix('_seconds')} window 100 s < 101 s"
         )
         assert done.fact.reason.endswith("and policy.most_of_window is 0.5")
-    measured = context.worker.asked.count("atoll.service.tasks:measure_pace")
+    measured = context.worker.asked.count(MEASURE_PACE)
     assert measured == material.PACE_TRIES
 
 
@@ -567,7 +570,7 @@ async def test_without_that_bound_nothing_is_measured(context: Any) -> None:
     view = view_at(1)
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     await effects(context).run(view, spec_of(view))
-    assert context.worker.asked == ["atoll.service.tasks:check_machine"]
+    assert context.worker.asked == [CHECK_MACHINE]
     assert context.worker.gave_way == context.worker.asked  # to what is owed
 
 
@@ -828,8 +831,8 @@ async def test_the_first_rounds_model_is_held_against_what_the_terms_were(
     here, model = effects(context), context.store.add_bytes(b"a model").to_bytes()
     made = OpeningReady(model, digest("made" if is_right else "flipped"))
 
-    async def work_soon(function: str, *_: object) -> OpeningReady:
-        assert function.endswith(":make_initial_state")
+    async def work_soon(call: TaskCall[OpeningReady]) -> OpeningReady:
+        assert call.task == MAKE_INITIAL_STATE
         return made
 
     monkeypatch.setattr(here, "work_soon", work_soon)
@@ -867,27 +870,34 @@ async def test_blocks_of_final_rounds_are_let_go(context: Any) -> None:
 
 # --- the worker ---
 
+A_REPLAY: Task[[], str] = Task("test-replay.v1", __name__)
+A_MOVE: Task[[], str] = Task("test-move.v1", __name__)
+A_MERGE: Task[[], str] = Task("test-merge.v1", __name__)
+A_ROUND: Task[[], str] = Task("test-round.v1", __name__)
+
 
 @dataclass
 class Lane:
-    """A worker whose calls wait for the test; who has no patience is told at once."""
+    """A worker whose calls wait for the test, and say what they are of; who has no patience is told
+    at once.
+    """
 
     done: asyncio.Event = field(default_factory=asyncio.Event)
-    asked: list[tuple[str, bool]] = field(default_factory=list)
+    asked: list[tuple[Task[..., Any], bool]] = field(default_factory=list)
 
     async def run(
         self,
-        function: str,
-        *args: object,
+        call: TaskCall[str],
+        *,
         is_first: bool = False,
         due: int = 0,
         patience_s: float | None = None,
-    ) -> str:
-        self.asked.append((function, is_first))
+    ) -> Task[..., str]:
+        self.asked.append((call.task, is_first))
         if patience_s is not None:
             raise TimeoutError
         await self.done.wait()
-        return function
+        return call.task
 
 
 async def test_what_is_urgent_has_a_process_of_its_own_while_a_round_is_replayed(
@@ -897,20 +907,20 @@ async def test_what_is_urgent_has_a_process_of_its_own_while_a_round_is_replayed
     games = context.game_worker = Lane()
     spare.done.set()
     here = effects(context)
-    replay = asyncio.create_task(here.work("a replay"))
+    replay = asyncio.create_task(here.work(A_REPLAY()))
     # Of a game, whose clock runs; its first one takes as long as a round, and whoever is disputed
     # has to merge, and say words, all the same.
-    move = asyncio.create_task(here.play("a move"))
+    move = asyncio.create_task(here.play(A_MOVE()))
     await asyncio.sleep(0)
-    assert (main.asked, games.asked) == ([("a replay", False)], [("a move", True)])
+    assert (main.asked, games.asked) == ([(A_REPLAY, False)], [(A_MOVE, True)])
     async with asyncio.timeout(1):
-        assert await here.work_soon("a merge") == "a merge"
-    assert main.asked == [("a replay", False), ("a merge", True)]
-    assert spare.asked == [("a merge", False)]
+        assert await here.work_soon(A_MERGE()) == A_MERGE
+    assert main.asked == [(A_REPLAY, False), (A_MERGE, True)]
+    assert spare.asked == [(A_MERGE, False)]
     games.done.set()
     main.done.set()
-    assert (await replay, await move) == ("a replay", "a move")
-    assert await here.work_soon("another merge") == "another merge"  # nothing is in its way now
+    assert (await replay, await move) == (A_REPLAY, A_MOVE)
+    assert await here.work_soon(A_MERGE()) == A_MERGE  # nothing is in its way now
     assert len(spare.asked) == 1
 
 
@@ -926,20 +936,20 @@ async def test_a_game_about_the_first_round_waits_for_no_round_that_is_trained(
     async def keep(view: JobView, round: int, cid: bytes) -> None:
         kept.append(cid)
 
-    async def work_soon(function: str, *args: object) -> OpeningReady:
-        assert await soon(function, *args) == function
+    async def work_soon(call: TaskCall[Any]) -> OpeningReady:
+        assert await soon(call) == call.task
         return opened
 
     soon = here.work_soon
     monkeypatch.setattr(here, "keep", keep)
     monkeypatch.setattr(here, "work_soon", work_soon)
-    training = asyncio.create_task(here.work("a round"))
+    training = asyncio.create_task(here.work(A_ROUND()))
     await asyncio.sleep(0)
     made = asyncio.create_task(model_of_round(here, view_at(1), 0, b"manifest"))
     for _ in range(5):
         await asyncio.sleep(0)
     assert made.done()
-    assert spare.asked == [("atoll.service.tasks:make_initial_state", False)]
+    assert spare.asked == [(MAKE_INITIAL_STATE, False)]
     assert kept == [await made]
     main.done.set()
     await training
@@ -979,7 +989,7 @@ class DoRead(Work[DataReady]):
     async def perform(self, effects: Effects, view: JobView) -> Done[DataReady]:
         worker = WorkerProcess()
         try:
-            await worker.run("tests.unit.service.worker_tasks:read", self.root, self.file)
+            await worker.run(worker_tasks.READ(self.root, self.file))
         finally:
             worker.kill()
         return Done(DataReady(self.file, digest("data")))

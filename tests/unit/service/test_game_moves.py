@@ -19,10 +19,11 @@ from atoll.protocol.games.players import Question
 from atoll.protocol.views import GameRecord, JobView
 from atoll.protocol.words import ZERO_DIGEST, SeatIndex
 from atoll.service.duties.challenge import NotChallenged
-from atoll.service.duties.game import NoMove, SendMove
+from atoll.service.duties.game import PLAY, NoMove, SendMove
 from atoll.service.effects import Effects
 from atoll.service.facts import Done, Facts
-from atoll.train.judged import JudgeTask, Position
+from atoll.service.task import TaskCall
+from atoll.train.judged import Position
 
 MOVE = Pick(0, ZERO_DIGEST, ())
 QUESTION = Question(0x0101, b"", 0, ())
@@ -45,9 +46,8 @@ class Here:
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(
-        self, function: str, task: JudgeTask, position: Position, *_: Any, **__: Any
-    ) -> Any:
+    async def run(self, call: TaskCall[Any], **_: Any) -> Any:
+        position: Position = call.args[1]
         self.played.append(position.began_at)
         self.begun.set()
         await self.go_on.wait()
@@ -89,7 +89,7 @@ class Here:
 
 
 def move(game: int) -> SendMove:
-    return SendMove(game, 0, b"", ZERO_DIGEST, is_holder=False, function="a move")
+    return SendMove(game, 0, b"", ZERO_DIGEST, is_holder=False, function=PLAY)
 
 
 @pytest.fixture

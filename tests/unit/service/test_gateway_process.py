@@ -24,16 +24,19 @@ from atoll.chain.keys import sign_digest
 from atoll.errors import ConfigError
 from atoll.protocol.words import Address
 from atoll.service import gateway_process
-from atoll.service.gateway_process import GatewayProcess, GatewaySpec
+from atoll.service.gateway_process import GatewayProcess, GatewaySpec, Serves
 from atoll.service.greeting import Greeter
 from atoll.service.journal import Journal
 from atoll.service.logs import log_from
+from atoll.service.task import Task
 from atoll.storage.cid import Cid
 from atoll.storage.connection_limiter import Budget
 from atoll.storage.local import LocalStore
 
 ACCOUNT = Account.from_key("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
 CHAIN = 31337
+NOTHING: Serves = Task("test-nothing.v1", __name__)
+EVERYTHING: Serves = Task("test-everything.v1", __name__)
 BUDGET = Budget(connections=16, per_address=8, reserved=4)
 AHEAD = """
 import asyncio, json, multiprocessing, sys
@@ -61,11 +64,13 @@ if __name__ == "__main__":
 """
 
 
+@NOTHING.runs
 def nothing(cid: Cid) -> bool:
     """What a cheat serves."""
     return False
 
 
+@EVERYTHING.runs
 def everything(cid: Cid) -> bool:
     """Says so, and gives it out."""
     structlog.get_logger().info("a word of the gateway")
@@ -150,7 +155,7 @@ async def test_a_child_logs_from_the_level_up_that_its_parent_does(
     is_told: bool,
 ) -> None:
     before = structlog.get_config()
-    process = GatewayProcess(replace(spec, serves=f"{__name__}:everything"))
+    process = GatewayProcess(replace(spec, serves=EVERYTHING))
     log_from(level)
     try:
         await process.start()
@@ -265,7 +270,7 @@ async def asks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, more:
 
 async def test_what_is_not_given_out_is_not_there(spec: GatewaySpec, store: LocalStore) -> None:
     cid = store.add_block(b"content")
-    gateway = GatewayProcess(replace(spec, serves=f"{__name__}:nothing"))
+    gateway = GatewayProcess(replace(spec, serves=NOTHING))
     await gateway.start()
     try:
         assert (await get(gateway, f"ipfs/{cid}?format=raw"))[0] == 404

@@ -16,18 +16,21 @@ from tests.vectors.generate_wire import WireError, renewed, spoken
 
 from atoll.errors import AtollError, NotFound, NumericsMismatch
 from atoll.protocol.words import Address, Domain, JobId, RoundIndex, Slot
+from atoll.service.task import Task
 from atoll.service.wire import (
     CLASSES,
     ERRORS,
     WORK,
     NotOnTheWire,
+    named,
     pack,
     pack_error,
     unpack,
     unpack_error,
-    work_of,
 )
-from atoll.service.worker import resolve
+from atoll.train.replay import SeatReplay
+from atoll.train.round import TrainedRound, TrainTask
+from atoll_node.behaviour import TRAIN
 
 KNOWN = json.loads(generate_wire.PATH.read_text())
 SLOT = Slot(Domain(31337, Address("0x" + "ab" * 20)), JobId(7), RoundIndex(3))
@@ -46,11 +49,17 @@ def test_a_value_comes_back_as_it_was(value: object) -> None:
     assert b"atoll." not in line
 
 
+def hints_of(thing: Any) -> dict[str, Any]:
+    """The types of a function's parameters or of a class's fields."""
+    only_checked = {"SeatReplay": SeatReplay, "TrainTask": TrainTask, "TrainedRound": TrainedRound}
+    return typing.get_type_hints(thing, localns=only_checked)
+
+
 def classes_in(hint: Any) -> Iterator[type]:
     """Classes that a value of such a type may have in it."""
     while isinstance(hint, typing.NewType):
         hint = hint.__supertype__
-    if typing.get_origin(hint) is typing.ClassVar:
+    if typing.get_origin(hint) in (typing.ClassVar, Task):
         return
     for inner in typing.get_args(hint):
         yield from classes_in(inner)
@@ -61,21 +70,21 @@ def classes_in(hint: Any) -> Iterator[type]:
 def carried() -> set[type]:
     """Every class that work is given or gives, and those in them."""
     found, waiting = set[type](), list[type]()
-    for place in (place for tag, place in WORK.items() if tag != "train"):
-        for hint in typing.get_type_hints(resolve(place)).values():
+    for place in (place for tag, place in WORK.items() if tag != "train-round.v1"):
+        for hint in hints_of(named(place).resolve()).values():
             waiting.extend(classes_in(hint))
     while waiting:
         cls = waiting.pop()
         if cls not in found:
             found.add(cls)
-            for hint in typing.get_type_hints(cls).values():
+            for hint in hints_of(cls).values():
                 waiting.extend(classes_in(hint))
     return found
 
 
 def test_all_that_work_carries_has_a_tag() -> None:
-    """`train` is asked for by no service: `run_training` calls it where it runs."""
-    assert carried() == {resolve(place) for place in CLASSES.values()}
+    """`TRAIN` is asked for by no service: `run_training` calls it where it runs."""
+    assert carried() == {named(place) for place in CLASSES.values()}
 
 
 def value_of(hint: Any) -> Any:
@@ -99,7 +108,7 @@ def value_of(hint: Any) -> Any:
 
 def some(cls: type) -> Any:
     """An instance whose fields are of their types, made without its own checks."""
-    hints = typing.get_type_hints(cls)
+    hints = hints_of(cls)
     if hasattr(cls, "_fields"):
         return cls(*(value_of(hints[name]) for name in cls._fields))
     made = object.__new__(cls)
@@ -110,7 +119,7 @@ def some(cls: type) -> Any:
 
 @pytest.mark.parametrize("tag", CLASSES)
 def test_each_class_comes_back_whole(tag: str) -> None:
-    value = some(resolve(CLASSES[tag]))
+    value = some(named(CLASSES[tag]))
     line = pack(value=value)
     assert json.loads(line)["value"]["is"] == tag
     found = unpack(line)["value"]
@@ -118,9 +127,12 @@ def test_each_class_comes_back_whole(tag: str) -> None:
 
 
 def test_a_function_in_a_command_goes_by_its_tag() -> None:
-    place = WORK["train"]
-    assert b"tasks" not in pack(value=(place,))
-    assert unpack(pack(value=(place,))) == {"value": (place,)}
+    assert b"atoll" not in pack(value=(TRAIN,))
+    assert unpack(pack(value=(TRAIN,))) == {"value": (TRAIN,)}
+
+
+def test_each_handle_has_the_tag_that_it_goes_by() -> None:
+    assert {tag: named(place).kind for tag, place in WORK.items()} == {tag: tag for tag in WORK}
 
 
 @pytest.mark.parametrize("value", [object(), {1}, bytearray(b"x"), ValueError("x")])
@@ -128,7 +140,7 @@ def test_what_releases_do_not_say_is_refused(value: object) -> None:
     with pytest.raises(NotOnTheWire, match="do not know"):
         pack(value=value)
     with pytest.raises(NotOnTheWire, match="do not know"):
-        work_of("atoll_devnet.cheats.players:sham_move")
+        pack(work=Task("a-cheats.v1", __name__))
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.unit.service import worker_tasks
 
-from atoll.errors import ConfigError, NotFound
+from atoll.errors import NotFound
 from atoll.numerics.kernels.variables import DEVICE_VARIABLE
-from atoll.service.worker import GIVES_WAY, Worker, WorkerDied, resolve
+from atoll.service.task import Task
+from atoll.service.worker import GIVES_WAY, Worker, WorkerDied
 
-HERE = "tests.unit.service.worker_tasks"
 PATHS = (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", ""))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}
 
@@ -30,40 +31,40 @@ async def worker() -> AsyncIterator[Worker]:
 
 
 async def test_a_function_runs_in_another_process_with_one_thread(worker: Worker) -> None:
-    pid, threads = await worker.run(f"{HERE}:describe")
+    pid, threads = await worker.run(worker_tasks.DESCRIBE())
     assert pid != os.getpid()
     assert threads == "1"
-    assert (await worker.run(f"{HERE}:describe"))[0] == pid
+    assert (await worker.run(worker_tasks.DESCRIBE()))[0] == pid
 
 
 async def test_an_error_of_the_tree_crosses_with_its_next_step(worker: Worker) -> None:
     with pytest.raises(NotFound, match="gone") as caught:
-        await worker.run(f"{HERE}:fail")
+        await worker.run(worker_tasks.FAIL())
     assert caught.value.next_step == "look elsewhere"
 
 
 async def test_a_killed_worker_is_an_error_and_the_next_call_works(worker: Worker) -> None:
     with pytest.raises(WorkerDied):
-        await worker.run(f"{HERE}:die")
-    assert await worker.run(f"{HERE}:add", 1, 2) == 3
+        await worker.run(worker_tasks.DIE())
+    assert await worker.run(worker_tasks.ADD(1, 2)) == 3
 
 
-@pytest.mark.parametrize("task", ["run_out_of_gpu_memory", "find_no_driver"])
+@pytest.mark.parametrize("task", [worker_tasks.RUN_OUT_OF_GPU_MEMORY, worker_tasks.FIND_NO_DRIVER])
 async def test_what_a_gpu_refused_is_done_on_the_cpu_and_the_log_says_why(
-    task: str, capfd: pytest.CaptureFixture[str]
+    task: Task[[], str | None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     worker = Worker(device="cuda")
     try:
-        pid, _ = await worker.run(f"{HERE}:describe")
-        assert await worker.run(f"{HERE}:{task}") == "cpu"
+        pid, _ = await worker.run(worker_tasks.DESCRIBE())
+        assert await worker.run(task()) == "cpu"
         said = capfd.readouterr().err
         assert "the GPU failed" in said
-        assert task in said
+        assert task.kind in said
         with pytest.raises(RuntimeError, match="cannot be multiplied"):
-            await worker.run(f"{HERE}:fail_elsewhere")
+            await worker.run(worker_tasks.FAIL_ELSEWHERE())
         assert "the GPU failed" not in capfd.readouterr().err
-        assert await worker.run(f"{HERE}:device") == "cuda"  # for whatever else is asked for
-        assert (await worker.run(f"{HERE}:describe"))[0] == pid
+        assert await worker.run(worker_tasks.DEVICE()) == "cuda"  # for whatever else is asked for
+        assert (await worker.run(worker_tasks.DESCRIBE()))[0] == pid
     finally:
         worker.kill()
 
@@ -75,19 +76,19 @@ async def test_the_device_is_the_worker_s_and_else_what_the_environment_says(
     for chosen, found in ((None, "cpu"), ("cuda", "cuda")):
         worker = Worker(device=chosen)
         try:
-            assert await worker.run(f"{HERE}:device") == found
+            assert await worker.run(worker_tasks.DEVICE()) == found
         finally:
             worker.kill()
 
 
 async def test_a_process_that_died_with_nothing_to_do_costs_no_call(worker: Worker) -> None:
-    pid, _ = await worker.run(f"{HERE}:describe")
+    pid, _ = await worker.run(worker_tasks.DESCRIBE())
     pool = worker._pool
     assert pool is not None
     notices = pool._executor_manager_thread  # type: ignore[attr-defined]  # ends once it has
     os.kill(pid, signal.SIGKILL)
     await asyncio.to_thread(notices.join)
-    other, _ = await worker.run(f"{HERE}:describe")
+    other, _ = await worker.run(worker_tasks.DESCRIBE())
     assert other != pid
 
 
@@ -96,40 +97,35 @@ async def test_cancelling_ends_the_process_and_the_next_call_works(
 ) -> None:
     started = tmp_path / "started"
     os.mkfifo(started)
-    task = asyncio.create_task(worker.run(f"{HERE}:hang", str(started)))
+    task = asyncio.create_task(worker.run(worker_tasks.HANG(str(started))))
     await asyncio.to_thread(started.read_text)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await worker.run(f"{HERE}:add", 1, 2) == 3
+    assert await worker.run(worker_tasks.ADD(1, 2)) == 3
 
 
 async def test_a_waiting_call_is_cancelled_without_harm(worker: Worker) -> None:
-    first = asyncio.create_task(worker.run(f"{HERE}:describe"))
-    second = asyncio.create_task(worker.run(f"{HERE}:describe"))
+    first = asyncio.create_task(worker.run(worker_tasks.DESCRIBE()))
+    second = asyncio.create_task(worker.run(worker_tasks.DESCRIBE()))
     await asyncio.sleep(0)
     second.cancel()
     with pytest.raises(asyncio.CancelledError):
         await second
     pid, _ = await first
-    assert (await worker.run(f"{HERE}:describe"))[0] == pid
+    assert (await worker.run(worker_tasks.DESCRIBE()))[0] == pid
 
 
-@pytest.mark.parametrize("name", ["no.such.module:f", f"{HERE}:absent", HERE])
-def test_a_path_that_names_nothing_is_a_config_error(name: str) -> None:
-    with pytest.raises(ConfigError, match="no worker function"):
-        resolve(name)
-
-
-PARENT = f"""
+PARENT = """
 import asyncio, sys
 from atoll.service.worker import Worker
+from tests.unit.service import worker_tasks
 
 async def main():
     worker = Worker()
-    pid, _ = await worker.run("{HERE}:describe")
+    pid, _ = await worker.run(worker_tasks.DESCRIBE())
     print(pid, flush=True)
-    await worker.run("{HERE}:hang", sys.argv[1])
+    await worker.run(worker_tasks.HANG(sys.argv[1]))
 
 if __name__ == "__main__":
     asyncio.run(main())
@@ -167,19 +163,19 @@ def test_a_worker_does_not_outlive_its_parent(source: str, tmp_path: Path) -> No
         os.close(watched)
 
 
-AHEAD = f"""
+AHEAD = """
 import asyncio
 from atoll.service.worker import Worker, WorkerDied, fork_ahead
 from tests.unit.service import worker_tasks
 
 async def main():
     worker, second = Worker(threads=3), Worker(threads=2)
-    print(*await worker.run("{HERE}:inherited"))
-    print(*await second.run("{HERE}:inherited"))
+    print(*await worker.run(worker_tasks.INHERITED()))
+    print(*await second.run(worker_tasks.INHERITED()))
     try:
-        await worker.run("{HERE}:die")
+        await worker.run(worker_tasks.DIE())
     except WorkerDied:
-        print(*await worker.run("{HERE}:inherited"))
+        print(*await worker.run(worker_tasks.INHERITED()))
     worker.kill()
     second.kill()
 
@@ -188,13 +184,14 @@ if __name__ == "__main__":
     fork_ahead(2)
     asyncio.run(main())
 """
-ENDS_AT_ONCE = f"""
+ENDS_AT_ONCE = """
 import asyncio, os
 from atoll.service.worker import Worker
+from tests.unit.service import worker_tasks
 
 async def main():
     worker = Worker()
-    await worker.run("{HERE}:add", 1, 2)
+    await worker.run(worker_tasks.ADD(1, 2))
     worker.kill()
 
 if __name__ == "__main__":
@@ -235,12 +232,12 @@ async def test_what_goes_first_passes_what_waits_and_what_is_due_sooner_what_is_
     done: list[str] = []
 
     async def run(name: str, **how: object) -> None:
-        await worker.run(f"{HERE}:add", 1, 2, **how)  # type: ignore[arg-type]  # flags only
+        await worker.run(worker_tasks.ADD(1, 2), **how)  # type: ignore[arg-type]  # flags only
         done.append(name)
 
     started = tmp_path / "started"
     os.mkfifo(started)
-    long = asyncio.create_task(worker.run(f"{HERE}:hang", str(started)))
+    long = asyncio.create_task(worker.run(worker_tasks.HANG(str(started))))
     await asyncio.to_thread(started.read_text)
     tasks = [asyncio.create_task(run(name)) for name in ("a", "b")]
     tasks += [asyncio.create_task(run(f"by {due}", due=due)) for due in (900, 700, 800)]
@@ -257,12 +254,12 @@ async def test_who_has_no_patience_is_told_and_holds_up_nobody(
 ) -> None:
     started = tmp_path / "started"
     os.mkfifo(started)
-    long = asyncio.create_task(worker.run(f"{HERE}:hang", str(started)))
+    long = asyncio.create_task(worker.run(worker_tasks.HANG(str(started))))
     await asyncio.to_thread(started.read_text)
     with pytest.raises(TimeoutError):
-        await worker.run(f"{HERE}:add", 1, 2, is_first=True, patience_s=0.0)
+        await worker.run(worker_tasks.ADD(1, 2), is_first=True, patience_s=0.0)
     long.cancel()
-    assert await worker.run(f"{HERE}:add", 1, 2) == 3
+    assert await worker.run(worker_tasks.ADD(1, 2)) == 3
 
 
 async def test_what_comes_last_gives_way_and_begins_again(worker: Worker, tmp_path: Path) -> None:
@@ -270,12 +267,12 @@ async def test_what_comes_last_gives_way_and_begins_again(worker: Worker, tmp_pa
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     os.mkfifo(begun)
     os.mkfifo(gate)
-    last = asyncio.create_task(worker.run_last(f"{HERE}:begin_and_wait", str(begun), str(gate)))
+    last = asyncio.create_task(worker.run_last(worker_tasks.BEGIN_AND_WAIT(str(begun), str(gate))))
     for times in range(1, GIVES_WAY):
         await asyncio.to_thread(begun.read_text)
-        assert await worker.run(f"{HERE}:add", 1, times) == 1 + times
+        assert await worker.run(worker_tasks.ADD(1, times)) == 1 + times
     await asyncio.to_thread(begun.read_text)
-    waits = asyncio.create_task(worker.run(f"{HERE}:add", 1, 2))
+    waits = asyncio.create_task(worker.run(worker_tasks.ADD(1, 2)))
     await asyncio.sleep(0)
     assert not waits.done()
     await asyncio.to_thread(gate.write_text, "open")
@@ -285,5 +282,5 @@ async def test_what_comes_last_gives_way_and_begins_again(worker: Worker, tmp_pa
 
 async def test_what_comes_last_and_dies_by_itself_is_an_error(worker: Worker) -> None:
     with pytest.raises(WorkerDied):
-        await worker.run_last(f"{HERE}:die")
-    assert await worker.run_last(f"{HERE}:add", 1, 2) == 3
+        await worker.run_last(worker_tasks.DIE())
+    assert await worker.run_last(worker_tasks.ADD(1, 2)) == 3

@@ -5,23 +5,29 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 import structlog
+
+from atoll.service.task import Task
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import asyncio
 from atoll.service.worker import Worker
+from tests.unit.service.test_worker_logs import SPEAK
 
 if __name__ == "__main__":
     {first}
-    print(asyncio.run(Worker().run("tests.unit.service.test_worker_logs:speak")))
+    print(asyncio.run(Worker().run(SPEAK())))
 """
 LEVEL = "from atoll.cli.output import configure_logs; configure_logs({level!r})"
+SPEAK: Final[Task[[], str]] = Task("test-speak.v1", __name__)
 AHEAD = "from atoll.service.worker import fork_ahead; fork_ahead(); "
 
 
+@SPEAK.runs
 def speak() -> str:
     structlog.get_logger().info("a word of the worker")
     return "its result"

@@ -17,7 +17,7 @@ from atoll.chain.txqueue import MOST_CALLDATA, unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
-from atoll.protocol.claims import MAX_WAITING, Said
+from atoll.protocol.claims import MAX_WAITING, ModelRoots, ProgramHeader, Said
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome as GameOutcome
 from atoll.protocol.leaves import key_hash
@@ -30,6 +30,7 @@ from atoll.service.duties.game import SendMove
 from atoll.service.duties.model import model_of_round
 from atoll.service.facts import Done, Fact, key_of
 from atoll.service.machine import AnyCommand, State
+from atoll.service.task import Task
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -40,6 +41,9 @@ LAST_PART: Final = 4
 _BESIDE: Final = 256
 """Bytes, at least as many as a challenge has beside its evidence."""
 log = structlog.get_logger("atoll.watch")
+SHOWN: Final[Task[[bytes, Digest, bytes, str], tuple[ModelRoots, ProgramHeader]]] = Task(
+    "show-claim-roots.v1", "atoll.service.judging"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,8 @@ class SendChallenge(Transaction[NotChallenged]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[NotChallenged]:
         model = await model_of_round(effects, view, self.round, self.manifest)
-        args = (self.manifest, self.initial, model, effects.store_dir)
-        roots, header = await effects.work_soon("atoll.service.judging:shown", *args)
+        shown = SHOWN(self.manifest, self.initial, model, effects.store_dir)
+        roots, header = await effects.work_soon(shown)
         try:
             said = Said.of(view, (self.round, self.seat), roots, header)
             said = replace(said, member=self.member, via=self.via)

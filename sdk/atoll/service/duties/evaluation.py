@@ -8,22 +8,26 @@ before waits for them. Who only trains works out none.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest, Phase, RoundIndex, Verdict
-from atoll.service.commands import TASKS, Work
+from atoll.service.commands import Work
 from atoll.service.duties.material import manifest_of, spec_of
 from atoll.service.duties.merge import RoundMerged
 from atoll.service.duties.opening import opening_at
 from atoll.service.facts import Done, Fact
 from atoll.service.machine import Decision, State
+from atoll.service.task import Task
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
 NO_LOSS = bytes(8)
+EVALUATE_STATE: Final[Task[[bytes, bytes, str], bytes]] = Task(
+    "evaluate-state.v1", "atoll.service.tasks"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ class DoEvaluate(Work[LossKnown]):
         return (self.round, self.digest)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[LossKnown]:
-        args = (self.manifest, self.opening, effects.store_dir)
-        return Done(LossKnown(await effects.work(f"{TASKS}:evaluate_state", *args, due=self.due)))
+        call = EVALUATE_STATE(self.manifest, self.opening, effects.store_dir)
+        return Done(LossKnown(await effects.work(call, due=self.due)))
 
 
 # --- decisions ---

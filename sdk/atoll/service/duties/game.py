@@ -7,7 +7,7 @@ again, so whoever was killed at a move makes the same one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
 import structlog
 
@@ -31,6 +31,7 @@ from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.model import model_of_round
 from atoll.service.facts import Done, Fact
 from atoll.service.machine import AnyCommand, Decision, State
+from atoll.service.task import Task
 from atoll.train.earlier import EarlierRound
 from atoll.train.judged import JudgeTask, Position
 
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
-PLAY = "atoll.service.judging:next_move"
+Play: TypeAlias = Task[[JudgeTask, Position, str], Move | Question | None]
+"""A worker's function that makes moves of games."""
+PLAY: Final[Play] = Task("next-game-move.v1", "atoll.service.judging")
 KEEPER = KeeperConfig()
 log = structlog.get_logger("atoll.game")
 
@@ -76,7 +79,7 @@ class SendMove(Transaction[NoMove]):
     manifest: bytes
     initial: Digest
     is_holder: bool
-    function: str
+    function: Play
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -110,11 +113,9 @@ class SendMove(Transaction[NoMove]):
         """The move; what the operations need for a proof is asked of their contracts."""
         position = Position(record.claim, record.began_at, self.is_holder, record.moves)
         while True:
-            args = (task, position, effects.store_dir)
-            found = await effects.play(self.function, *args)
+            found = await effects.play(self.function(task, position, effects.store_dir))
             if not isinstance(found, Question):
-                made: Move | None = found
-                return made
+                return found
             answer = await self._need(effects, found)
             position = replace(position, answers=(*position.answers, answer))
 
@@ -202,7 +203,7 @@ def _at_stake(view: JobView, game: GameRecord, *, is_holder: bool) -> int:
 # --- decisions ---
 
 
-def decide_games(state: State[S], function: str = PLAY, keeper: KeeperConfig = KEEPER) -> Decision:
+def decide_games(state: State[S], function: Play = PLAY, keeper: KeeperConfig = KEEPER) -> Decision:
     """Plays every game that we are a party of, and ends those that one of ours waits behind.
 
     Args:
@@ -234,7 +235,7 @@ def _end_for_both(state: State[S], game: GameRecord, keeper: KeeperConfig) -> An
     return SendTimeOut(game.id, len(game.moves)) if is_late else None
 
 
-def _next(state: State[S], game: GameRecord, function: str) -> AnyCommand | None:
+def _next(state: State[S], game: GameRecord, function: Play) -> AnyCommand | None:
     if not game.is_open:
         holder_won = game.outcome is Outcome.CHALLENGER_FELL
         is_left = state.me == (game.claim.holder if holder_won else game.challenger)
@@ -265,7 +266,7 @@ def _end_fallen(state: State[S], game: GameRecord) -> AnyCommand | None:
     return SendKeeperCall(Kind.END_FALLEN, state.view.round, about[1], about[2], SeatIndex(0))
 
 
-def _move(state: State[S], game: GameRecord, function: str) -> SendMove | None:
+def _move(state: State[S], game: GameRecord, function: Play) -> SendMove | None:
     if state.facts.of(SendMove, game.id, len(game.moves)) is not None:
         return None
     spec, data = spec_of(state.facts), state.facts.of(DoFetchData)

@@ -20,7 +20,7 @@ from atoll.numerics.layout import max_params_bytes
 from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest, JobStatus, Phase, Role
-from atoll.service.commands import TASKS, Work
+from atoll.service.commands import Work
 from atoll.service.config import PolicySection
 from atoll.service.doctor.machine import memory
 from atoll.service.duties.keeper_calls import is_over
@@ -36,6 +36,7 @@ from atoll.service.policy import (
     room_refusal,
     terms_refusal,
 )
+from atoll.service.task import Task
 from atoll.storage.cid import DAG_CBOR, Cid
 from atoll.storage.errors import MalformedDag
 from atoll.train.belongings import MAX_TOKENIZER_BYTES
@@ -52,6 +53,12 @@ BUSY: Final = 0.25
 times as fast is not measured again, since anybody can announce any number of it."""
 PACE_PAUSE_S: Final = 30.0
 """Between two measurements of a pace that is too slow."""
+CHECK_MACHINE: Final[Task[[bytes], None]] = Task("check-machine.v1", "atoll.service.tasks")
+MEASURE_PACE: Final[Task[[bytes], Pace]] = Task("measure-pace.v1", "atoll.service.tasks")
+CHECK_DATA: Final[Task[[bytes, str], None]] = Task("check-data.v1", "atoll.service.tasks")
+FIND_PROGRAM: Final[Task[[bytes, str], tuple[Digest, Digest]]] = Task(
+    "find-program.v1", "atoll.service.tasks"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +144,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
                 refused = room_refusal(policy, role, manifest, here)
             if refused:
                 return Done(JobRefused(refused))
-            await effects.vet(view, f"{TASKS}:check_machine", data)
+            await effects.vet(view, CHECK_MACHINE(data))
             if role is not None and policy.is_measured:
                 refused, hourly = await _paced(effects, view, role, manifest)
         except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
@@ -199,7 +206,7 @@ async def _paced(
     """
     data, policy = manifest.to_bytes(), effects.context.config.policy
     for tries_left in reversed(range(PACE_TRIES)):
-        pace = Pace(**await effects.vet(view, f"{TASKS}:measure_pace", data))
+        pace = await effects.vet(view, MEASURE_PACE(data))
         refused = pace_refusal(policy, role, manifest, pace)
         if not refused or tries_left == 0 or pace_refusal(policy, role, manifest, pace.by(BUSY)):
             break
@@ -231,7 +238,7 @@ class DoFetchData(Work[DataReady | JobRefused]):
         try:
             for cid, most in files_of(manifest):
                 await effects.fetch(view, None, Cid.from_bytes(cid), most)
-            await effects.vet(view, f"{TASKS}:check_data", self.manifest, effects.store_dir)
+            await effects.vet(view, CHECK_DATA(self.manifest, effects.store_dir))
             initial = await _check_program(effects, view, manifest)
         except (ProtocolError, MalformedDag, TooLarge, ManifestError) as error:
             return Done(JobRefused(text(str(error))))
@@ -240,14 +247,14 @@ class DoFetchData(Work[DataReady | JobRefused]):
 
 async def _check_program(effects: Effects, view: JobView, manifest: Manifest) -> Digest:
     """Digest of round 0's model. Raises ManifestError where the terms name another program."""
-    args = (manifest.to_bytes(), effects.store_dir)
-    root, initial = await effects.vet(view, "atoll.train.program:program_root", *args)
+    call = FIND_PROGRAM(manifest.to_bytes(), effects.store_dir)
+    root, initial = await effects.vet(view, call)
     if root != manifest.terms.program:
         raise ManifestError(
             "manifest: its terms name another program than its steps are",
             next_step="do not join this job",
         )
-    return Digest(initial)
+    return initial
 
 
 def files_of(manifest: Manifest) -> list[tuple[bytes, int]]:

@@ -8,26 +8,29 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeFacts, MergeTerms, candidates, had
 from atoll.protocol.views import JobView, OpenRound, SettledRound
 from atoll.protocol.words import Digest, Phase, Slot, Verdict, to_bitmap
-from atoll.service.commands import TASKS, Work
+from atoll.service.commands import Work
 from atoll.service.duties.material import has_material, manifest_of, spec_of
 from atoll.service.duties.opening import opening_at
 from atoll.service.duties.updates import RevealedUpdate, RevealedUpdates, seen, updates_of
 from atoll.service.facts import Done, Fact
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.machine import State, by_view_and_facts
+from atoll.service.task import Task
 from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
+MERGE_ROUND: Final[Task[[DoMerge, str], Verdict]] = Task("merge-round.v1", "atoll.service.tasks")
+MERGE_AGAIN: Final[Task[[DoMerge, str], Verdict]] = Task("merge-again.v1", "atoll.service.tasks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,7 @@ class DoMerge(Work[RoundMerged]):
 
         await effects.for_each(self.updates, fetch)
         with effects.context.store.holding():  # what the worker leaves is not pinned yet
-            verdict: Verdict = await effects.work_soon(
-                f"{TASKS}:merge_again", self, effects.store_dir
-            )
+            verdict = await effects.work_soon(MERGE_AGAIN(self, effects.store_dir))
             await effects.keep(view, round_ + 1, verdict.cid)
         return Done(RoundMerged(verdict))
 

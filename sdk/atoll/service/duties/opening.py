@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from atoll.errors import MachineFault, ProtocolError
 from atoll.numerics.layout import max_state_bytes
@@ -11,16 +11,23 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.owes import committee_gateways
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest, Phase
-from atoll.service.commands import TASKS, Work
+from atoll.service.commands import Work
 from atoll.service.duties.material import DataReady, DoFetchData, has_material, spec_of
 from atoll.service.facts import Done, Fact
 from atoll.service.machine import Decision, State
+from atoll.service.task import Task
 from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
+MAKE_INITIAL_STATE: Final[Task[[bytes, str], OpeningReady]] = Task(
+    "make-initial-state.v1", "atoll.service.tasks"
+)
+INSPECT_STATE: Final[Task[[bytes, bytes, str], OpeningReady]] = Task(
+    "inspect-state.v1", "atoll.service.tasks"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +72,8 @@ class DoPrepareOpening(Work[OpeningReady]):
         await effects.fetch(view, self.round, Cid.from_bytes(self.cid), limit, prefer)
         if self.is_own:  # the worker trains from it by now: nothing is asked of it twice
             return OpeningReady(self.cid, self.digest)
-        opened = await effects.work_soon(
-            f"{TASKS}:inspect_state", self.manifest, self.cid, effects.store_dir
-        )
+        call = INSPECT_STATE(self.manifest, self.cid, effects.store_dir)
+        opened = await effects.work_soon(call)
         if opened.digest != self.digest:
             raise ProtocolError(
                 f"the model of round {self.round} has digest {opened.digest.hex()}, "
@@ -86,8 +92,7 @@ async def first_model(effects: Effects, view: JobView, manifest: bytes) -> Openi
     Raises:
         MachineFault: the two are not the same.
     """
-    args = (manifest, effects.store_dir)
-    opened: OpeningReady = await effects.work_soon(f"{TASKS}:make_initial_state", *args)
+    opened = await effects.work_soon(MAKE_INITIAL_STATE(manifest, effects.store_dir))
     told = effects.context.journal.read(view.job_id).of(DoFetchData)
     if isinstance(told, DataReady) and opened.digest != told.initial:
         raise MachineFault(

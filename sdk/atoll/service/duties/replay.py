@@ -7,7 +7,7 @@ manifest's, and what was revealed is on the chain.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
 import structlog
 
@@ -17,17 +17,20 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.reset_periods import earlier_rounds
 from atoll.protocol.views import JobView, SettledRound
 from atoll.protocol.words import Digest, RoundIndex, SeatIndex, Slot
-from atoll.service.commands import TASKS, Work
+from atoll.service.commands import Work
 from atoll.service.duties.model import model_of_round
 from atoll.service.facts import Done, Fact
 from atoll.service.machine import State
+from atoll.service.task import Task
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
     from atoll.train.replay import SeatReplay
 
 S = TypeVar("S")
-REPLAY: Final = f"{TASKS}:replay"
+Replay: TypeAlias = "Task[[DoReplay, bytes, str], SeatReplay]"
+"""A worker's function that replays a seat."""
+REPLAY: Final[Replay] = Task("replay-seat.v1", "atoll.service.tasks")
 log = structlog.get_logger("atoll.replay")
 
 
@@ -87,7 +90,7 @@ class DoReplay(Work[SeatReplayed]):
     update_root: Digest
     model: Digest | None
     manifest: bytes
-    function: str = REPLAY
+    function: Replay = REPLAY
     earlier: tuple[EarlierSaid, ...] = ()
 
     @property
@@ -101,9 +104,9 @@ class DoReplay(Work[SeatReplayed]):
         found_at = zip(self.earlier, cids, strict=True)
         earlier = tuple(replace(one, cid=cid) for one, cid in found_at)
         log.info("replays", **where, segments=self._told, earlier_rounds=len(earlier))
-        args = (replace(self, earlier=earlier), model, effects.store_dir)
+        call = self.function(replace(self, earlier=earlier), model, effects.store_dir)
         due = view.settled[self.slot.round].clock.audit_end
-        found: SeatReplay = await effects.work(self.function, *args, due=due)
+        found = await effects.work(call, due=due)
         segments = len(found.words) + (found.differs_at == len(found.words) < self._told)
         steps = segments * Manifest.from_bytes(self.manifest).inner.segment
         measures = {"replayed_segments": segments, "replayed_steps": steps}
@@ -128,7 +131,7 @@ class DoReplay(Work[SeatReplayed]):
 
 
 def replaying(
-    view: JobView, past: SettledRound, seat: SeatIndex, manifest: bytes, function: str
+    view: JobView, past: SettledRound, seat: SeatIndex, manifest: bytes, function: Replay
 ) -> DoReplay:
     """The replay of a seat's settled round."""
     told, slot = past.reveals[seat], past.slot

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.views import JobView, OpenRound, SeatReveal
 from atoll.protocol.words import Address, Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
-from atoll.service.commands import TASKS, Work
+from atoll.service.commands import Work
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import OpeningReady, opening_of
 from atoll.service.facts import Done, Fact
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.machine import Decision, State
+from atoll.service.task import Task
 from atoll.storage.cid import Cid
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
+IS_CANONICAL: Final[Task[[DoGetUpdate, str], bool]] = Task("check-update.v1", "atoll.service.tasks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,8 @@ class DoGetUpdate(Work[UpdateSeen]):
         if not self.opening:
             model = await model_of_round(effects, view, self.round, self.manifest)
             found = replace(self, opening=model)
-        function = f"{TASKS}:is_canonical"
-        return Done(UpdateSeen(await effects.work_soon(function, found, effects.store_dir)))
+        call = IS_CANONICAL(found, effects.store_dir)
+        return Done(UpdateSeen(await effects.work_soon(call)))
 
 
 # --- decisions ---

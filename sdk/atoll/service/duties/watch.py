@@ -28,6 +28,7 @@ from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.replay import (
     REPLAY,
     DoReplay,
+    Replay,
     SeatReplayed,
     replayed,
     replaying,
@@ -57,7 +58,7 @@ class Looks(NamedTuple):
 
     share: float = 1.0
     keys: tuple[Digest, ...] = ()
-    function: str = REPLAY
+    function: Replay = REPLAY
 
 
 @dataclass(frozen=True, slots=True)
