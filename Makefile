@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build demo test test-arm64 test-riscv64 check bench lock clean
+.PHONY: help setup build demo test test-all test-arm64 test-riscv64 check bench lock clean
 
 help: ## what can be made
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -21,7 +21,10 @@ build: setup ## contracts and tests, compiled, which else the first to need them
 demo: setup ## a local chain, honest and cheating strangers, a trained model, a report
 	@$(BIN)/atoll devnet demo
 
-test: setup .kubo .chromium .triton ## everything: networks, contracts, the rest, mutants (some: make test PARTS="networks")
+test: setup ## units, properties, contracts, real chains, two networks (some: make test PARTS="contracts")
+	@$(BIN)/python .ci/tests.py --newcomer $(PARTS)
+
+test-all: setup .kubo .chromium .triton ## these, every network, Kubo, Chromium, Triton, attacks, fuzzers, mutants
 	@$(BIN)/python .ci/tests.py $(PARTS)
 
 # A Kubo node as a library (245 MB), for tests/integration/storage; it has wheels for these machines.
@@ -44,7 +47,7 @@ endif
 .chromium:
 	@.ci/chromium .chromium
 
-# What they need is fetched into .emulated (230 MB), not installed; they are no part of `make test`.
+# What they need is fetched into .emulated (230 MB), not installed; no other target runs them.
 test-arm64: setup ## the published digests on an emulated aarch64 (a quarter of an hour)
 	@PIP=$(BIN)/pip tests/emulated/arm64 .emulated
 

@@ -1,7 +1,11 @@
-"""Runs every test, keeping every core busy, and ends with one line: `tests: N passed, N failed`.
+"""Runs tests, keeping every core busy, and ends with one line: `tests: N passed, N failed`.
 
-    .venv/bin/python .ci/tests.py             all of it, as `make test` does
+    .venv/bin/python .ci/tests.py             all of them, as `make test-all` does
+    .venv/bin/python .ci/tests.py --newcomer  those of `make test`
     .venv/bin/python .ci/tests.py contracts   this part only
+
+`make test` runs what a newcomer needs and what set-up alone provides for. It leaves out what
+tests/conftest.py marks with `beyond`, the mutants, and most runs of the contracts' fuzz tests.
 
 What waits (whole networks, real chains and nodes) goes first, on two cores three networks at once,
 or five where the cores are quick: their members wait for each other most of the time, and have
@@ -20,13 +24,14 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
 CORES = os.cpu_count() or 1
+NEWCOMER = "--newcomer"
 WAITING = ("tests/e2e", "tests/network", "tests/integration")
 PYTEST = (PYTHON, "-m", "pytest", "--dist=loadgroup", "--no-loadscope-reorder", "--durations=10")
 NICE = 10
@@ -78,18 +83,36 @@ def networks_at_once() -> int:
     return max(3, min((5 if is_quick else 3) * CORES // 2, 8))
 
 
-def parts(commit: str) -> tuple[Part, ...]:
-    """All, the longest first."""
+def newcomers_parts(
+    commit: str, chosen: tuple[str, ...] = ("-m", "not beyond")
+) -> tuple[Part, ...]:
+    """What `make test` runs, the longest first.
+
+    Args:
+        chosen: pytest's options that choose among the tests.
+    """
     seed = str(int(commit[:8], 16))
     elsewhere = [f"--ignore={folder}" for folder in WAITING]
-    networks = (*PYTEST, f"-n{networks_at_once()}", *WAITING)
+    networks = (*PYTEST, *chosen, f"-n{networks_at_once()}", *WAITING)
     # One more than cores, since some of these wait, too.
-    computing = (*PYTEST, f"-n{CORES + 1}", f"--hypothesis-seed={seed}", *elsewhere, "tests")
+    computing = (*PYTEST, *chosen, f"-n{CORES + 1}", f"--hypothesis-seed={seed}", *elsewhere)
     return (
         Part("networks", networks, nice=0),
         Part("contracts", ("contracts/tools/gas", "others")),
         Part("gas", ("contracts/tools/gas",)),
-        Part("computing", computing),
+        Part("computing", (*computing, "tests")),
+    )
+
+
+def every_part(commit: str) -> tuple[Part, ...]:
+    """What `make test-all` runs: each test once, so fuzz tests of contracts only with more runs."""
+    fewer = ("contracts/tools/gas", "others-but-fuzz")
+    return (
+        *(
+            replace(part, command=fewer) if part.name == "contracts" else part
+            for part in newcomers_parts(commit, chosen=())
+        ),
+        Part("fuzz", ("contracts/tools/gas", "fuzz")),
         Part(
             "mutants",
             (PYTHON, "-m", "tests.mutants", "--seed", commit),
@@ -184,9 +207,10 @@ def newest_commit() -> str:
     return done.stdout.strip() or "0" * 40
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     commit, started = newest_commit(), time.monotonic()
-    every = parts(commit)
+    names = [name for name in arguments if name != NEWCOMER]
+    every = newcomers_parts(commit) if NEWCOMER in arguments else every_part(commit)
     known = [part.name for part in every]
     unknown = [name for name in names if name not in known]
     if unknown:

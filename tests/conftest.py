@@ -4,7 +4,8 @@ Hypothesis has no deadlines, since timings never decide a test. Logs are plain l
 service's are: structlog's own default draws every exception with `rich`, which costs more than what
 is tested. A module's tests stay together, so that what it trains once is trained once; a test of a
 whole network stands alone. What takes longest goes first, since whatever is taken last is what
-everyone else ends up waiting for. Every process imports every module of tests: `transformers` and
+everyone else ends up waiting for. What `BEYOND` names is marked so, and `make test` leaves it to
+`make test-all`. Every process imports every module of tests: `transformers` and
 `peft`, which take four seconds, are imported where they are used.
 """
 
@@ -54,6 +55,16 @@ LONGEST_FIRST = (
 )
 SHORT = "e2e/test_command_line.py"
 """Of networks, what takes seconds and is a test for each process."""
+BEYOND = (
+    *NETWORKS,
+    "adversary",
+    "integration/storage/test_libkubo.py",
+    "integration/window",  # in a Chromium
+    "unit/numerics/test_fused.py",  # with Triton
+)
+"""What a newcomer need not run: what takes minutes, or more than set-up fetches."""
+NEVERTHELESS = ("e2e/test_acceptance.py", "e2e/test_finetune.py", SHORT, "adversary/test_seats.py")
+"""Of these, what `make test` runs: two whole networks, and what takes seconds."""
 
 settings.register_profile(
     "atoll", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -88,14 +99,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    module = _module_of(item.path)
+    if module.parts[0] in NETWORKS:
+        item.add_marker(pytest.mark.e2e)
+    else:
+        item.add_marker(pytest.mark.xdist_group(module.as_posix()))
+    if module.as_posix().startswith(BEYOND) and not module.as_posix().startswith(NEVERTHELESS):
+        item.add_marker(pytest.mark.beyond)
+
+
+@pytest.hookimpl(trylast=True)  # of what is left, where a part is chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        module = _module_of(item.path)
-        if module.parts[0] in NETWORKS:
-            item.add_marker(pytest.mark.e2e)
-        else:
-            item.add_marker(pytest.mark.xdist_group(module.as_posix()))
     items.sort(key=lambda item: _place(_name(item)))
     # xdist gives a process its second test at once, and nobody else takes that any more: behind
     # the longest of all comes what is not waited for.

@@ -27,7 +27,6 @@ from atoll_devnet.run.options import UNHURRIED, RunOptions, fitting
 from atoll_devnet.run.runner import Result, run
 from atoll_devnet.run.stranger import check_deeds
 
-E2E = Path(__file__).parent
 LOG_LINES = 40
 """Of each member, shown with a test that failed."""
 TINY = preset("demo").but(
@@ -46,12 +45,6 @@ PROVIDERS, VERIFIERS = 7, 7
 """The most of any network here."""
 
 Runner = Callable[[RunOptions], Any]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if E2E in item.path.parents:
-            item.add_marker(pytest.mark.e2e)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.conftest import BEYOND, LONGEST_FIRST, NEVERTHELESS
 
 ROOT = Path(__file__).parents[2]
 FORGE = ROOT / "contracts" / "tools" / "forge"
@@ -30,8 +31,25 @@ def test_forge_ends_as_the_program_does_whatever_its_launcher_says(
     assert subprocess.run([tool, "test"], check=False).returncode == code
 
 
-def test_a_part_that_is_not_known_is_refused_with_the_known_ones() -> None:
-    command = [sys.executable, ROOT / ".ci" / "tests.py", "bogus"]
+def refused(*arguments: str) -> str:
+    """What is printed where `make test`, or with a flag less `make test-all`, has no such part."""
+    command = [sys.executable, ROOT / ".ci" / "tests.py", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "no part is called bogus: there are networks, contracts" in done.stdout
+    return done.stdout.strip()
+
+
+def test_a_part_that_is_not_known_is_refused_with_the_known_ones() -> None:
+    newcomers = "networks, contracts, gas, computing"
+    known = f"no part is called bogus: there are {newcomers}"
+    assert refused("bogus") == f"{known}, fuzz, mutants, contracts-mutants"
+    assert refused("--newcomer", "bogus") == known
+    assert refused("--newcomer", "mutants").endswith(newcomers)
+
+
+@pytest.mark.parametrize("name", [*BEYOND, *NEVERTHELESS, *LONGEST_FIRST])
+def test_a_test_that_a_list_names_exists(name: str) -> None:
+    """Else what was moved would be run by `make test` again, or by nobody in time."""
+    file, _, test = name.partition("::")
+    assert (ROOT / "tests" / file).exists()
+    assert f"def {test}" in (ROOT / "tests" / file).read_text() if test else not test
