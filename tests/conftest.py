@@ -31,6 +31,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NETWORKS = ("e2e", "network")
+WAITING = (*NETWORKS, "integration")
+HANGS_SECONDS = 900
+"""What takes longer hangs, and is ended before a whole run waits for it; what itself waits for
+networks, chains and nodes has the time that pyproject.toml gives.
+"""
 LONGEST_FIRST = (
     "e2e/test_quickstart.py::test_the_page",  # its windows nobody skips: it waits for minutes
     "e2e/test_chaos.py::test_the_same_run_on_ganache",
@@ -105,6 +110,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.e2e)
     else:
         item.add_marker(pytest.mark.xdist_group(module.as_posix()))
+    if module.parts[0] not in WAITING:
+        item.add_marker(pytest.mark.timeout(HANGS_SECONDS))
     if module.as_posix().startswith(BEYOND) and not module.as_posix().startswith(NEVERTHELESS):
         item.add_marker(pytest.mark.beyond)
 
