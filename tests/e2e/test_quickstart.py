@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import wait_while_it_moves
 
 from atoll.chain.deployment import Deployment
 from atoll.service.beside import beside
@@ -36,6 +36,10 @@ WAIT = ("atoll job watch", "atoll job result")
 LOOK_SECONDS = 0.05
 """Between the looks of the stranger, who has to be there before a member starts."""
 LOG_LINES = 30
+MOVES = ("told", "journal.sqlite*")
+"""What the commands print, and what members have done."""
+AT_MOST_SECONDS = 4 * 3600
+"""What goes in a circle moves, too."""
 
 
 def blocks(*, behind: bool = False) -> list[str]:
@@ -93,7 +97,7 @@ def run_all(script: str, folder: Path) -> str:
             process_group=0,
         )
     try:
-        code = process.wait(PATIENCE)
+        code = wait_while_it_moves(process, folder, MOVES)
     except subprocess.TimeoutExpired:
         code = -1
     finally:
@@ -129,6 +133,7 @@ async def run_all_beside_a_stranger(script: str, folder: Path) -> str:
     return told
 
 
+@pytest.mark.timeout(AT_MOST_SECONDS)
 async def test_the_page_ends_with_a_reward_in_a_wallet(checkout: Path) -> None:
     assert is_free(8545), "the page's chain takes port 8545, where somebody else listens"
     typed = "".join(block for block in blocks() if block.strip() != INSTALLS)
