@@ -35,7 +35,7 @@ ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
 endif
 
 # What compiles a GPU's kernels, which comes with torch where that is built for a GPU (190 MB to fetch,
-# 690 MB unpacked): its interpreter and its compiler need none, and tests/unit/numerics/test_fused.py runs
+# 690 MB unpacked): its interpreter and its compiler need none, and tests/integration/numerics/test_fused.py runs
 # both.
 .triton: | setup
 ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))

@@ -65,7 +65,7 @@ BEYOND = (
     "adversary",
     "integration/storage/test_libkubo.py",
     "integration/window",  # in a Chromium
-    "unit/numerics/test_fused.py",  # with Triton
+    "integration/numerics/test_fused.py",  # with Triton
 )
 """What a newcomer need not run: what takes minutes, or more than set-up fetches."""
 NEVERTHELESS = ("e2e/test_acceptance.py", "e2e/test_finetune.py", SHORT, "adversary/test_seats.py")

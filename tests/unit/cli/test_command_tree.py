@@ -6,9 +6,7 @@ import importlib
 import importlib.resources
 import io
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +25,6 @@ from atoll.errors import AtollError, ConfigError, ManifestError
 from atoll.job.presets import PRESETS
 from atoll.job.spec import JobSpec
 
-HEAVY = ["torch", "web3", "numpy", "aiohttp"]
 PASSWORD = "correct horse battery"
 SILENT = {
     "job new": "prints a job file",
@@ -36,36 +33,6 @@ SILENT = {
     "verifier run": "logs only",
 }
 """Commands without `--json`, and why."""
-LOADED = """
-import io, json, sys
-from contextlib import redirect_stdout
-from atoll.cli.main import main
-
-heavy, runs = json.loads(sys.argv[1])
-told = []
-for arguments in runs:
-    sys.argv, out, code = ["atoll", *arguments], io.StringIO(), 0
-    try:
-        with redirect_stdout(out):
-            main()
-    except SystemExit as end:
-        code = end.code or 0
-    told.append([code, bool(out.getvalue()), [name for name in heavy if name in sys.modules]])
-print(json.dumps(told))
-"""
-"""Runs commands one after another: of each the exit code, whether it printed, what is loaded."""
-
-
-def run_and_look(runs: list[tuple[str, ...]]) -> list[Any]:
-    """What `LOADED` prints of these commands in a new process."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED, json.dumps([HEAVY, runs])],
-        capture_output=True,
-        text=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 def atoll(*arguments: str) -> Any:
@@ -97,31 +64,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_help_loads_nothing_heavy() -> None:
-    runs = [(*group.split(), "--help") for group in ("", *MOUNTED, "devnet")]
-    assert run_and_look(runs) == [[0, True, []]] * len(runs)
-
-
 def test_help_names_every_group() -> None:
     told = atoll("--help").output
     for name in (*MOUNTED, "devnet"):
         assert re.search(rf"^\W*{name}\b", told, re.MULTILINE), name
-
-
-def test_commands_that_need_nothing_heavy_load_nothing_heavy(folder: Path) -> None:
-    keys, password = str(folder / "keys"), str(folder / "password")
-    deployment, member = str(folder / "deployment.json"), str(folder / "member")
-    runs = [
-        ("--version",),
-        ("keys", "list", "--folder", keys),
-        ("node", "init", "--folder", member, "--deployment", deployment,
-         "--password-file", password),
-        ("node", "status", "--config", f"{member}/config.toml", "--json"),
-        ("store", "pin", "--root", str(folder / "store"), "--json"),
-        ("job", "new", "--preset", "nano"),
-        ("devnet", "cheats"),
-    ]  # fmt: skip
-    assert run_and_look(runs) == [[0, True, []]] * len(runs)
 
 
 def test_what_help_says_of_a_group_is_what_the_group_says() -> None:
@@ -181,33 +127,6 @@ def test_a_paragraph_of_a_help_is_wrapped_by_the_terminal() -> None:
     """In the source the first line ends behind "Run"; "as by `submit`." stands in it, too."""
     told = CliRunner().invoke(app, ["job", "continue", "--help"], env={"COLUMNS": "240"})
     assert "by `submit`. Run again, it submits the file that is there" in told.stdout
-
-
-def run_main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The program as a shell runs it."""
-    code = "import sys; from atoll.cli.main import main; sys.argv[0] = 'atoll'; main()"
-    environment = os.environ | variables
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize(
-    ("typed", "at", "offered"),
-    [
-        ("atoll ear", 1, ["earnings"]),
-        ("atoll job can", 2, ["cancel"]),
-        ("atoll dev", 1, ["devnet"]),
-    ],
-)
-def test_a_shell_completes_commands(typed: str, at: int, offered: list[str]) -> None:
-    asked = {"_ATOLL_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(at)}
-    assert run_main(**asked).stdout.split() == offered
-    (line,) = [
-        text
-        for text in run_main(_ATOLL_COMPLETE="source_bash").stdout.splitlines()
-        if text.startswith("complete ")
-    ]
-    assert line.endswith(" atoll")
 
 
 def test_an_interrupted_command_says_so(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -325,13 +244,3 @@ def test_an_error_prints_nothing_where_data_is_expected(folder: Path) -> None:
 @pytest.mark.parametrize("package", ["atoll", "atoll_node", "atoll_verifier", "atoll_devnet"])
 def test_every_package_is_typed(package: str) -> None:
     assert importlib.resources.files(package).joinpath("py.typed").is_file()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"), [(("keys", "new", "--help"), 0), (("job", "check", "gone.toml"), 2)]
-)
-def test_a_program_without_output_and_errors_still_has_its_exit_code(
-    arguments: tuple[str, ...], code: int
-) -> None:
-    started = ["sh", "-c", 'exec "$0" -m atoll.cli.main "$@" >&- 2>&-', sys.executable, *arguments]
-    assert subprocess.run(started, check=False).returncode == code

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import configparser
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -39,27 +36,6 @@ def test_the_unit_starts_a_command_and_restarts_no_bad_configuration() -> None:
     assert_known(words)
     assert (service["Type"], service["RestartPreventExitStatus"]) == ("notify", "2")
     assert service["UMask"] == "0077"
-
-
-def verified(program: str, unit: Path) -> str:
-    """What systemd has to say against a unit."""
-    command = [program, "verify", "--man=no", "--recursive-errors=no", str(unit)]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
-
-
-@pytest.mark.parametrize("role", ["node", "verifier"])
-def test_systemd_finds_no_fault_with_the_unit(role: str, tmp_path: Path) -> None:
-    """As its own comment says to use it: for a verifier, with the other word in ExecStart."""
-    program = shutil.which("systemd-analyze")
-    assert program, "this test needs systemd-analyze, of the Debian package `systemd`"
-    text = (DEPLOY / "atoll-node@.service").read_text()
-    here = text.replace("/opt/atoll/.venv/bin/atoll node", f"{sys.executable} {role}")
-    assert here != text
-    unit = tmp_path / f"atoll-{role}@.service"
-    unit.write_text(here)
-    assert verified(program, unit) == ""
-    unit.write_text(here.replace("Restart=always", "Restart=sometimes"))
-    assert "sometimes" in verified(program, unit)
 
 
 def test_compose_starts_commands_with_settings_that_there_are() -> None:

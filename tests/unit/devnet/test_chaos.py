@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
-import subprocess
-import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -30,7 +26,6 @@ from atoll_devnet.chaos import faults
 from atoll_devnet.chaos.growth import _grown
 from atoll_devnet.chaos.invariants import Signatures, Verdict, judge
 from atoll_devnet.chaos.storm import Storm, defects, holds
-from atoll_devnet.processes.clock import SITE, VARIABLE
 from atoll_devnet.processes.cluster import Member
 
 __all__ = ["finished"]
@@ -160,19 +155,3 @@ def test_growth_is_of_the_last_quarter_against_the_first() -> None:
     rising = [(rounds, 100 + 7 * rounds) for rounds in range(8)]
     assert _grown(rising)["per_round"] == 7
     assert _grown([(0, 100)]) == {"first": 100, "last": 100, "per_round": None}
-
-
-CLOCK = """
-import subprocess, sys, time
-from time import time as named
-print(time.time(), named(), subprocess.check_output([sys.executable, "-c", sys.argv[1]]).decode())
-"""
-
-
-def test_a_wrong_clock_is_wrong_for_a_process_and_what_it_starts() -> None:
-    path = os.pathsep.join([str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = {**os.environ, VARIABLE: "-7200.0", "PYTHONPATH": path}
-    now = "import time; print(time.time())"
-    said = subprocess.check_output([sys.executable, "-c", CLOCK, now], env=env, text=True)
-    for told in map(float, said.split()):
-        assert abs(time.time() - 7200 - told) < 3000

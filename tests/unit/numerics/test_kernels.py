@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import platform
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from tests.disk import Disk
 from tests.engines import exact_ops
 
-from atoll.aggregation import compiled as merging
 from atoll.errors import ConfigError
 from atoll.numerics.kernels import build, linear, reference
 from atoll.numerics.kernels.acceptance import KINDS, differences, sample
@@ -21,13 +17,6 @@ from atoll.numerics.kernels.compiled import CompiledKernels
 from atoll.numerics.kernels.engine import choose_kernels, default_engine, make_engine
 from atoll.numerics.kernels.interface import AdamFactors
 from atoll.numerics.kernels.reference import TorchKernels
-
-
-def small_source(folder: Path) -> Path:
-    """A source that is compiled at once: how a build is kept does not depend on what it is of."""
-    source = folder / "small.c"
-    source.write_text("int one(void) { return 1; }\n")
-    return source
 
 
 class Rounder(TorchKernels):
@@ -71,14 +60,6 @@ def test_without_a_compiler_the_reference_runs(monkeypatch: pytest.MonkeyPatch) 
         choose_kernels("compiled")
 
 
-def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    broken = tmp_path / "kernels.c"
-    broken.write_text("this is no C")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(BuildFailed, match="error"):
-        load_library(broken)
-
-
 def test_a_cache_that_others_can_write_is_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -86,53 +67,6 @@ def test_a_cache_that_others_can_write_is_not_used(
     build.cache_folder().chmod(0o777)
     with pytest.raises(BuildFailed, match="written by others"):
         load_library()
-
-
-def test_the_build_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    source = small_source(tmp_path)
-    load_library(source)
-    (built,) = build.cache_folder().glob("*.so")
-    stamp = built.stat().st_mtime_ns
-    assert load_library(source).one() == 1
-    assert built.stat().st_mtime_ns == stamp
-
-
-def test_the_build_is_there_after_a_power_cut(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    disk = Disk(monkeypatch)
-    load_library(small_source(tmp_path))
-    (built,) = build.cache_folder().glob("*.so")
-    assert disk.after_a_power_cut(built) == built.read_bytes()
-
-
-@pytest.mark.parametrize("kept_bytes", [0, 4096])
-def test_a_build_that_is_not_whole_is_built_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept_bytes: int
-) -> None:
-    """Before it is loaded: reading what is missing of it would kill the process."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    source = small_source(tmp_path)
-    load_library(source)
-    (built,) = build.cache_folder().glob("*.so")
-    whole = built.read_bytes()
-    assert len(whole) > 4096
-    torn = tmp_path / "torn"
-    torn.write_bytes(whole[:kept_bytes])
-    torn.replace(built)  # what this process has loaded stays whole
-    load_library(source)
-    assert built.read_bytes() == whole
-    assert list(build.cache_folder().glob("*.so")) == [built]
-
-
-def test_flags_that_a_compiler_refuses_are_excluded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(build, "MACHINE_FLAGS", {platform.machine(): ("-march=no-such-machine",)})
-    assert differences(CompiledKernels(load_library()), TorchKernels()) == []
 
 
 def test_other_machines_get_flags_that_their_compilers_know(
@@ -150,21 +84,6 @@ def test_other_machines_get_flags_that_their_compilers_know(
     with pytest.raises(BuildFailed, match="not built"):
         load_library()
     assert used == [(*build.FLAGS, "-march=native"), build.FLAGS]
-
-
-def test_the_merges_passes_are_built_by_the_same_means(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    merging.kernels.cache_clear()
-    try:
-        assert merging.kernels() is not None
-        assert len(list(build.cache_folder().glob("*.so"))) == 1
-        merging.kernels.cache_clear()
-        build.cache_folder().chmod(0o777)
-        assert merging.kernels() is None
-    finally:
-        merging.kernels.cache_clear()
 
 
 def test_engines_are_named() -> None:
@@ -216,26 +135,3 @@ def test_a_head_in_parts_has_the_bits_of_the_whole(
 
     for found, expected in zip(computed(at_once), computed(9 * 23), strict=True):
         assert torch.equal(found, expected)
-
-
-def test_what_a_large_step_leaves_free_goes_back() -> None:
-    """In a process of its own: blocks that lie between others that stay."""
-    code = """
-from pathlib import Path
-import torch
-from atoll.numerics.kernels.memory import give_back_freed_memory, keep_freed_memory
-
-def resident():
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmRSS"))
-
-assert keep_freed_memory()
-print(give_back_freed_memory())
-blocks = [torch.ones(1 << 20) for _ in range(160)]
-kept = blocks[::2]
-del blocks
-before = resident()
-print(give_back_freed_memory(), before - resident() >= 300)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["False", "True", "True"], done.stderr

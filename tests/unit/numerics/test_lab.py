@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from atoll.cli.numerics import app
 from atoll.errors import ConfigError, NumericsMismatch
 from atoll.lab import differential as lab
-from atoll.lab.differential import LabRun, Setting, run, run_apart, standard_matrix
+from atoll.lab.differential import LabRun, Setting, run, standard_matrix
 from atoll.numerics.kernels.engine import engine_on
 
 SHORT = LabRun(width=32, layers=1, seq=16, steps=4)
@@ -41,21 +41,9 @@ def test_muon_gives_one_digest_too() -> None:
     assert fast not in {None, lab.expected_digest(SHORT)}
 
 
-def test_another_process_under_caps_gives_it_too() -> None:
-    caps = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE"}
-    result = run_apart(SHORT, Setting(kernels="eager", caps=caps))
-    assert isinstance(result, lab.LabResult)
-    assert result.digest == lab.expected_digest(SHORT)
-    assert result.isa.startswith("DEFAULT; ATEN_CPU_CAPABILITY=default")
-
-
 def test_another_seed_gives_another_digest() -> None:
     other = LabRun(width=32, layers=1, seq=16, steps=4, seed=1)
     assert run(other, Setting()).digest != lab.expected_digest(SHORT)
-
-
-def test_a_setting_that_cannot_be_had_says_why() -> None:
-    assert "unknown route" in str(run_apart(SHORT, Setting(route="int4")))
 
 
 def test_the_matrix_covers_every_route_kernel_thread_count_and_cap() -> None:

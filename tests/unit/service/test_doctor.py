@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from atoll.service.doctor.findings import Finding, Level
 from atoll.service.doctor.gateway import check_gateway
 from atoll.service.doctor.subject import Subject
 from atoll.service.lock import hold_folder
-from atoll.service.private import exposed, require_private
+from atoll.service.private import require_private
 
 PASSWORD = "correct horse battery"
 HEAD = BlockRef(7, Digest(bytes(32)), 1_000_000)
@@ -65,16 +64,6 @@ def test_modes_that_let_others_in_are_failures_and_refused(
     assert (found.level, found.next_step) == (Level.FAILURE, mends)
     with pytest.raises(ConfigError, match="others can use it"):
         require_private([path])
-
-
-def test_what_mends_a_mode_is_a_command_whatever_the_path(tmp_path: Path) -> None:
-    path = tmp_path / "a key; and so on"
-    path.touch()
-    path.chmod(0o644)
-    found = exposed(path)
-    assert found is not None
-    subprocess.run(["/bin/sh", "-c", found.mends], check=True)
-    assert exposed(path) is None
 
 
 def test_a_journal_that_others_can_read(subject: Subject) -> None:

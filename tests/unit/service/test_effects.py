@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import pytest
 from eth_utils.address import to_checksum_address
 from tests.unit.protocol.factories import JOB, address, digest, make_manifest
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import Script
-from tests.unit.service import worker_tasks
 
 from atoll.errors import (
     InsufficientFunds,
@@ -23,7 +21,6 @@ from atoll.errors import (
     NotFound,
     NumericsMismatch,
     ProtocolError,
-    StorageError,
     TooLarge,
     TransactionFailed,
 )
@@ -46,7 +43,6 @@ from atoll.protocol.words import (
     SeatIndex,
     bits,
 )
-from atoll.service.commands import Work
 from atoll.service.config import PolicySection
 from atoll.service.context import Context
 from atoll.service.duties import material
@@ -68,13 +64,12 @@ from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import MAKE_INITIAL_STATE, DoPrepareOpening, OpeningReady
 from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
 from atoll.service.effects import Effects
-from atoll.service.facts import Done, NotYet
+from atoll.service.facts import NotYet
 from atoll.service.journal import Journal
 from atoll.service.needs import Machine, least_disk, memory_of
 from atoll.service.pace import Pace, most_duties, promised_per_hour
 from atoll.service.policy import NotOurPolicy, manifest_refusal, room_refusal
 from atoll.service.task import Task, TaskCall
-from atoll.service.worker import Worker as WorkerProcess
 from atoll.storage.cid import DAG_CBOR, DAG_PB, RAW, Cid
 from atoll.storage.local import LocalStore
 from atoll.storage.spread import Spread
@@ -976,57 +971,3 @@ async def test_a_rounds_model_is_looked_for_where_we_opened_it_from(context: Any
                 await model_of_round(effects(context), view, 1, manifest)
         else:
             assert await model_of_round(effects(context), view, 1, manifest) == own.to_bytes()
-
-
-@dataclass(frozen=True, slots=True)
-class DoRead(Work[DataReady]):
-    """Reads a file as the worker does, in a process of its own."""
-
-    kind: ClassVar[str] = "test-read.v1"
-    file: bytes
-    root: str
-
-    async def perform(self, effects: Effects, view: JobView) -> Done[DataReady]:
-        worker = WorkerProcess()
-        try:
-            await worker.run(worker_tasks.READ(self.root, self.file))
-        finally:
-            worker.kill()
-        return Done(DataReady(self.file, digest("data")))
-
-
-@pytest.mark.parametrize("damage", ["a bit", "gone"])
-@pytest.mark.parametrize("is_served", [True, False])
-async def test_a_block_that_the_disk_lost_is_fetched_again_from_the_jobs_gateways(
-    tmp_path: Path, damage: str, is_served: bool
-) -> None:
-    content = bytes(range(256)) * 20_000
-    store = LocalStore(tmp_path / "store", sync=False)
-    file = store.add_bytes(content)
-    paths = [path for path in (tmp_path / "store" / "blocks").rglob("*") if path.is_file()]
-    for path in paths:
-        if damage == "gone":
-            path.unlink()
-        else:
-            path.write_bytes(b"\xff" + path.read_bytes())
-    asked: list[Cid] = []
-    others = LocalStore(tmp_path / "others", sync=False)
-    others.add_bytes(content if is_served else b"something else")
-
-    async def fetch_block(cid: Cid) -> None:
-        asked.append(cid)
-        store.put_block(cid, others.get_block(cid))
-
-    fetcher = SimpleNamespace(fetch_block=fetch_block)
-    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
-        context = SimpleNamespace(fetcher_of=lambda job: fetcher, journal=journal)
-        effects = Effects.__new__(Effects)
-        effects.context = cast(Context, context)
-        view, command = Script.ready().net.view, DoRead(file.to_bytes(), str(store.root))
-        if is_served:
-            assert (await effects.run(view, command)).fact is not None
-            assert len(asked) == len(paths) > 1
-        else:
-            with pytest.raises(StorageError, match=str(file)):
-                await effects.run(view, command)
-            assert asked == [file]

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import signal
-import subprocess
-import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -21,15 +18,6 @@ from atoll.service.context import hold_when_free
 from atoll.service.control import listening
 from atoll.service.lock import LOCK_NAME, FolderHeld, hold_folder, holder_of
 
-HOLDER = """
-import signal, sys
-from pathlib import Path
-from atoll.service.lock import hold_folder
-with hold_folder(Path(sys.argv[1])):
-    print("held", flush=True)
-    signal.pause()
-"""
-
 
 def test_nobody_runs_where_nobody_ran(tmp_path: Path) -> None:
     assert holder_of(tmp_path) is None
@@ -42,22 +30,6 @@ def test_the_holder_is_known_while_it_holds(tmp_path: Path) -> None:
     assert holder_of(tmp_path) is None
     with hold_folder(tmp_path):
         assert holder_of(tmp_path) == os.getpid()
-
-
-def test_a_refused_start_leaves_the_first_one_s_name(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as first:
-        assert first.stdout is not None and first.stdout.readline() == b"held\n"
-        with (
-            pytest.raises(ConfigError, match=f"process {first.pid} runs in"),
-            hold_folder(tmp_path),
-        ):
-            pass
-        assert holder_of(tmp_path) == first.pid
-        first.send_signal(signal.SIGKILL)
-        first.wait()
-    assert holder_of(tmp_path) is None
-    assert (tmp_path / LOCK_NAME).stat().st_mode & 0o077 == 0
 
 
 def test_who_looks_whether_somebody_runs_refuses_no_start(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -103,26 +101,6 @@ def test_work_may_be_in_progress_for_more_than_a_day(store: LocalStore) -> None:
             assert LocalStore(store.root, sync=False).collect().freed_bytes == 0
     assert store.collect().freed_bytes == 4
     assert not store.has(cid)
-
-
-def test_work_that_was_killed_is_in_progress_no_more(store: LocalStore) -> None:
-    killed = (
-        "import os, sys; from atoll.storage import LocalStore\n"
-        "with LocalStore(sys.argv[1], sync=False).holding():\n"
-        "    os.kill(os.getpid(), 9)"
-    )
-    done = subprocess.run([sys.executable, "-c", killed, str(store.root)], check=False)
-    assert done.returncode == -9
-    (mark,) = (store.root / "tmp").iterdir()
-    began = mark.stat().st_mtime - 80_000
-    os.utime(mark, (began, began))
-    cid = store.add_bytes(b"leaf")
-    age(store)
-    assert store.collect().freed_bytes == 4
-    assert not store.has(cid)
-    os.utime(mark, (0, 0))
-    store.collect()
-    assert not mark.exists()
 
 
 def test_a_pin_made_during_a_collection_counts(

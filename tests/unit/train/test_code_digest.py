@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import json
 import shutil
-import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -189,75 +186,6 @@ def test_an_import_inside_a_function_is_followed_and_a_type_checkers_is_not(tmp_
         file.write("\nif TYPE_CHECKING:\n    from atoll.protocol.typed import Y\n")
     names = {str(file.relative_to(root)) for file in code.closure(root)}
     assert names - set(FILES) == {"protocol/late.py"}
-
-
-PROBE = "import atoll.train.probe as probe", "probe.probe_digest()"
-TRACE = """
-import json, os, sys
-import torch  # once for all: what takes longest, and is not ours
-for first, traced in json.loads(sys.argv[1]):
-    sys.stdout.flush()
-    if forked := os.fork():
-        assert os.waitpid(forked, 0)[1] == 0
-        continue
-    exec(first)
-    ran = set()
-    sys.settrace(lambda frame, *_: ran.add(frame.f_code.co_filename))  # calls alone
-    exec(traced)
-    sys.settrace(None)
-    print(json.dumps(sorted(ran)), flush=True)
-    os._exit(0)
-"""
-
-
-@pytest.fixture(scope="module")
-def ran() -> dict[tuple[str, str], set[str]]:
-    """Files of atoll in which something runs after something else, each in a process of its own."""
-    asked = [PROBE, CHECKED_ROUND]
-    command = [sys.executable, "-c", TRACE, json.dumps(asked)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    lines = done.stdout.splitlines()
-    found = [json.loads(line) for line in lines if line.startswith("[")]  # others are logs
-    ours = [[Path(name) for name in names if name.startswith(f"{PACKAGE}/")] for names in found]
-    files = [{str(name.relative_to(PACKAGE)) for name in names} for names in ours]
-    return dict(zip(asked, files, strict=True))
-
-
-def test_what_training_and_merging_execute_is_covered(
-    ran: dict[tuple[str, str], set[str]],
-) -> None:
-    """Everything of atoll that runs in the probe is in the closure, but for `train` itself."""
-    found = ran[PROBE]
-    assert "numerics/step.py" in found
-    assert found - set(FILES) - {"files.py"} == {"train/probe_job.py"}  # with kernels not built yet
-    assert {"numerics/link.py", "numerics/outer.py"} <= found
-    assert {"aggregation/round.py", "protocol/merge_inputs.py"} <= found
-
-
-CHECKED_ROUND = (
-    """
-import pathlib, tempfile
-from tests.unit.train.factories import make_job
-from atoll.protocol.words import Digest
-from atoll.train.replay import Claimed, replay_seat
-from atoll.train.round import train_round
-job = make_job(pathlib.Path(tempfile.mkdtemp()))
-""",
-    """
-trained = train_round(job.task, job.store)
-claimed = Claimed(trained.leaves(Digest(bytes(32))), trained.update_root)
-assert replay_seat(job.task, claimed, job.store).differs_at is None
-""",
-)
-
-
-def test_what_decides_a_seats_verdict_is_covered(ran: dict[tuple[str, str], set[str]]) -> None:
-    """Outside is only the store, whose files are checked against roots where they are used."""
-    found = ran[CHECKED_ROUND]
-    numerics = {"numerics/opening.py", "numerics/link.py", "numerics/segment.py"}
-    assert numerics | {"protocol/leaves.py"} <= found
-    assert {"train/round.py", "train/data.py", "train/course.py", "train/replay.py"} <= found
-    assert {name.split("/")[0] for name in found - set(FILES) - {"files.py"}} == {"storage"}
 
 
 def test_the_seat_of_the_dither_is_covered() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-import subprocess
-import sys
 import tracemalloc
 from dataclasses import replace
 
@@ -150,17 +148,6 @@ def test_another_machine_is_refused_before_tables_are_worked_out(
     with pytest.raises(NumericsMismatch, match=message) as caught:
         probe.check_environment(job.manifest.model_copy(update={"numerics": numerics}))
     assert caught.value.next_step
-
-
-def test_data_and_sizes_need_no_torch() -> None:
-    """A submitter prepares data and sizes a job on a machine without torch; a service's own process
-    lets go of checkpoints."""
-    program = (
-        "import sys, atoll.train.data, atoll.numerics.layout, atoll.train.code\n"
-        "import atoll.train.checkpoints\n"
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_tasks_and_results_cross_into_a_worker_process(job: Job, trained: TrainedRound) -> None:

@@ -6,8 +6,6 @@ import codecs
 import csv
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -147,34 +145,6 @@ def test_reading_goes_on_within_a_long_row(tmp_path: Path) -> None:
         assert len(found) > 20
         for at in (0, 1, 9, len(found) - 2):
             assert list(read_documents(file, options, 256, found[at].place)) == found[at + 1 :]
-
-
-MEASURED = """
-import sys
-from pathlib import Path
-from atoll.storage.local import LocalStore
-from atoll.train.corpus.options import DataOptions
-from atoll.train.corpus.prepare import prepare
-store = LocalStore(Path(sys.argv[2]), sync=False)
-prepare(DataOptions((Path(sys.argv[1]),), held_out="0.5"), store)
-print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
-"""
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
-def test_a_row_of_50_mb_takes_the_memory_that_is_promised(name: str, tmp_path: Path) -> None:
-    """docs/submitter.md says 200 MB; `VmHWM` is the most that was resident at once."""
-    short = [{"text": f"{i} short row " * 40} for i in range(40)]
-    with (tmp_path / name).open("w") as file:
-        file.write("[" * name.endswith("n"))
-        file.write('{"text": "' + "aaaa \\u00e9 \\n " * 3_500_000 + '"}')
-        for row in short:
-            file.write("\n" + "," * name.endswith("n") + json.dumps(row))
-        file.write("]" * name.endswith("n"))
-    assert (tmp_path / name).stat().st_size > 50_000_000
-    command = [sys.executable, "-c", MEASURED, str(tmp_path / name), str(tmp_path / "store")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 200_000, f"{done.stdout} kB"
 
 
 def test_a_full_disk_for_long_rows_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.unit.service import worker_tasks
+from tests.integration.service import worker_tasks
 
 from atoll.errors import NotFound
 from atoll.numerics.kernels.variables import DEVICE_VARIABLE
@@ -119,7 +119,7 @@ async def test_a_waiting_call_is_cancelled_without_harm(worker: Worker) -> None:
 PARENT = """
 import asyncio, sys
 from atoll.service.worker import Worker
-from tests.unit.service import worker_tasks
+from tests.integration.service import worker_tasks
 
 async def main():
     worker = Worker()
@@ -166,7 +166,7 @@ def test_a_worker_does_not_outlive_its_parent(source: str, tmp_path: Path) -> No
 AHEAD = """
 import asyncio
 from atoll.service.worker import Worker, WorkerDied, fork_ahead
-from tests.unit.service import worker_tasks
+from tests.integration.service import worker_tasks
 
 async def main():
     worker, second = Worker(threads=3), Worker(threads=2)
@@ -187,7 +187,7 @@ if __name__ == "__main__":
 ENDS_AT_ONCE = """
 import asyncio, os
 from atoll.service.worker import Worker
-from tests.unit.service import worker_tasks
+from tests.integration.service import worker_tasks
 
 async def main():
     worker = Worker()

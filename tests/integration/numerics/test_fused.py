@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 def apart(what: str, **environment: str) -> list[str]:
     """What `fused_apart` finds wrong, in a process that finds Triton."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.unit.numerics.fused_apart", what],
+        [sys.executable, "-W", "ignore", "-m", "tests.integration.numerics.fused_apart", what],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / ".triton"), **environment},
         capture_output=True,

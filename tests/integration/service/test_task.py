@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
-from tests.unit.service import worker_tasks
+from tests.integration.service import worker_tasks
 from tests.vectors import generate_tags
 
 import atoll

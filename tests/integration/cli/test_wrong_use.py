@@ -28,7 +28,7 @@ def newest_commit() -> str:
 @pytest.fixture(scope="module")
 def failures(newest_commit: str) -> list[dict[str, Any]]:
     """Of both groups, whose commands are forked from one process that has imported everything."""
-    command = (sys.executable, "-m", "tests.unit.cli.wrong_use", str(CASES))
+    command = (sys.executable, "-m", "tests.integration.cli.wrong_use", str(CASES))
     lines = output(*command, newest_commit, WITHOUT_MEASURE).splitlines()
     return [json.loads(line) for line in lines]
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import asyncio
 from atoll.service.worker import Worker
-from tests.unit.service.test_worker_logs import SPEAK
+from tests.integration.service.test_worker_logs import SPEAK
 
 if __name__ == "__main__":
     {first}

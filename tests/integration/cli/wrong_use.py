@@ -1,7 +1,7 @@
 """Commands that a hasty operator types, each run in a process of its own: prints those that failed
 otherwise than with a sentence.
 
-    python -m tests.unit.cli.wrong_use COUNT "SEED [WORD ...]" ...   so many with the words, of each
+    python -m tests.integration.cli.wrong_use COUNT "SEED [WORD ...]" ...   so many, of each
 """
 
 from __future__ import annotations
