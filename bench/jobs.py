@@ -129,7 +129,7 @@ def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
 
 def _prepare(options: argparse.Namespace, bench: Bench) -> int:
     """Text and manifest; how many parameters the model has."""
-    from tests.jobs import PLAIN
+    from tests.support.jobs import PLAIN
 
     from atoll.job.prepare import prepare_data
     from atoll.job.presets import preset

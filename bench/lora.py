@@ -21,7 +21,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.jobs import PLAIN
+from tests.support.jobs import PLAIN
 from tests.unit.train.factories import KEY, task_of
 from torch import Tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.adversary.run import Arrived, Merge
-from tests.merging import all_standing
+from tests.support.merging import all_standing
 
 from atoll.aggregation.round import combine, merge, merge_updates
 from atoll.aggregation.rules import Rule

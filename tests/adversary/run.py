@@ -18,7 +18,7 @@ import torch
 from tests.adversary.codecs import DEFAULT, Parts, read, spec_of, write
 from tests.adversary.corpus import KIND_BYTES, Mix, seat_text, text_of
 from tests.adversary.seats import Stack, train_seats
-from tests.jobs import PLAIN
+from tests.support.jobs import PLAIN
 from torch import Tensor
 
 from atoll.numerics.batch import gather_batch

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.jobs import tiny_model
+from tests.support.jobs import tiny_model
 
 from atoll.job.presets import preset
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, prepare_beginning

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 from .conftest import check_books, provider
 

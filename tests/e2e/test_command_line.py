@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 from atoll.chain.keys import create_key
 from atoll.job.document import to_toml

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 from tests.unit.train.folders import make_folder
 
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from eth_utils.crypto import keccak
-from tests.jobs import PLAIN, tiny_model
-from tests.patience import PATIENCE
+from tests.support.jobs import PLAIN, tiny_model
+from tests.support.patience import PATIENCE
 
 import atoll as atoll_package
 from atoll.job.document import to_toml

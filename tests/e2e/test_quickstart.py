@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.patience import wait_while_it_moves
+from tests.support.patience import wait_while_it_moves
 
 from atoll.chain.deployment import Deployment
 from atoll.service.beside import beside

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.network.members import Who, everybody, is_settled_up, submit, submitter_of
-from tests.patience import PATIENCE
-from tests.small_job import numerics_of_members, small_manifest, with_program
+from tests.support.patience import PATIENCE
+from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.numerics.tables import tables_root
 from atoll.protocol import events as ev

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.jobs import PLAIN
 from tests.judge.parties import Party, Trial, liar
 from tests.judge.playing import play
 from tests.judge.table import Bill, Table
 from tests.judge.vast import Vast, World, proof_gas
+from tests.support.jobs import PLAIN
 from tests.unit.numerics.trace.jobs import LORA, SGD, make_small, manifest_of, tokens_of
 from tests.unit.numerics.trace.test_link import CODECS
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tests.games import events_of
 from tests.judge.table import Bill, Table, bonded
+from tests.support.games import events_of
 
 from atoll.protocol import events as ev
 from atoll.protocol.games.claims import Claim, Move

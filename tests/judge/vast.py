@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from tests.games import EvenTree
 from tests.judge.table import Table, bonded
+from tests.support.games import EvenTree
 
 from atoll.numerics.codec.block_steps import STEPS
 from atoll.numerics.codec.packing import pack

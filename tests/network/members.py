@@ -1,8 +1,8 @@
 """A network of real processes on Anvil, with a small job: a submitter that serves, and members.
 
-Nothing of the job room is needed: the manifest is written down in `tests.small_job`. Member i has
-seat or place i. Windows in which everybody only waits are skipped. A hostile stranger comes with
-the first job, and each of its deeds has to have happened (`atoll_devnet.run.stranger`).
+Nothing of the job room is needed: the manifest is written down in `tests.support.small_job`. Member
+i has seat or place i. Windows in which everybody only waits are skipped. A hostile stranger comes
+with the first job, and each of its deeds has to have happened (`atoll_devnet.run.stranger`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.merging import all_standing
-from tests.patience import PATIENCE
-from tests.small_job import numerics_of_members, small_manifest, with_program
+from tests.support.merging import all_standing
+from tests.support.patience import PATIENCE
+from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.aggregation.round import merge_updates
 from atoll.numerics.layout import max_state_bytes

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests.network.members import Network, Who, network
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 from atoll.protocol.words import SeatIndex
 from atoll.storage.local import LocalStore

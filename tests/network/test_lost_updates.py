@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests.network.members import Network, Who, fallen, is_settled_up, network
-from tests.small_job import damage
+from tests.support.small_job import damage
 
 from atoll.protocol.pay import round_pay
 from atoll.storage.local import LocalStore

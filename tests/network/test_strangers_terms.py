@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from tests.network.members import A_DAY, TERMS, Network, Who, everybody, network, submit
-from tests.small_job import numerics_of_members, small_manifest, with_program
+from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.job.stands import Standing, standings
 from atoll.protocol.views import JobView

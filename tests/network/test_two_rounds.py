@@ -17,7 +17,7 @@ from tests.network.members import (
     is_settled_up,
     network,
 )
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 from atoll.job.audit import EQUAL, Extent, JobCheck, audit
 from atoll.job.client import Client

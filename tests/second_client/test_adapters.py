@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.engines import exact_ops
 from tests.second_client import model as second
 from tests.second_client.arithmetic import quiet
 from tests.second_client.constants import rotary
 from tests.second_client.kernels import one_nan
+from tests.support.engines import exact_ops
 
 from atoll.numerics.base import freeze
 from atoll.numerics.layout import adapter_shapes, param_shapes

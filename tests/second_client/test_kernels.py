@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.engines import exact_ops
 from tests.second_client import arithmetic, kernels, optimisers
+from tests.support.engines import exact_ops
 
 from atoll.numerics.kernels import elementary
 from atoll.numerics.kernels.interface import AdamFactors

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.disk import Disk
+from tests.support.disk import Disk
 
 from atoll.files import durable_rename, write_beside, write_once
 

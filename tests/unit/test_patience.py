@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.patience import wait_while_it_moves
+from tests.support.patience import wait_while_it_moves
 
 LOOKS = 100
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eth_abi.abi import encode
-from tests.games import (
+from tests.support.games import (
     LARGE_NODES,
     TOY,
     Job,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
-from tests.jobs import PLAIN
+from tests.support.jobs import PLAIN
 from torch import Tensor
 
 from atoll.aggregation.round import merge

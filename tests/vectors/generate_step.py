@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from tests.jobs import PLAIN
+from tests.support.jobs import PLAIN
 from torch import Tensor
 
 from atoll.numerics.base import Base, freeze

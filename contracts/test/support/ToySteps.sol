@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {IOneStep, Need} from "../../src/judge/IOneStep.sol";
 
-/// @title Operations on uint32, little-endian, for a program small enough for a test: `tests/games.py` has the same.
+/// @title Operations on uint32, little-endian, for a program small enough for a test, as in `tests/support/games.py`.
 contract ToySteps is IOneStep {
     uint16 internal constant COPY = 0x0701;
     uint16 internal constant ADD = 0x0702;

@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 from tests.integration.chain.local_anvil import Anvil
 from tests.integration.chain.one_round import OneRound, initial_model
 from tests.integration.chain.paying_process import SOMEONE
-from tests.jobs import PLAIN
+from tests.support.jobs import PLAIN
 from tests.unit.train.folders import make_folder
 
 import atoll

@@ -17,7 +17,7 @@ import pytest
 from tests.integration.chain.conftest import KEYS
 from tests.integration.chain.local_anvil import Anvil
 from tests.integration.chain.paying_process import SOMEONE
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 from atoll.chain.calls import Call
 from atoll.chain.deployment import Deployment

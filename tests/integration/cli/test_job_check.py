@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.jobs import PLAIN, tiny_model
+from tests.support.jobs import PLAIN, tiny_model
 from typer.testing import CliRunner
 
 from atoll.cli.main import app

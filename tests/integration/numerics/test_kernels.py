@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.disk import Disk
+from tests.support.disk import Disk
 
 from atoll.aggregation import compiled as merging
 from atoll.numerics.kernels import build

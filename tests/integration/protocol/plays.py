@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.games import TOY
+from tests.support.games import TOY
 from tests.unit.protocol.factories import digest
 from tests.unit.protocol.models import HEADER, LEAVES, PROGRAM, TEMPLATE
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.small_job import small_job
+from tests.support.small_job import small_job
 
 from atoll.train.round import (
     TrainedRound,

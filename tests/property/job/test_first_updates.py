@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from tests.jobs import PLAIN
-from tests.merging import all_standing
+from tests.support.jobs import PLAIN
+from tests.support.merging import all_standing
 from tests.unit.train.factories import DITHER, TEXT, small_model
 
 from atoll.aggregation.round import merge

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from tests.engines import exact_ops
+from tests.support.engines import exact_ops
 
 from atoll.numerics.kernels.acceptance import differences
 from atoll.numerics.kernels.build import load_library

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.games import TOY, Job, Party, Shape, Tamper
+from tests.support.games import TOY, Job, Party, Shape, Tamper
 
 from atoll.numerics.pieces import piece_root
 from atoll.protocol.games.claims import Claim, Move, Pick, PickNode, PostLeaf, PostTrace, Reveal

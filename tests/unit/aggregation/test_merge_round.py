@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 import torch
-from tests.jobs import PLAIN
-from tests.merging import all_standing
+from tests.support.jobs import PLAIN
+from tests.support.merging import all_standing
 
 from atoll.aggregation.round import MergeResult, merge, merge_updates
 from atoll.aggregation.rounding import FINENESS

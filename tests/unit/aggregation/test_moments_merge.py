@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from tests.jobs import PLAIN
-from tests.merging import all_standing
-from tests.moments import warm
+from tests.support.jobs import PLAIN
+from tests.support.merging import all_standing
+from tests.support.moments import warm
 from tests.unit.aggregation.test_merge_round import make_manifest as without_moments
 
 from atoll.aggregation.round import MergeResult, merge, merge_updates

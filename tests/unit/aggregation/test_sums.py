@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.moments import sums_of
+from tests.support.moments import sums_of
 
 from atoll.aggregation.sums import largest_but, merged_sums, passed_over
 from atoll.errors import MalformedUpdate

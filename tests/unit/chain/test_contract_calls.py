@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
-from tests.disk import Disk
+from tests.support.disk import Disk
 
 from atoll.chain.abi import ENTRY_CONTRACTS, registry
 from atoll.chain.calls import Calls

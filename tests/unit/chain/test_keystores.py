@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.disk import Disk
+from tests.support.disk import Disk
 
 from atoll.chain.keys import (
     account_of,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.small_job import SmallJob, small_job
+from tests.support.small_job import SmallJob, small_job
 
 from atoll.errors import MalformedUpdate
 from atoll.numerics.pieces import root_of_update

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.small_job import SmallJob, small_job
+from tests.support.small_job import SmallJob, small_job
 from tests.unit.protocol.factories import digest
 
 from atoll.errors import ConfigError

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from tests.jobs import PLAIN
+from tests.support.jobs import PLAIN
 from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 
 from atoll.errors import ConfigError, ManifestError

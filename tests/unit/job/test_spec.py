@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.jobs import PLAIN
+from tests.support.jobs import PLAIN
 from tests.unit.protocol.factories import cid, digest
 
 from atoll.cli.jobfile import chosen_job

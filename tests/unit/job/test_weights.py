@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.jobs import PLAIN, demo_model
+from tests.support.jobs import PLAIN, demo_model
 from tests.unit.train.folders import make_folder
 
 from atoll.errors import ConfigError

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TypeVar, cast
 
-from tests.small_job import small_manifest
+from tests.support.small_job import small_manifest
 from tests.unit.protocol.factories import DOMAIN, digest
 from tests.unit.protocol.script import Script
 

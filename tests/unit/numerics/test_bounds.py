@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.engines import engine_of, exact_routes
+from tests.support.engines import engine_of, exact_routes
 from torch import Tensor
 
 from atoll.numerics.kernels.engine import default_engine, make_engine

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engines import exact_routes
+from tests.support.engines import exact_routes
 
 from atoll.numerics.kernels import gemm
 from atoll.numerics.kernels.gemm import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
-from tests.engines import exact_ops
+from tests.support.engines import exact_ops
 from torch import Tensor
 
 from atoll.numerics.kernels.engine import default_engine

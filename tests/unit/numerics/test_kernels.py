@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.engines import exact_ops
+from tests.support.engines import exact_ops
 
 from atoll.errors import ConfigError
 from atoll.numerics.kernels import build, linear, reference

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
-from tests.engines import exact_ops
+from tests.support.engines import exact_ops
 from tests.unit.train.test_step import opening, recipe
 
 from atoll.numerics.batch import count_targets, gather_batch, inputs_of, shares_of, targets_of

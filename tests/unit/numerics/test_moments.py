@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from tests.moments import sum_of, to_binary32, warm
+from tests.support.moments import sum_of, to_binary32, warm
 from tests.unit.train.factories import Job, make_job
 
 from atoll.numerics.errors import MalformedState

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from tests.engines import engine_of
+from tests.support.engines import engine_of
 from torch import Tensor
 
 from atoll.numerics.kernels.acceptance import KINDS, sample

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tests.engines import exact_ops
+from tests.support.engines import exact_ops
 from torch import Tensor
 
 from atoll.numerics.kernels.build import load_library

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from structlog.testing import capture_logs
-from tests.engines import engine_of
+from tests.support.engines import engine_of
 from torch import Tensor
 
 from atoll.numerics.kernels import engine as engines

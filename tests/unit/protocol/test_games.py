@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.games import (
+from tests.support.games import (
     LARGE_NODES,
     TOY,
     Job,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.small_job import SmallJob, small_job
+from tests.support.small_job import SmallJob, small_job
 
 from atoll.train.round import TrainedRound, train_round
 

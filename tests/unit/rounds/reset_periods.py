@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tests.merging import all_standing, bearing_none
+from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import KEY, Job, with_method
 
 from atoll.aggregation.round import merge

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.small_job import SmallJob, damage, small_job
+from tests.support.small_job import SmallJob, damage, small_job
 
 from atoll.errors import MachineFault
 from atoll.numerics.segment import Course, SegmentRun, run_segment

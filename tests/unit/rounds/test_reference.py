@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.small_job import SmallJob
+from tests.support.small_job import SmallJob
 from torch import Tensor
 
 from atoll.errors import MachineFault

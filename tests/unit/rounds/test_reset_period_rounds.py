@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.small_job import damage
+from tests.support.small_job import damage
 from tests.unit.rounds.reset_periods import ROUNDS, ResetPeriod, streaming, trained_reset_period
 from tests.unit.train.factories import make_job
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.small_job import SmallJob
+from tests.support.small_job import SmallJob
 
 from atoll.numerics.opening import open_round
 from atoll.numerics.segment import Course, SegmentRun, run_segment

@@ -13,7 +13,7 @@ from typing import cast
 import dag_cbor
 import pytest
 from multiformats import CID
-from tests.disk import Disk
+from tests.support.disk import Disk
 
 from atoll.errors import DiskFull, StorageError
 from atoll.storage import DAG_CBOR, DAG_PB, Cid, LocalStore, MalformedDag

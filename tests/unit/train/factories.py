@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from tests.jobs import PLAIN
+from tests.support.jobs import PLAIN
 
 from atoll.job.methods import method_of
 from atoll.job.prepare import prepare_data

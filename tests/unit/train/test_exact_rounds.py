@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.engines import engine_of
-from tests.jobs import PLAIN
-from tests.merging import all_standing, bearing_none
+from tests.support.engines import engine_of
+from tests.support.jobs import PLAIN
+from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, small_model
 
 from atoll.aggregation.round import merge

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 import torch
-from tests.merging import all_standing
+from tests.support.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, DITHER, Job
 
 from atoll.aggregation.round import merge

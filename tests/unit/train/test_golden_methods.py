@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.merging import all_standing, bearing_none
+from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, with_method
 
 from atoll.aggregation.round import merge

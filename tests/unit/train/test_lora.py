@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.engines import exact_ops
-from tests.merging import all_standing, bearing_none
+from tests.support.engines import exact_ops
+from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, make_job
 from tests.unit.train.folders import belongings, make_folder
 from torch import Tensor

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.jobs import PLAIN
-from tests.merging import all_standing
+from tests.support.jobs import PLAIN
+from tests.support.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, KEY, Job, make_job, small_model, with_method
 
 from atoll.aggregation.round import merge

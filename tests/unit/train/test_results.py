@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tests.merging import all_standing, bearing_none
+from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job
 from tokenizers import Tokenizer, models, processors
 

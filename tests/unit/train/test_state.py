@@ -7,7 +7,7 @@ from dataclasses import replace
 import dag_cbor
 import pytest
 import torch
-from tests.moments import warm
+from tests.support.moments import warm
 from tests.unit.train.factories import DATA_SEED, SMALL_LAYOUT, Job, seat_state
 
 from atoll.numerics.errors import MalformedState

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import torch
-from tests.merging import all_standing, bearing_none
+from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import DATA_SEED, DITHER, Job, with_method
 
 from atoll.aggregation.round import merge

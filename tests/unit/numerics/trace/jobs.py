@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from tests.jobs import PLAIN
+from tests.support.jobs import PLAIN
 from torch import Tensor
 
 from atoll.numerics import init

@@ -6,7 +6,7 @@ import struct
 from functools import cache
 
 import torch
-from tests.engines import engine_of
+from tests.support.engines import engine_of
 from torch import Tensor
 
 from atoll.numerics.kernels.acceptance import sample

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs import PLAIN
+from tests.support.jobs import PLAIN
 from tests.unit.numerics.trace.jobs import JOBS, Changes, manifest_of, small, tokens_of
 from tests.unit.numerics.trace.test_link import CODECS
 from tests.vectors.generate_judge_states import program_roots

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.jobs import demo_model
 from tests.judge.finished import FinishedStep
+from tests.support.jobs import demo_model
 from tests.unit.numerics.trace.jobs import DATA_SEED, JOBS, SEAT, Small, make_small, small
 
 from atoll.numerics import link

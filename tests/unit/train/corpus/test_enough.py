@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.jobs import PLAIN
+from tests.support.jobs import PLAIN
 
 from atoll.job.prepare import prepare_data
 from atoll.numerics.errors import DataUnusable
