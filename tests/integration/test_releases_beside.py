@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tests.patience import PATIENCE
-from tests.releases import LAST, Release, add_last, atoll, last_wheel
-from tests.small_job import small_manifest
+from tests.support.patience import PATIENCE
+from tests.support.releases import LAST, Release, add_last, atoll, last_wheel
+from tests.support.small_job import small_manifest
 
 from atoll.errors import ConfigError, NumericsMismatch
 from atoll.protocol.manifest import Manifest

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.network.members import Network, Who, everybody, is_settled_up, network, submit
-from tests.releases import LAST, add_last
-from tests.small_job import numerics_of_members, small_manifest, with_program
+from tests.support.releases import LAST, add_last
+from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.service.environments import FOLDER_VARIABLE

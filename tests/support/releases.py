@@ -13,7 +13,7 @@ from pathlib import Path
 from atoll.protocol.words import Digest
 from atoll.service.environments import FOLDER_VARIABLE
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LAST = "0.0.9"
 _PARTS = ("sdk", "node", "verifier", "devnet", "pyproject.toml", "README.md", "LICENSE")
 
