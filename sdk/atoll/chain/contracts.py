@@ -297,9 +297,15 @@ class AtollChain:
         owner, payee, proposed = (Address(to_checksum_address(address)) for address in found)
         return Ownership(owner, payee, None if proposed == NOBODY else proposed)
 
-    async def kept(self, account: Address) -> int:
+    async def kept(self, account: Address, block: str = LATEST) -> int:
         """Wei that were claimed for the account, and that its payee could not be sent."""
-        return int((await self._read("keptOf", account))[0])
+        return await self._read_as(lambda out: int(out[0]), "keptOf", account, block=block)
+
+    async def owed_by_games(self, account: Address, block: str = LATEST) -> int:
+        """Wei that `withdraw` of the game contract would send to the account."""
+        return await self._read_as(
+            lambda out: int(out[0]), "owed", account, contract="Game", block=block
+        )
 
     async def token_balance(self, account: Address) -> int:
         return int((await self._read("balanceOf", account, contract="AtollToken"))[0])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from atoll.job.account import Known, Reader
     from atoll.job.collecting import Collect, Later
     from atoll.job.earnings import Line, Statement
-    from atoll.job.holdings import Holdings
+    from atoll.job.holdings import Found, Holdings
     from atoll.job.stake import Stake
     from atoll.protocol.words import Address
 
@@ -46,7 +46,7 @@ def earnings(
     bonds, where all of it lies, and what gas it paid.
 
     Everything is counted from the contracts' events; exits with 5 where the lines do not add up to
-    the jobs' books, or to what is staked.
+    the jobs' books, or to what the contracts hold: stake, what games owe, what could not be sent.
     """
     data, lines = asyncio.run(_told(whose, job, explain=explain))
     emit(data, "\n".join(lines), as_json=json)
@@ -116,17 +116,22 @@ async def _told(
 
 async def _beside(reader: Reader, known: Known, me: Address) -> tuple[dict[str, Any], list[str]]:
     """What the account has beside pay, and where it lies: as JSON has it, and as lines."""
-    from atoll.job.holdings import holdings
+    from atoll.job.holdings import Found, holdings
 
-    chain, has = reader.chain, holdings(known.events, me)
+    chain, block = reader.chain, hex(known.head.number)
     stakes = await reader.stakes(me, known)
-    ownership, owed = await chain.ownership(me), 0
-    for who in dict.fromkeys((me, ownership.payee)):
-        owed += int((await chain.read("owed", who, contract="Game"))[0])
+    ownership = await chain.ownership(me)
+    paid_to = dict.fromkeys((me, ownership.payee))
+    has = holdings(known.events, me, paid_to)
+    found = Found(
+        sum(stake.active + stake.unbonding for stake in stakes),
+        {who: await chain.owed_by_games(who, block) for who in paid_to},
+        await chain.kept(me, block),
+    )
     lies = {
         "stakes": [stake.to_plain() for stake in stakes],
-        "owed_by_games_wei": str(owed),
-        "kept_wei": str(await chain.kept(me)),
+        "owed_by_games_wei": {who: str(wei) for who, wei in found.owed.items()},
+        "kept_wei": str(found.kept),
         "owner": ownership.owner,
         "payee": ownership.payee,
         "wallets_wei": {
@@ -134,9 +139,10 @@ async def _beside(reader: Reader, known: Known, me: Address) -> tuple[dict[str, 
             for who in dict.fromkeys((me, ownership.owner, ownership.payee))
         },
     }
-    faults = list(has.faults(sum(stake.active + stake.unbonding for stake in stakes)))
+    faults = list(has.faults(found))
     data = {"beside": has.to_plain() | {"faults": faults}, "lies": lies}
-    return data, [*_shares(has), *_places(has, stakes, lies), *(f"  but: {x}" for x in faults)]
+    lines = [*_shares(has), *_games(has), *_places(stakes, found, lies)]
+    return data, [*lines, *(f"  but: {fault}" for fault in faults)]
 
 
 def _shares(has: Holdings) -> list[str]:
@@ -149,27 +155,54 @@ def _shares(has: Holdings) -> list[str]:
             f"won        {tokens(share.wei)} of the bond of {share.loser}, which fell{where}: "
             "it is in the account's stake"
         )
-    if has.refunded:
-        lines.append(f"refunded   {tokens(has.refunded)} by jobs, to the account")
+    if has.funded or has.refunded:
+        lines.append(f"jobs       {tokens(has.funded)} put in, {tokens(has.refunded)} came back")
     return lines
 
 
-def _places(has: Holdings, stakes: list[Stake], lies: dict[str, Any]) -> list[str]:
+def _games(has: Holdings) -> list[str]:
+    """What became of the bonds of games, the account's own and its challengers'."""
+    from atoll.job.event_text import tokens
+
+    lines = [
+        f"won        {tokens(game.gained)} in game {game.id}, half of the bond of "
+        f"{game.challenger}: games owe it to {game.payee}, or have sent it"
+        for game in has.games
+        if game.holder == has.account and game.gained
+    ]
+    lines += [
+        f"lost       {tokens(game.lost)} in game {game.id} against {game.holder}"
+        for game in has.challenges
+        if game.lost
+    ]
+    if has.challenges:
+        home, stake = (
+            tokens(sum(getattr(game, name) for game in has.challenges))
+            for name in ("home", "at_stake")
+        )
+        lines.append(
+            f"bonds      {tokens(has.bonds)} put up in games: {home} back, {stake} at stake"
+        )
+    return lines
+
+
+def _places(stakes: list[Stake], found: Found, lies: dict[str, Any]) -> list[str]:
     from atoll.job.event_text import tokens
     from atoll.protocol.words import Role
 
-    parts = ((name, int(lies[f"{name}_wei"])) for name in ("owed_by_games", "kept"))
-    said = {"owed_by_games": "owed by games", "kept": "kept, as its payee could not be sent it"}
     lines = [
         f"stake      {tokens(stake.active - stake.locked)} free, {tokens(stake.locked)} locked, "
         f"{tokens(stake.unbonding)} unbonding, as {Role(stake.role).name.lower()}"
         for stake in stakes
         if stake.active or stake.unbonding
     ]
-    lines += [f"waiting    {tokens(wei)} {said[name]}" for name, wei in parts if wei]
-    if has.bonds:
-        bonds = f"{tokens(has.bonds)} put up in games, {tokens(has.returned)} sent back"
-        lines.append(f"bonds      {bonds}")
+    lines += [
+        f"waiting    {tokens(wei)} owed by games to {who}: `atoll claim`"
+        for who, wei in found.owed.items()
+        if wei
+    ]
+    if found.kept:
+        lines.append(f"waiting    {tokens(found.kept)} kept, as its payee could not be sent it")
     for who, wei in lies["wallets_wei"].items():
         is_payee = " (pay goes there)" * (who == lies["payee"])
         lines.append(f"wallet     {tokens(int(wei))} has {who}{is_payee}")
@@ -313,10 +346,10 @@ async def _due(reader: Reader, known: Known, account: Address, job: int | None) 
         return due
     payee = (await reader.chain.ownership(account)).payee
     for who in dict.fromkeys((account, payee)):  # an account's bonds, and its payee's gains
-        (owed,) = await reader.chain.read("owed", who, contract="Game")
+        owed = await reader.chain.owed_by_games(who)
         if owed:
             key = f"games:{who}:{_emptied(known, who)}:{owed}"
-            due.append(Collect(key, calls.collect_bond(who), int(owed), "what games owe"))
+            due.append(Collect(key, calls.collect_bond(who), owed, "what games owe"))
     kept = await reader.chain.kept(account)
     if kept:
         key = f"kept:{account}:{_emptied(known, account)}:{kept}"

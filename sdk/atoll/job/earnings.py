@@ -15,6 +15,7 @@ from atoll.job.books import AUDITS, CREDITS, REASONS, SIGNATURES, TRAINING, keep
 from atoll.job.event_text import MISSES, words
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
+from atoll.protocol.late_votes import electors, having, is_had_late, without_pay
 from atoll.protocol.pay import contest_reward
 from atoll.protocol.views import Holder, JobView, OpenRound, SettledRound
 from atoll.protocol.words import (
@@ -215,7 +216,8 @@ class _Lines:
             yield self._earned(holder, past, TRAINING, wei, text)
             return
         state, why = self._unpaid(past, seat)
-        yield Line(past.round, holder.role, seat, TRAINING, state, wei, f"{text}; {why}")
+        until = past.clock.window_end if state is State.PENDING else None
+        yield Line(past.round, holder.role, seat, TRAINING, state, wei, f"{text}; {why}", until)
 
     def _unpaid(self, past: SettledRound, seat: SeatIndex) -> tuple[State, str]:
         if past.unearned >> seat & 1:
@@ -227,11 +229,23 @@ class _Lines:
             return State.LOST, f"struck: it was drawn, and showed {shown}"
         if past.facts.available >> seat & 1:
             return State.LOST, "its pay was taken"
+        return self._not_had(past, seat)
+
+    def _not_had(self, past: SettledRound, seat: SeatIndex) -> tuple[State, str]:
+        """Who said to have its update, in time or late: late votes may pay it until AUDIT ends."""
         had = sum(bool(said >> seat & 1) for said in past.words.values())
         text = f"not had: {had} of {past.facts.committee.bit_count()} said to have its update"
-        if self.now < past.clock.audit_end:
-            text += f"; late votes may still grant it in {past.clock.audit_end - self.now} s"
-        return State.UNEARNED, text
+        asked, have = electors(self.view, past), having(self.view, past, seat)
+        if any(said >> seat & 1 for said in past.late.values()):
+            text += f", with late votes {have.bit_count()} of {asked.bit_count()}"
+        is_enough = is_had_late(self.view, past, seat)
+        if seat not in without_pay(self.view, past, self.now):
+            late = ", enough, and nobody sent the grant before AUDIT ended" * is_enough
+            return State.UNEARNED, text + late
+        left = past.clock.audit_end - self.now
+        if is_enough:
+            return State.PENDING, f"{text}, enough: paid if the grant is sent within {left} s"
+        return State.PENDING, f"{text}; late votes may still grant it in {left} s"
 
     # --- verifiers ---
 

@@ -1,17 +1,24 @@
-"""What an account has outside the jobs' escrows: shares of slashed bonds, stake, refunds.
+"""What an account has outside the jobs' escrows: shares of slashed bonds, stake, games, refunds.
 
-Rule of this file: pure; integers of wei, from the events of the whole deployment. What the stakes
-contract holds of an account is what went in and was won, less what was taken: or a fault is told.
+Rule of this file: pure; integers of wei, from the events of the whole deployment. What a contract
+holds of an account is what went in and was won, less what was taken: or a fault is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from atoll.protocol import events as ev
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.owners import Ownership, enter, payee_of
+from atoll.protocol.views import parties
 from atoll.protocol.words import Address, JobId
+
+_Own: TypeAlias = (
+    ev.Deposited | ev.Slashed | ev.Withdrawn | ev.BondReturned | ev.Kept | ev.Collected
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +40,99 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Played:
+    """A game, and where the challenger's bond of `bond` wei goes: home, or half of it to `payee`.
+
+    Attributes:
+        job: None where the claim names nobody's bond.
+        outcome: NONE of one that is open.
+        payee: who is paid for the holder when the game ends.
+    """
+
+    id: int
+    job: JobId | None
+    holder: Address
+    challenger: Address
+    bond: int
+    outcome: Outcome
+    payee: Address
+
+    @property
+    def home(self) -> int:
+        """Wei that are the challenger's again."""
+        return self.bond if self.outcome in (Outcome.HOLDER_FELL, Outcome.SENT_HOME) else 0
+
+    @property
+    def lost(self) -> int:
+        """Wei that the challenger lost."""
+        return self.bond if self.outcome is Outcome.CHALLENGER_FELL else 0
+
+    @property
+    def gained(self) -> int:
+        """Wei that the payee has of it; the rest of what is lost is burnt."""
+        return self.lost // 2
+
+    @property
+    def at_stake(self) -> int:
+        """Wei of an open game."""
+        return self.bond if self.outcome is Outcome.NONE else 0
+
+    def owes(self, account: Address) -> int:
+        """Wei that the game's end owes an address."""
+        return self.home * (self.challenger == account) + self.gained * (self.payee == account)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON."""
+        sums = {"bond": self.bond, "home": self.home, "lost": self.lost, "gained": self.gained}
+        return {
+            "game": self.id,
+            "job": self.job,
+            "holder": self.holder,
+            "challenger": self.challenger,
+            "outcome": self.outcome.name.lower(),
+            **{f"{name}_wei": str(wei) for name, wei in sums.items()},
+            "payee": self.payee,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the chain says that its contracts hold of an account; wei.
+
+    Attributes:
+        staked: free, locked or unbonding, in both roles.
+        owed: by games, of the account and of where its pay goes.
+        kept: of its pay, what could not be sent.
+    """
+
+    staked: int
+    owed: Mapping[Address, int]
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
 class Holdings:
     """What came to an account, and went, apart from pay; wei.
 
     Attributes:
+        games: in which it was a side.
         deposited, cut, withdrawn: of its stake, in both roles.
-        bonds, returned: what it put up as a challenger in games, and what games sent to it.
-        refunded: what jobs sent back to it.
+        owed: what games owe it, and whoever else is asked about.
+        returned: what games sent to it.
+        kept: of its pay, what could not be sent and still waits.
+        funded, refunded: what it put into jobs, and what they sent back to it.
     """
 
+    account: Address
     shares: tuple[Share, ...]
+    games: tuple[Played, ...]
     deposited: int
     cut: int
     withdrawn: int
-    bonds: int
+    owed: Mapping[Address, int]
     returned: int
+    kept: int
+    funded: int
     refunded: int
 
     @property
@@ -60,37 +145,99 @@ class Holdings:
         """What the stakes contract has of it: free, locked or unbonding."""
         return self.deposited + self.won - self.cut - self.withdrawn
 
-    def faults(self, staked: int) -> tuple[str, ...]:
-        """What differs from the `staked` wei that the chain says."""
-        if staked == self.staked:
-            return ()
-        return (f"{staked} wei are staked, and {self.staked} by the events",)
+    @property
+    def challenges(self) -> tuple[Played, ...]:
+        """The games in which the bond is its own."""
+        return tuple(game for game in self.games if game.challenger == self.account)
+
+    @property
+    def bonds(self) -> int:
+        """Wei that it put up as a challenger."""
+        return sum(game.bond for game in self.challenges)
+
+    @property
+    def gained(self) -> int:
+        """Wei of challengers' bonds that are its payee's, as it won their games."""
+        return sum(game.gained for game in self.games if game.holder == self.account)
+
+    def faults(self, found: Found) -> Iterator[str]:
+        """What differs from what the chain says."""
+        told = [("are staked", found.staked, self.staked), ("are kept", found.kept, self.kept)]
+        for who, wei in found.owed.items():
+            told.append((f"are owed by games to {who}", wei, self.owed.get(who, 0)))
+        for what, wei, by_events in told:
+            if wei != by_events:
+                yield f"{wei} wei {what}, and {by_events} by the events"
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON."""
-        names = ("deposited", "won", "cut", "withdrawn", "staked", "bonds", "returned", "refunded")
+        stake = ("deposited", "won", "cut", "withdrawn", "staked")
+        names = (*stake, "bonds", "gained", "returned", "kept", "funded", "refunded")
         sums = {f"{name}_wei": str(getattr(self, name)) for name in names}
-        return {"shares": [share.to_plain() for share in self.shares], **sums}
+        return {
+            "shares": [share.to_plain() for share in self.shares],
+            "games": [game.to_plain() for game in self.games],
+            **sums,
+        }
 
 
-def holdings(events: Sequence[ev.ContractEvent], account: Address) -> Holdings:
-    """What an account has by all events of a deployment, oldest first."""
+def holdings(
+    events: Sequence[ev.ContractEvent], account: Address, others: Iterable[Address] = ()
+) -> Holdings:
+    """What an account has by all events of a deployment, oldest first.
+
+    Args:
+        others: addresses of which is said, too, what games owe them.
+    """
     slashed = [(n, e) for n, e in enumerate(events) if isinstance(e, ev.Slashed)]
     shares = tuple(
         Share(event.account, _fell_in(events[number + 1 :], event), event.beneficiary_amount)
         for number, event in slashed
         if event.beneficiary == account and event.beneficiary_amount
     )
-    own = [event for event in events if getattr(event, "account", None) == account]
+    games = _games(events)
     return Holdings(
+        account,
         shares,
-        sum(e.amount for e in own if isinstance(e, ev.Deposited)),
-        sum(e.amount for e in own if isinstance(e, ev.Slashed)),
-        sum(e.amount for e in own if isinstance(e, ev.Withdrawn)),
-        sum(e.bond for e in events if isinstance(e, ev.Challenged) and e.challenger == account),
-        sum(e.amount for e in own if isinstance(e, ev.BondReturned)),
+        tuple(game for game in games if account in (game.holder, game.challenger)),
+        _sum(events, ev.Deposited, account),
+        _sum(events, ev.Slashed, account),
+        _sum(events, ev.Withdrawn, account),
+        {who: _owed(games, events, who) for who in dict.fromkeys((account, *others))},
+        _sum(events, ev.BondReturned, account),
+        _sum(events, ev.Kept, account) - _sum(events, ev.Collected, account),
+        sum(e.funded for e in events if isinstance(e, ev.JobCreated) and e.submitter == account)
+        + sum(e.amount for e in events if isinstance(e, ev.JobFunded) and e.funder == account),
         sum(e.amount for e in events if isinstance(e, ev.Refunded) and e.to == account),
     )
+
+
+def _sum(events: Iterable[ev.ContractEvent], kind: type[_Own], account: Address) -> int:
+    """Wei of all the account's events of a kind."""
+    return sum(e.amount for e in events if isinstance(e, kind) and e.account == account)
+
+
+def _owed(games: Iterable[Played], events: Iterable[ev.ContractEvent], account: Address) -> int:
+    """What games owe an address, and have not sent to it."""
+    return sum(game.owes(account) for game in games) - _sum(events, ev.BondReturned, account)
+
+
+def _games(events: Iterable[ev.ContractEvent]) -> list[Played]:
+    """Every game of the deployment; whose a won bond is, is so when the game ends."""
+    found: dict[int, Played] = {}
+    owners: dict[Address, Ownership] = {}
+    for event in events:
+        enter(owners, event)
+        if isinstance(event, ev.Challenged):
+            about = parties(event.claim)
+            sides = (event.holder, event.challenger, event.bond)
+            job = None if about is None else about[0]
+            found[event.id] = Played(event.id, job, *sides, Outcome.NONE, event.holder)
+        elif isinstance(event, ev.Ended):
+            game = found[event.id]
+            payee = payee_of(owners, game.holder)
+            found[event.id] = replace(game, outcome=event.outcome, payee=payee)
+    return list(found.values())
 
 
 def _fell_in(later: Iterable[ev.ContractEvent], slashed: ev.Slashed) -> JobId | None:

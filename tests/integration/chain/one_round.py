@@ -113,6 +113,11 @@ class OneRound:
 
     def audit(self, past: SettledRound, manifest: Manifest) -> None:
         """Audit report, opening, key, each in its window; the clock is then where pay is final."""
+        self.examine(past, manifest)
+        self.wait_until(past.clock.window_end)
+
+    def examine(self, past: SettledRound, manifest: Manifest) -> None:
+        """Audit report, opening and key, each in its window; the round can be challenged then."""
         calls, id = self.chain.calls, past.places[PLACE]
         duty = Duty.fine(SEAT, self.verifier, _leaves(manifest)[1])
         body = Body((duty,))
@@ -123,7 +128,6 @@ class OneRound:
         self.send(self.verifier, calls.open_audit_report(past, id, body, SALT))
         self.wait_until(past.clock.open_end)
         self.send(self.provider, calls.show_key(self.job, ROUND, KEY))
-        self.wait_until(past.clock.window_end)
 
     def wait_until(self, second: int) -> None:
         """A block at or after that unix second."""

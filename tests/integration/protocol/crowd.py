@@ -26,7 +26,7 @@ from atoll.protocol import bls
 from atoll.protocol.audit_reports import Body, Duty, audit_report_hash
 from atoll.protocol.certificates import Bls, certificate_bytes
 from atoll.protocol.claims import Said, shown
-from atoll.protocol.events import Settled
+from atoll.protocol.events import ContractEvent, Settled
 from atoll.protocol.games.calls import calldata
 from atoll.protocol.hashing import certificate_hash, commitment, keccak256
 from atoll.protocol.owes import committee_accounts
@@ -71,6 +71,7 @@ class Crowd:
     Attributes:
         signers: who may be a member.
         view: as of the last block; while a block is filled also with a settlement that is in it.
+        events: of all contracts, up to the last block.
         keys: of reveals, with their plain words, by what the key hashes to.
         works: of segments, by their plain words.
         audit reports: bodies and salts by what was sealed.
@@ -94,6 +95,7 @@ class Crowd:
         self.audit_reports: dict[Digest, tuple[bytes, Digest]] = {}
         self.taken: set[str] = set()
         self._read = 0
+        self.events: list[ContractEvent] = []
         self.follow()
 
     # --- blocks ---
@@ -101,7 +103,7 @@ class Crowd:
     def turn_back(self, snapshot: str, now: int) -> None:
         """Takes back all blocks since a snapshot of the node (`evm_snapshot`), made at `now`."""
         self.chain.anvil.ask("evm_revert", snapshot)
-        self.chain.now, self._read = now, 0
+        self.chain.now, self._read, self.events = now, 0, []
         self.fold = Fold(self.deployment, None)
         self.follow()
 
@@ -119,6 +121,7 @@ class Crowd:
             raw = RawLog(Address(log["address"]), topics, data, reference.number, hash, index)
             event = decode_log(raw)
             if event is not None:
+                self.events.append(event)
                 self.fold.fold(Indexed(event, reference, index))
         self._read = newest + 1
         self.view: JobView = self.fold.views[self.job]

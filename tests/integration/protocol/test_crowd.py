@@ -19,8 +19,10 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS
 from atoll.chain.contracts import AtollChain
 from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex
+from atoll.job.account import statements
+from atoll.job.holdings import Found, holdings
 from atoll.protocol import bls
-from atoll.protocol.words import TOKEN, Address
+from atoll.protocol.words import TOKEN, Address, Role
 
 BLOCKS = 80
 COMMITTEE = 32
@@ -68,6 +70,25 @@ def crowd_of(chain: Chain, rng: random.Random, signers: tuple[Address, ...] = FE
     return Crowd(chain, net, rng, signers)
 
 
+def check_holdings(crowd: Crowd) -> set[str]:
+    """Of everybody, what earnings tell is what the contracts hold; which amounts there were."""
+    chain, had = crowd.chain, set()
+    owed = dict.fromkeys((*crowd.everybody, *VERIFIERS))
+    for account in owed:
+        has = holdings(crowd.events, account, owed)
+        stakes = [chain.call(chain.stakes, "stakeOf", account, role) for role in Role]
+        found = Found(
+            sum(active + unbonding for active, _, unbonding in stakes),
+            {who: chain.call(chain.game, "owed", who)[0] for who in owed},
+            chain.call(chain.jobs, "keptOf", account)[0],
+        )
+        assert list(has.faults(found)) == []
+        (told,) = statements({crowd.job: crowd.view}, crowd.events, account, chain.now) or (None,)
+        assert told is None or told.faults == ()
+        had |= {name for name in ("won", "cut", "bonds", "gained") if getattr(has, name)}
+    return had
+
+
 def check(crowd: Crowd) -> None:
     crowd.view = crowd.fold.views[crowd.job]
     every = [*compared(crowd.chain, crowd.view)]
@@ -77,6 +98,14 @@ def check(crowd: Crowd) -> None:
     assert wrong == [], wrong
 
 
+def end_games(crowd: Crowd) -> None:
+    """Whoever is to move stays silent, in one game after the other."""
+    while open_ := [game for game in crowd.view.games.values() if game.is_open]:
+        game = crowd.chain.game
+        crowd.block([(OUTSIDER, game, "timeout", (one.id,)) for one in open_], 400)
+        check(crowd)
+
+
 @pytest.mark.parametrize("policy", ["EcdsaPolicy"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_view_is_what_the_contracts_answer_whatever_anybody_sends(
@@ -84,11 +113,16 @@ def test_a_view_is_what_the_contracts_answer_whatever_anybody_sends(
 ) -> None:
     rng = random.Random(seed)
     crowd = crowd_of(chain, rng)
+    had: set[str] = set()
     for _ in range(BLOCKS):
         crowd.some_block()
         check(crowd)
         if rng.random() < ASKED:
+            had |= check_holdings(crowd)
             assert differences(Asked(crowd)) == set()
+    end_games(crowd)
+    had |= check_holdings(crowd)
+    assert {"bonds", "cut"} <= had
     assert {"sit", "enrol", "ready", "commit", "sealAuditReport", "key", MOVE} <= crowd.taken
 
 

@@ -16,15 +16,15 @@ from atoll.protocol.words import TOKEN, Address, JobId, Role, RoundIndex
 ME, OTHER = Address("0x" + "11" * 20), Address("0x" + "22" * 20)
 
 
-async def _owes_five(*_: object, **__: object) -> tuple[int]:
-    return (5,)
+async def _owes_five(*_: object) -> int:
+    return 5
 
 
 async def _fails(*_: object, **__: object) -> NoReturn:
     raise ChainError("no endpoint answers")
 
 
-async def _due_where(read: object, payee: Address = ME) -> list[Any]:
+async def _due_where(owed: object, payee: Address = ME) -> list[Any]:
     async def ownership(_: Address) -> Ownership:
         return Ownership(ME, payee)
 
@@ -34,7 +34,7 @@ async def _due_where(read: object, payee: Address = ME) -> list[Any]:
     calls = SimpleNamespace(
         collect_bond=lambda account: ("bond", account), collect=lambda account: ("kept", account)
     )
-    chain = SimpleNamespace(calls=calls, read=read, ownership=ownership, kept=kept)
+    chain = SimpleNamespace(calls=calls, owed_by_games=owed, ownership=ownership, kept=kept)
     sent = [BondReturned(ME, 5), BondReturned(ME, 5), BondReturned(OTHER, 5)]
     known = SimpleNamespace(views={}, head=SimpleNamespace(timestamp=1), events=sent)
     return await _due(cast("Any", SimpleNamespace(chain=chain)), cast("Any", known), ME, None)

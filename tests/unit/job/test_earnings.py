@@ -113,18 +113,64 @@ def test_who_was_short_in_a_round_of_nothing_earns_nothing() -> None:
     check_sums(script)
 
 
-def test_a_seat_that_nobody_had_is_not_paid_and_says_who_had_it() -> None:
+def not_had() -> Script:
+    """A settled round of which the committee did not have seat 3."""
     script = Script.ready(make_terms(rounds=1))
     script.train()
     script.say(has=0b0111)
     script.net.wait(1)
     script.settle(merged=3)
+    return script
+
+
+def say_late(script: Script, places: list[int]) -> None:
+    for place in places:
+        script.net.late_vote(0, script.net.at(Role.VERIFIER, place, 0).id, 0b1000)
+
+
+def test_a_seat_that_nobody_had_is_pending_while_late_votes_may_grant_it() -> None:
+    script = not_had()
+    ends = script.net.settled[0].ends
+    (line,) = lines(script, PROVIDERS[3], "training")
+    assert (line.state, line.until) == (State.PENDING, ends["window"])
+    assert "not had: 0 of 4 said to have its update; late votes may still grant it" in line.text
+    say_late(script, [0])
+    (line,) = lines(script, PROVIDERS[3], "training")
+    assert "0 of 4 said to have its update, with late votes 1 of 4; late votes" in line.text
+    check_sums(script)
+    script.net.wait_until(ends["audit"])
     (line,) = lines(script, PROVIDERS[3], "training")
     assert line.state is State.UNEARNED
-    assert "not had: 0 of 4 said to have its update; late votes may still grant it" in line.text
-    script.net.wait_until(script.net.settled[0].ends["window"])
+    assert line.text.endswith("said to have its update, with late votes 1 of 4")
+    check_sums(script)
+
+
+def test_late_votes_pay_a_seat_once_they_are_granted() -> None:
+    script = not_had()
+    net, me = script.net, PROVIDERS[3]
+    say_late(script, [0, 1, 2])
+    (line,) = lines(script, me, "training")
+    assert (line.state, "late votes 3 of 4, enough" in line.text) == (State.PENDING, True)
+    net.grant(0, 3)
+    (line,) = lines(script, me, "training")
+    assert (line.state, line.wei) == (State.PENDING, 8 * net.terms.segment_pay)
+    assert line.text == "8 of 8 segments; its window is open"
+    check_sums(script)
+    net.wait_until(net.settled[0].ends["window"])
+    assert lines(script, me, "training")[0].state is State.DUE
+    check_sums(script)
+    net.claim(Role.PROVIDER, net.at(Role.PROVIDER, 3, 0).id, 1)
+    assert lines(script, me, "training")[0].state is State.PAID
+    check_sums(script)
+
+
+def test_late_votes_that_nobody_had_granted_pay_nothing_and_it_is_said() -> None:
+    script = not_had()
+    say_late(script, [0, 1, 2])
+    script.net.wait_until(script.net.settled[0].ends["audit"])
     (line,) = lines(script, PROVIDERS[3], "training")
-    assert line.text.endswith("said to have its update")
+    assert line.state is State.UNEARNED
+    assert line.text.endswith("nobody sent the grant before AUDIT ended")
     check_sums(script)
 
 

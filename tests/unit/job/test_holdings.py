@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from tests.unit.protocol.factories import digest, make_terms
+from tests.unit.protocol.factories import address, digest, make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.job.holdings import Share, holdings
+from atoll.job.holdings import Found, Share, holdings
 from atoll.protocol import events as ev
-from atoll.protocol.words import TOKEN, Address, Role
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Outcome
+from atoll.protocol.views import bond_set
+from atoll.protocol.words import (
+    TOKEN,
+    ZERO_DIGEST,
+    Address,
+    HolderId,
+    JobId,
+    Role,
+    RoundIndex,
+    SeatIndex,
+)
 
 
 def test_a_game_won_is_a_share_in_the_winners_stake() -> None:
@@ -21,9 +33,14 @@ def test_a_game_won_is_a_share_in_the_winners_stake() -> None:
     events = [event for event, _ in net.log]
     won, lost = holdings(events, WATCHER), holdings(events, liar.account)
     assert won.shares == (Share(liar.account, net.job, 3 * TOKEN),)
-    assert (won.won, won.staked, won.faults(3 * TOKEN)) == (3 * TOKEN, 3 * TOKEN, ())
+    assert (won.won, won.staked) == (3 * TOKEN, 3 * TOKEN)
+    assert list(won.faults(Found(3 * TOKEN, {WATCHER: 0}, 0))) == []
     assert (lost.shares, lost.cut, lost.staked) == ((), 10 * TOKEN, 0)
-    assert won.faults(0) == (f"0 wei are staked, and {3 * TOKEN} by the events",)
+    assert list(won.faults(Found(0, {WATCHER: 5}, 7))) == [
+        f"0 wei are staked, and {3 * TOKEN} by the events",
+        "7 wei are kept, and 0 by the events",
+        f"5 wei are owed by games to {WATCHER}, and 0 by the events",
+    ]
 
 
 def test_a_cut_without_a_winner_is_nobodys_share() -> None:
@@ -38,3 +55,50 @@ def test_a_cut_without_a_winner_is_nobodys_share() -> None:
     has = holdings(events, cutter)
     assert (has.staked, has.cut, has.returned, has.shares) == (2 * TOKEN, TOKEN, 7, ())
     assert holdings(events, other).staked == 0
+
+
+HOLDER, OWNER = PROVIDERS[1], address("owner")
+
+
+def game(id: int, challenger: Address, bond: int) -> ev.Challenged:
+    """One about the holder's seat in job 7."""
+    claim = Claim(
+        holder=HOLDER,
+        set=bond_set(JobId(7), Role.PROVIDER, HolderId(2)),
+        place=ZERO_DIGEST,
+        program=ZERO_DIGEST,
+        is_link=False,
+        seat=SeatIndex(1),
+        round=RoundIndex(0),
+        segment=0,
+        data_seed=ZERO_DIGEST,
+        opening=ZERO_DIGEST,
+    )
+    return ev.Challenged(id, HOLDER, challenger, bond, claim, b"")
+
+
+def test_a_games_bond_is_told_until_games_have_sent_it() -> None:
+    events: list[ev.ContractEvent] = [
+        game(1, WATCHER, 9), game(2, WATCHER, 20), game(3, WATCHER, 40), game(4, WATCHER, 80),
+        ev.Ended(1, Outcome.CHALLENGER_FELL), ev.Ended(4, Outcome.SENT_HOME),
+        ev.OwnerProposed(HOLDER, OWNER), ev.OwnerAccepted(HOLDER, OWNER),
+        ev.Ended(2, Outcome.CHALLENGER_FELL),
+    ]  # fmt: skip
+    mine, holders = holdings(events, WATCHER), holdings(events, HOLDER, [OWNER])
+    assert [(g.id, g.job, g.lost, g.home, g.at_stake) for g in mine.games] == [
+        (1, 7, 9, 0, 0), (2, 7, 20, 0, 0), (3, 7, 0, 0, 40), (4, 7, 0, 80, 0),
+    ]  # fmt: skip
+    assert (mine.bonds, mine.gained, mine.owed) == (149, 0, {WATCHER: 80})
+    assert (holders.bonds, holders.gained) == (0, 4 + 10)
+    assert holders.owed == {HOLDER: 4, OWNER: 10}  # to whom it was paid for when the game ended
+    events += [ev.Ended(3, Outcome.HOLDER_FELL), ev.BondReturned(WATCHER, 120)]
+    events += [ev.BondReturned(OWNER, 10), ev.BondReturned(OWNER, 0)]
+    mine, holders = holdings(events, WATCHER), holdings(events, HOLDER, [OWNER])
+    assert (mine.owed, mine.returned) == ({WATCHER: 0}, 120)
+    assert holders.owed == {HOLDER: 4, OWNER: 0}
+
+
+def test_what_a_payee_could_not_be_sent_is_kept_until_it_is_collected() -> None:
+    me = PROVIDERS[0]
+    events: list[ev.ContractEvent] = [ev.Kept(me, 5), ev.Collected(me, 5), ev.Kept(me, 6)]
+    assert holdings(events, me).kept == 6
