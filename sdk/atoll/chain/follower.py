@@ -116,6 +116,15 @@ class Follower:
         """
         return self._ahead.get(job)
 
+    async def newest(self, job: JobId) -> JobView | None:
+        """The followed job as the newest block tells it now, whether or not each poll looks there.
+
+        A reorg may take it back. Raises RpcUnavailable.
+        """
+        fold = self._fold.copy()
+        fold.fold_all(await self._index.look_ahead())
+        return fold.views.get(job)
+
     @property
     def views(self) -> Mapping[JobId, JobView]:
         """Every followed job that exists."""

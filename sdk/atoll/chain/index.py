@@ -162,6 +162,14 @@ class EventIndex:
         """Events of the blocks behind the last confirmed one, at the last poll; on no disk."""
         return tuple(self._ahead)
 
+    async def look_ahead(self) -> tuple[Indexed, ...]:
+        """Looks at the newest blocks now, whether or not each poll does. Raises RpcUnavailable."""
+        await self._look_ahead((await self._chain.head()).number)
+        found = self.ahead
+        if not self._looks_ahead:  # no poll would take back what a reorg does
+            self._ahead = []
+        return found
+
     def history(self) -> History:
         """Every event given so far that no reorg took back, in chain order."""
         return History(self._db, self._indexed)

@@ -526,10 +526,12 @@ def cancel(
     A job that is cancelled already is only said to be so; nothing is sent.
     """
 
+    from atoll.job.event_text import JobSnapshot
+
     async def work(client: Client) -> tuple[bool, int, JobSnapshot]:
         handle = client.attach(job)
-        done = await handle.cancel()
-        return done, (await handle.view()).refunded, await handle.status()
+        done, view = await handle.cancel(), await handle.newest()
+        return done, view.refunded, JobSnapshot.of(view, client.follower.now)
 
     done, refunded, snapshot = _signed(network, work)
     say(cancelled_text(snapshot, refunded, already=not done))

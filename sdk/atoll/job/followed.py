@@ -57,6 +57,10 @@ class FollowedJob:
         """Everything the chain says of the job, as of the last confirmed block."""
         return await self.client.follower.view(self.id)
 
+    async def newest(self) -> JobView:
+        """The same, as of the newest block, which a reorg may take back."""
+        return await self.client.follower.newest(self.id)
+
     async def status(self) -> JobSnapshot:
         """Where the job stands. Raises ChainError where the chain has no such job."""
         return JobSnapshot.of(await self.view(), self.client.follower.now)

@@ -41,6 +41,12 @@ class JobFollower:
             )
         return view
 
+    async def newest(self, job: JobId) -> JobView:
+        """The job as the newest block tells it, which a reorg may take back. Raises as `view`."""
+        view = await self.view(job)
+        async with self._syncing:
+            return await self._follower.newest(job) or view
+
     async def updates(self, job: JobId) -> Sequence[JobUpdate]:
         """Everything that happened in the job, oldest first. Raises RpcUnavailable."""
         async with self._syncing:

@@ -284,7 +284,7 @@ class JobHandle(FollowedJob):
         Raises:
             ConfigError: the job has ended, and not since it was cancelled.
         """
-        view = await self.view()
+        view = await self.newest()
         if view.cancel_requested:
             return False
         if view.status.is_closed:

@@ -34,6 +34,7 @@ from atoll.dashboard.page import embedded
 from atoll.dashboard.server import network_now
 from atoll.errors import ConfigError
 from atoll.job.document import to_toml
+from atoll.job.event_text import tokens
 from atoll.job.spec import JobSpec
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.words import Address, JobId, Role
@@ -250,6 +251,56 @@ async def gateways(submitted: Submitted) -> tuple[str, ...]:
     """Of everybody in the job."""
     async with Client(submitted.anvil.url, submitted.deployment, None, submitted.home) as client:
         return (await client.attach(1).view()).gateway_urls()
+
+
+async def submit(submitted: Submitted) -> Address:
+    """Job 1, which waits for members; whose it is."""
+    text, me = {"data.paths": [str(submitted.folder / "text")]}, submitted.accounts[0]
+    home, url = submitted.home, submitted.anvil.url
+    async with Client(url, submitted.deployment, me, home, ask=answered_here) as client:
+        await client.submit(await client.draft(JOB.but(text), NUMERICS), max_spend=PLENTY)
+        return client.address
+
+
+async def open_round(submitted: Submitted, submitter: Address) -> None:
+    """Members come, and a round runs."""
+    members = await submitted.members(1)
+    await members.join(submitter)
+    submitted.anvil.mine()
+    members.send(members.provider, members.chain.calls.advance(members.job))
+    await members.chain.close()
+
+
+def cancels(submitted: Submitted) -> tuple[str, bool]:
+    """What a cancel says, which ends with 0; and whether it sent anything."""
+    sent = ("eth_getTransactionCount", submitted.accounts[0].address, "latest")
+    before = submitted.anvil.ask(*sent)
+    done = CliRunner().invoke(app, ["cancel", "1"])
+    assert done.exit_code == 0, done.output
+    return done.stderr, submitted.anvil.ask(*sent) != before
+
+
+def test_a_second_cancel_says_so_sends_nothing_and_tells_what_came_back(
+    submitted: Submitted,
+) -> None:
+    asyncio.run(submit(submitted))
+    submitted.anvil.mine(2)
+    rest = "and `atoll job refund 1` brings back what nobody can earn\n"
+    none = f"0 tokens of it came back to its submitter, {rest}"
+    assert cancels(submitted) == (f"job 1 is cancelled; {none}", True)
+    assert cancels(submitted) == (f"job 1 is cancelled already; {none}", False)
+    back = int(told("refund", 1)["refunded_wei"])
+    said = f"{tokens(back)} tokens of it came back to its submitter, {rest}"
+    assert cancels(submitted) == (f"job 1 is cancelled already; {said}", False)
+
+
+def test_a_second_cancel_while_a_round_runs_says_that_it_ends_with_it(submitted: Submitted) -> None:
+    asyncio.run(open_round(submitted, asyncio.run(submit(submitted))))
+    first, second = cancels(submitted), cancels(submitted)
+    assert first[0].startswith("job 1 is cancelled, and ends with the running round; 0 tokens")
+    assert second[0] == first[0].replace("cancelled,", "cancelled already,")
+    assert (first[1], second[1]) == (True, False)
+    assert told("status", 1)["phase"] == "train"
 
 
 async def cancelled(submitted: Submitted, file: Path) -> None:

@@ -39,6 +39,8 @@ class Follower:
             raise ChainError(f"the chain has no job {job} yet")
         return self.views[str(job)]
 
+    newest = view
+
     async def updates(self, job: int) -> list[JobUpdate]:
         assert str(job) in self.views, "it would be waited for"
         return []
