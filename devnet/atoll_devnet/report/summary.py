@@ -174,6 +174,6 @@ def _held_out(report: Mapping[str, Any]) -> str:
     start, end = report["eval"]["loss_start"], report["eval"]["loss_end"]
     if start is None or end is None:
         return "loss on held-out text: not measured"
-    return (
-        f"loss on held-out text: {start:.4f} before, {end:.4f} after ({1 - end / start:.0%} less)"
-    )
+    gain = 1 - end / start
+    moved = f"{abs(gain):.1%} {'less' if gain >= 0 else 'more'}"
+    return f"loss on held-out text: {start:.4f} before, {end:.4f} after ({moved})"

@@ -167,6 +167,20 @@ def test_a_model_that_diverged_leaves_json_that_can_be_read(tmp_path: Path) -> N
     assert told["eval"] == {"loss_start": 5.5, "loss_end": None}
 
 
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        ({-1: 6.1029, 0: 6.0925}, "6.1029 before, 6.0925 after (0.2% less)"),
+        ({-1: 5.0, 0: 5.5}, "5.0000 before, 5.5000 after (10.0% more)"),
+    ],
+)
+def test_a_loss_that_fell_by_little_or_rose_is_told_so(
+    losses: dict[int, float], told: str, tmp_path: Path
+) -> None:
+    report = build_report(replace(result_of(finished_run(), tmp_path, {}), losses=losses))
+    assert f"loss on held-out text: {told}" in summary(report, "", tmp_path)
+
+
 def test_a_game_says_who_won_after_how_many_moves(report: dict[str, Any]) -> None:
     (game,) = report["games"]
     assert (game["seat"], game["round"], game["segment"]) == (LIAR, 0, 2)
