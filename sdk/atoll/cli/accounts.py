@@ -102,12 +102,15 @@ class Whose:
             ConfigError: the key is not the owner's.
         """
         me, account = self.address, self.account
-        owner = (await reader.chain.ownership(account)).owner
-        if owner != me:
-            raise ConfigError(
-                f"{account} belongs to {owner}, and the key is that of {me}",
-                next_step=f"with the owner's key: --keystore FILE --node {account}",
-            )
+        owned = await reader.chain.ownership(account)
+        if owned.owner == me:
+            return
+        step = f"with the owner's key: --keystore FILE --node {account}"
+        if owned.proposed == me:
+            step = f"`atoll stake owner accept --node {account}` first: it is proposed to {me}"
+        raise ConfigError(
+            f"{account} belongs to {owned.owner}, and the key is that of {me}", next_step=step
+        )
 
     @property
     def folder(self) -> Path:

@@ -108,8 +108,9 @@ async def _told(
         f"{tokens(int(gas['fees_wei']))} of the chain's coin in {gas['transactions']} transactions"
     )
     unknown = gas["unknown_transactions"]
+    by = "" if whose.address == me else f" of {whose.address}"
     lines.append(
-        f"gas        {fees}" + (f", {unknown} more were not sent from here" * bool(unknown))
+        f"gas        {fees}{by}" + (f", {unknown} more were not sent from here" * bool(unknown))
     )
     return data, lines
 
@@ -214,10 +215,11 @@ def _of(job: int | None) -> str:
 
 
 async def _gas(whose: Whose, reader: Reader) -> dict[str, Any]:
-    """What the transactions cost that are known here, and how many others the account sent."""
+    """What the key's transactions cost that are known here, and how many others it sent."""
     mined = [row for row in whose.transactions() if row["fee_wei"] is not None]
     sent = await reader.chain.nonce(whose.address)
     return {
+        "account": whose.address,
         "fees_wei": str(sum(int(row["fee_wei"]) for row in mined)),
         "gas": sum(row["gas"] or 0 for row in mined),
         "transactions": len(mined),

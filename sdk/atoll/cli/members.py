@@ -160,8 +160,24 @@ def _add_init(app: typer.Typer, member: RoleCommand) -> None:
         )
         where = folder.expanduser()
         made = services.write_config(where, choices if json else services.asked(choices))
-        start = services.starting(member.command, "run", config=made["config"])
-        emit(made, f"{made['address']}\nfund it, then: {start}", as_json=json)
+        emit(made, "\n".join(_made_lines(member, made, choices.owner)), as_json=json)
+
+
+def _made_lines(member: RoleCommand, made: dict[str, str], owner: str | None) -> list[str]:
+    """What to do with a new folder, in that order; an owner's tokens never lie with the node."""
+    node, config = made["address"], made["config"]
+    start = services.starting(member.command, "run", config=config)
+    if owner is None:
+        return [node, f"fund it, then: {start}"]
+    return [
+        node,
+        "send it coin for gas, and no tokens; then:",
+        f"  {services.starting('stake', 'owner', 'propose', config=config)}",
+        f"with the key of {owner}, which needs coin and the tokens that are to be staked:",
+        f"  atoll stake owner accept --node {node}",
+        f"  atoll stake add AMOUNT --as {member.role} --node {node}",
+        f"then: {start}",
+    ]
 
 
 def _add_orders(app: typer.Typer, default_config: Path) -> None:

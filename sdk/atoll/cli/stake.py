@@ -240,9 +240,10 @@ def _withdrawn_text(done: dict[str, Any]) -> str:
     from atoll.job.event_text import tokens
 
     amounts = {name: int(done[f"{name}_wei"]) for name in ("released", "taken", "unbonded")}
+    whose = "" if done["owner"] == done["account"] else f" of {done['owner']}"
     said = {
         "released": "tokens of bonds are free again",
-        "taken": "tokens are in the wallet",
+        "taken": f"tokens are in the wallet{whose}",
         "unbonded": "tokens begin to unbond",
     }
     lines = [f"{tokens(amounts[name])} {text}" for name, text in said.items() if amounts[name]]

@@ -377,7 +377,7 @@ async def test_a_node_without_tokens_is_staked_for_by_its_owner(context: Any) ->
     context.chain.owned, context.chain.balance = Ownership(Address(OWNER), Address(OWNER)), 0
     with pytest.raises(InsufficientFunds) as refused:
         await effects(context).run(view_at(1), join())
-    assert f"stake add AMOUNT --node {ME}" in str(refused.value.next_step)
+    assert f"stake add AMOUNT --as provider --node {ME}" in str(refused.value.next_step)
     context.chain.active = 100
     await effects(context).run(view_at(1), join())
     assert [call[0] for call in context.queue.calls.values()] == ["sit"]

@@ -144,7 +144,7 @@ async def _check_deployment(subject: Subject, deployment: Deployment) -> list[Fi
         found = [_contracts(await verify_contracts(chain))]
         account = _account_of(subject.keystore)
         if account is not None and found[0].level is Level.OK:
-            found += await _check_money(chain, account, subject.fee_cap)
+            found += await _check_money(chain, account, subject)
             if subject.fee_cap and deployment.chain_id not in DEVELOPMENT_CHAINS:
                 found.append(_check_fees(subject))
             found.append(await _check_owner(chain, account, subject.owner))
@@ -164,10 +164,10 @@ def _contracts(checks: list[ContractCheck]) -> Finding:
     return ok("contracts", f"all {len(checks)} are there, with this version's code")
 
 
-async def _check_money(chain: AtollChain, account: Address, fee_cap: int) -> list[Finding]:
+async def _check_money(chain: AtollChain, account: Address, subject: Subject) -> list[Finding]:
     """Coin for gas, and tokens for a bond, of which some may be staked already."""
     price = 2 * await chain.base_fee() + 10**9
-    price = min(price, fee_cap) if fee_cap else price
+    price = min(price, subject.fee_cap) if subject.fee_cap else price
     coin = await chain.native_balance(account)
     sent = coin // (price * LEAST_GAS)
     text = f"{account} has {coin / TOKEN:g} of the chain's coin, for about {sent:,} transactions"
@@ -177,7 +177,7 @@ async def _check_money(chain: AtollChain, account: Address, fee_cap: int) -> lis
         found = [failure("gas", text, step)]
     elif coin < price * USUAL_GAS:
         found = [warning("gas", text, step)]
-    return found + await _check_bond(chain, account)
+    return found + await _check_bond(chain, account, subject.owner)
 
 
 def _check_fees(subject: Subject) -> Finding:
@@ -191,7 +191,8 @@ def _check_fees(subject: Subject) -> Finding:
     return warning("fees", text, step)
 
 
-async def _check_bond(chain: AtollChain, account: Address) -> list[Finding]:
+async def _check_bond(chain: AtollChain, account: Address, wanted: str | None) -> list[Finding]:
+    """What an owner stakes never lies in the account's own wallet."""
     wallet = await chain.token_balance(account)
     staked = sum([(await chain.stake(account, role)).active for role in Role])
     parameters = (await read_parameters(chain))["Config"]["params"]
@@ -199,6 +200,10 @@ async def _check_bond(chain: AtollChain, account: Address) -> list[Finding]:
     text = f"{account} has {wallet / TOKEN:g} tokens and {staked / TOKEN:g} staked"
     if wallet + staked < least:
         step = f"send it at least {least / TOKEN:g} tokens; a job may ask for more"
+        owner = wanted or (await chain.ownership(account)).owner
+        if owner.lower() != account.lower():
+            add = f"`atoll stake add AMOUNT --as ROLE --node {account}` by the key of {owner}"
+            step = f"{add}, once it owns the account; {least / TOKEN:g} tokens at least"
         return [failure("bond", f"{text}; no bond is below {least / TOKEN:g}", step)]
     return [ok("bond", text)]
 

@@ -175,7 +175,8 @@ async def _ensure_stake(effects: Effects, view: JobView, join: SendJoin) -> None
     if balance < lacking:
         step = "send stake tokens to this account, or take a job with a lower bond"
         if effects.context.config.owner is not None:
-            step = f"with the owner's key: `atoll stake add AMOUNT --node {me}`"
+            role = join.role.name.lower()
+            step = f"with the owner's key: `atoll stake add AMOUNT --as {role} --node {me}`"
         raise InsufficientFunds(
             f"{me} has {balance} wei of the stake token, the bond lacks {lacking}", next_step=step
         )
