@@ -28,6 +28,10 @@ TURN_SECONDS: Final = 600
 """So long one that was chosen may take to be joined while others wait, and twice as long each
 further time: data that nobody serves keeps nobody for ever."""
 MOST_DOUBLED: Final = 8
+WAIT_SECONDS: Final = 3600
+"""For so long at most a job of ours may open no round and count: its author writes how long members
+have to get ready, and 136 years are within the contract's bounds.
+"""
 HOURLY_BY_PROMISE: Final = 2
 """What a job earns an hour is at most so many times what its terms promise (`pace`)."""
 
@@ -60,7 +64,7 @@ class Choice:
     Attributes:
         held: jobs in which the account has a place.
         unpaid: those of them that have opened no round for as long as members have to get ready,
-            and so do not count, and those that are being left for that.
+            or for an hour, and so do not count, and those that are being left for that.
         looked_at: jobs that are being vetted.
         taken: jobs that are to be joined.
     """
@@ -164,7 +168,7 @@ class Choice:
         idle = {
             job
             for job, since in self._waits_since.items()
-            if now - since >= views[job].require_terms().ready_seconds
+            if now - since >= min(WAIT_SECONDS, views[job].require_terms().ready_seconds)
         }
         self.unpaid = frozenset(idle | (self._given_up.keys() & ours))
 

@@ -14,7 +14,7 @@ from tests.unit.service.held import MANIFEST
 
 from atoll.protocol.views import JobView
 from atoll.protocol.words import ZERO_DIGEST, Address, JobId, JobStatus, Role
-from atoll.service.choice import MOST_LOOKED_AT, TURN_SECONDS, VETTING_SECONDS, Choice
+from atoll.service.choice import MOST_LOOKED_AT, TURN_SECONDS, VETTING_SECONDS, WAIT_SECONDS, Choice
 from atoll.service.duties.material import (
     DataReady,
     DoFetchData,
@@ -162,9 +162,9 @@ def test_a_job_without_a_free_place_is_the_last_to_be_taken() -> None:
 # --- what opens no round ---
 
 
-def captured() -> tuple[Market, Network]:
+def captured(**terms: int) -> tuple[Market, Network]:
     """We have the first seat of a job that waits, and room for one job."""
-    net = Network(make_terms(price_per_token=1))
+    net = Network(make_terms(price_per_token=1, **terms))
     market = Market(offered(1, net=net))
     market.vet(1, 1)
     market.bring(1)
@@ -186,6 +186,17 @@ def test_what_opens_no_round_does_not_count_and_is_left_for_what_pays() -> None:
     market.bring(2)
     assert market.choice.taken == {2}
     assert market.choice.why_out(JobId(1)) == "has had no round here, and job 2 pays"
+
+
+def test_no_author_says_how_long_a_job_that_opens_no_round_holds_who_joined() -> None:
+    market, _ = captured(ready_seconds=2**32 - 1)
+    market.views[JobId(2)] = offered(2)
+    market.see()
+    assert market.see(WAIT_SECONDS - 1).unpaid == set()
+    assert market.see(1).unpaid == {1}
+    market.vet(2, 5)
+    market.bring(2)
+    assert market.choice.taken == {2}
 
 
 def test_what_was_left_is_not_taken_again_until_it_opens_a_round_or_the_better_one_ends() -> None:
