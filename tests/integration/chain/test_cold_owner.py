@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 from atoll.chain.calls import Calls
 from atoll.chain.contracts import AtollChain
