@@ -90,7 +90,7 @@ def _accusing(duty: Duty, is_accused: bool) -> Duty:
 
 
 class NoChallenge(VerifierBehaviour):
-    """Has a seat excluded of the next merges for nothing, and dares no bond for it."""
+    """Has a seat excluded from the next merges for nothing, and dares no bond for it."""
 
     def may_accuse(self, view: JobView) -> bool:
         return False

@@ -144,7 +144,7 @@ def _add_init(app: typer.Typer, member: RoleCommand) -> None:
         deployment: DeploymentFile = None,
         json: Json = False,
     ) -> None:
-        """Make a folder with a key and a config; at a terminal, what is excluded is asked."""
+        """Make a folder with a key and a config; at a terminal, what is left out is asked."""
         to = known_address(reward, "--reward")
         choices = services.Choices(
             member.role,

@@ -27,7 +27,7 @@ STATES: Final[Mapping[str, tuple[str, str]]] = {
     "missed": ("M", "missed a commit or a reveal"),
     "keyless": ("K", "showed no key, and is not paid"),
     "not-had": ("N", "revealed, but the committee had no copy"),
-    "out": ("O", "excluded of the merge"),
+    "out": ("O", "excluded from the merge"),
     "partial": ("P", "did a part of the round"),
     "fine": ("✓", "drawn, and fine"),
     "drawn": ("D", "drawn, nobody has said anything yet"),
@@ -234,7 +234,7 @@ class Cells:
             yield "out", "Had, and not merged: its holder had fallen before."
         elif past.verdict.excluded >> seat & 1:
             why = "it was accused" if past.accused >> seat & 1 else "it stood out among the updates"
-            yield "out", f"Had, and excluded of the merge: {why}."
+            yield "out", f"Had, and excluded from the merge: {why}."
         elif not is_whole_enough(told.segments, whole):
             vain = " Nothing was merged, so it earns nothing." if past.unearned >> seat & 1 else ""
             yield "partial", f"Had, and too short to be merged.{vain}"

@@ -90,6 +90,6 @@ def _check_budget(most: int | None, price: Wei) -> None:
 
 async def measure(spec: JobSpec, found: Found, ask: Ask) -> Pace:
     """The model's pace on this machine. Raises as `write_draft`."""
-    # What is excluded does not matter to a step.
+    # What is left out does not matter to a step.
     manifest = filled(spec).resolve(found.data, found.init, found.numerics, now=0)
     return Pace(**await ask({"pace": manifest.to_bytes().hex()}))

@@ -306,7 +306,7 @@ class _Lines:
         if holder.id not in past.audit_reports:
             return self._none(holder, past, AUDITS, fee, f"{about}: missed, no audit report")
         if holder.id in past.bodies:
-            return self._none(holder, past, AUDITS, fee, f"{about}: excluded of what was opened")
+            return self._none(holder, past, AUDITS, fee, f"{about}: left out of what was opened")
         if self.now < clock.open_end:
             text = f"{about}: the audit report can be opened for {clock.open_end - self.now} s more"
             return Line(*where, State.PENDING, fee, text, clock.window_end)

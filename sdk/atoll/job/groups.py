@@ -192,7 +192,7 @@ class Init(Group):
     )
     seq: Count | None = Field(
         default=None,
-        description="tokens of a training sequence; if excluded the folder's, 1024 at most",
+        description="tokens of a training sequence; if left out the folder's, 1024 at most",
     )
 
     def beside(self, folder: Path) -> Self:
@@ -244,7 +244,7 @@ class Data(Group):
 
 
 class Inner(Group):
-    """How each provider trains. What is excluded is the method's, or AdamW's as usual."""
+    """How each provider trains. What is left out is the method's, or AdamW's as usual."""
 
     lr: RateNumber = Field(default="0.003", description="learning rate")
     steps: Count = Field(default=40, description="of a round")
@@ -271,7 +271,7 @@ class Inner(Group):
 
 
 class Outer(Group):
-    """The outer optimiser. What is excluded is the method's."""
+    """The outer optimiser. What is left out is the method's."""
 
     kind: Literal["sgd", "nesterov", "adam", "sign", "delayed_nesterov"] | None = None
     lr: PositiveNumber | None = None
@@ -310,11 +310,11 @@ class Audit(Group):
 
 
 class Money(Group):
-    """Amounts, as text in tokens. What is excluded follows from the work and what it must deter."""
+    """Amounts, as text in tokens. What is left out follows from the work and what it must deter."""
 
     budget: Amount | None = Field(
         default=None,
-        description="the whole job's price at most; sets price_per_token if that is excluded",
+        description="the whole job's price at most; sets price_per_token if that is left out",
     )
     price_per_token: Amount | None = Field(
         default=None, description="paid for each trained token of text"
@@ -346,7 +346,7 @@ class Members(Group):
 
 
 class Windows(Group):
-    """How long a phase may take. What is excluded follows from measured seconds and bytes."""
+    """How long a phase may take. What is left out follows from measured seconds and bytes."""
 
     train: Duration | None = None
     reveal: Duration | None = None

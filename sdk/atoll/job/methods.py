@@ -174,7 +174,7 @@ def with_codec(method: Method, name: str) -> Method:
 
 
 def with_feedback(method: Method, decay: str) -> Method:
-    """The method with seats that send what their codec excluded a round later.
+    """The method with seats that send what their codec left out a round later.
 
     Raises:
         ManifestError: the codec is sparse or leaves nothing out, or the updates are of fragments.

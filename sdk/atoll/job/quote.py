@@ -264,7 +264,7 @@ def _too_short(manifest: Manifest, pace: Pace) -> list[str]:
     """What the windows of the work and the lifetime leave no time for, with members like this
     machine.
 
-    What is excluded of a job is never too short.
+    What is excluded from a job is never too short.
     """
     terms, d, found = manifest.terms, duration_text, []
     for work in dict.fromkeys(work for role in Role for work in loads_of(role, manifest, pace)):

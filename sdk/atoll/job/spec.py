@@ -174,7 +174,7 @@ class JobSpec(Group):
         open_fields = spec.excluded()
         if open_fields:
             raise ConfigError(
-                f"excluded and not computed yet: {', '.join(open_fields)}",
+                f"left out and not computed yet: {', '.join(open_fields)}",
                 next_step="complete the job with atoll.job.plan.complete, or write them down",
             )
         try:

@@ -92,7 +92,7 @@ class SeatLayout:
     Attributes:
         params: every parameter.
         m, v: first and second moments, of the parameters whose optimiser has them.
-        feedback: what the codec excluded of the updates before, where it carries that over.
+        feedback: what the codec excluded from the updates before, where it carries that over.
     """
 
     params: Shapes

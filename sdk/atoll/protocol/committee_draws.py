@@ -61,8 +61,8 @@ def draw_seats(
 ) -> dict[SeatIndex, int]:
     """Seats that are audited, each with its ordinal; no two have the same.
 
-    The first `count` of the revealed by ticket, and behind them who was excluded of the merge, each
-    by its rank among those. Where all are drawn, by number.
+    The first `count` of the revealed by ticket, and behind them who was excluded from the merge,
+    each by its rank among those. Where all are drawn, by number.
     """
     seats = list(bits(revealed))
     if count == len(seats):
@@ -84,7 +84,7 @@ def auditors_of(
 def draw_duties(
     seed: Digest, drawn: Mapping[SeatIndex, int], ready: Bitmap, *, is_last: bool
 ) -> dict[PlaceIndex, tuple[SeatIndex, ...]]:
-    """The seats that each place audits, ascending; places without any are excluded.
+    """The seats that each place audits, ascending; places without any are left out.
 
     Args:
         drawn: seats that are audited, with their ordinals.

@@ -445,7 +445,7 @@ class CodecSpec(_Spec):
     """How an update is written: on a shared power-of-two grid, whose steps follow the updates.
 
     `exponents` are round 0's of what the model moves by, `moment_exponents` of the first moments.
-    `feedback` is the decay of what the codec excluded and carries to the next round; "0" drops it.
+    `feedback` is the decay of what the codec left out and carries to the next round; "0" drops it.
     The update of round r has the tensors of fragment r mod `fragments`; the seats keep their own of
     the others until their turn. What is merged comes back before step `overlap` of the next round,
     as `mixing` parts of a seat's own value and 1 − `mixing` of the global one (Streaming DiLoCo's τ

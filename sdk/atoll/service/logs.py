@@ -12,7 +12,7 @@ import structlog
 
 
 class Lines(structlog.WriteLogger):
-    """Writes lines; one that a full disk or a reader that is gone refuses is excluded.
+    """Writes lines; one that a full disk or a reader that is gone refuses is left out.
 
     What is logged is done or about to be done: no duty may fail for the word about it.
     """

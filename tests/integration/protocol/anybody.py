@@ -129,7 +129,7 @@ def _of_seats(net: Live, past: SettledRound) -> Iterator[Asked]:
     audits, round = net.chain.audits, past.round
     for seat in past.reveals:
         evidence = shown(past, seat)
-        # Of who fell the pay is lost already, and a report missing key is worth nothing.
+        # Of who fell the pay is lost already, and a report of its missing key is worth nothing.
         if not net.folded.providers[past.seats[seat]].has_fallen:
             yield (Call.REPORT_MISSING_KEY, round, seat), audits, "reportMissingKey", (evidence,)
         yield (Call.NO_KEY, round, seat), audits, "noKey", (evidence,)

@@ -242,7 +242,7 @@ def stopped(script: Script) -> None:
     [
         (not_had, "not-had", "Only 0 of 4 members had its update. Not paid."),
         (in_vain, "partial", "too short to be merged. Nothing was merged, so it earns nothing."),
-        (excluded, "out", "excluded of the merge: it stood out among the updates. Drawn"),
+        (excluded, "out", "excluded from the merge: it stood out among the updates. Drawn"),
         (unrevealed, "missed", "did not reveal in time. Not paid."),
         (stopped, "stopped", "stopped: it disagreed, or fell. Not paid."),
     ],

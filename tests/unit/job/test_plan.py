@@ -1,4 +1,4 @@
-"""What is excluded of a job follows from measurements, and what is written stays."""
+"""What is excluded from a job follows from measurements, and what is written stays."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Seen:
 
 
 async def check_chain(subject: Subject) -> list[Finding]:
-    """Everything about the chain; where it cannot be asked, the rest is excluded."""
+    """Everything about the chain; where it cannot be asked, the rest is left out."""
     if not subject.rpc_urls:
         step = "pass --rpc URL and --deployment FILE, or --config FILE"
         return [warning("endpoint", "no endpoint is named", step)]

@@ -72,7 +72,7 @@ async def scheme_of(effects: Effects, view: JobView, members: Iterable[Address])
 async def sound(
     effects: Effects, view: JobView, digest: Digest, signed: Mapping[Address, bytes]
 ) -> tuple[Scheme, dict[Address, bytes]]:
-    """The signatures that stand under the members' keys of now; whose does not is excluded."""
+    """The signatures that stand under the members' keys of now; whose does not is left out."""
     scheme = await scheme_of(effects, view, signed)
     kept = {who: one for who, one in signed.items() if scheme.is_of(who, digest, one)}
     for who in signed.keys() - kept.keys():

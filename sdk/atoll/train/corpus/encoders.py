@@ -183,7 +183,7 @@ def _check_whole(gone: int | None, ids: Ids, tokenizer: Tokenizer, run: _Run) ->
     raise DataUnusable(
         f"{run.name}: the tokenizer has no token for {', '.join(map(repr, letters[:8]))}"
         f"{' and others' if len(letters) > 8 else ''}, and none for what it does not know: "
-        "these letters would be excluded of the text",
+        "these letters would be excluded from the text",
         next_step="take a tokenizer with bytes, byte fallback or an unknown token, or take such "
         "texts out",
     )

@@ -130,7 +130,7 @@ def _files_at(path: Path, options: DataOptions, use: Use) -> Iterator[SourceFile
 
 
 def _named(path: Path, options: DataOptions) -> SourceFile:
-    """A file that is named itself: refused where it would be excluded of a folder."""
+    """A file that is named itself: refused where it would be excluded from a folder."""
     source = _source(path, options)
     if options.format == "auto" and _is_packed(source):
         raise DataUnusable(

@@ -226,7 +226,7 @@ def left_of(m: Making, params: dict[str, Value]) -> dict[str, Value]:
 
 
 def _runs(places: Sequence[int]) -> list[list[int]]:
-    """Ascending numbers, cut where one is excluded."""
+    """Ascending numbers, cut where one is left out."""
     found: list[list[int]] = []
     for place in places:
         if not found or place != found[-1][-1] + 1:
