@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from tests.support.patience import PATIENCE
@@ -20,7 +20,7 @@ from tests.support.small_job import small_manifest
 from atoll.errors import ConfigError, NumericsMismatch
 from atoll.protocol.manifest import Manifest
 from atoll.service.duties.evaluation import EVALUATE_STATE
-from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE
+from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE, FIND_PROGRAM
 from atoll.service.duties.opening import INSPECT_STATE, MAKE_INITIAL_STATE
 from atoll.service.elsewhere import Peer, PeerDied, handed_over
 from atoll.service.environments import FOLDER_VARIABLE, environments
@@ -151,6 +151,47 @@ def test_what_others_can_write_is_not_run(theirs: Manifest, beside: Release) -> 
             handed_over(CHECK_MACHINE(theirs.to_bytes()))
     finally:
         beside.folder.chmod(0o700)
+
+
+def test_a_release_that_is_gone_leaves_no_work_to_our_code(
+    theirs: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its jobs were joined while it was there: a round of other code costs the bond."""
+    work, where = theirs.to_bytes(), str(tmp_path)
+    (tmp_path / "file").write_text("no folder")
+    calls: list[TaskCall[Any]] = [
+        CHECK_DATA(work, where), MAKE_INITIAL_STATE(work, where), FIND_PROGRAM(work, where),
+        INSPECT_STATE(work, b"", where), EVALUATE_STATE(work, b"", where),
+    ]  # fmt: skip
+    for folder in ("nowhere", "file"):
+        monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / folder))
+        for call in calls:
+            with pytest.raises(NumericsMismatch, match="installs it beside this one"):
+                handed_over(call)
+
+
+def test_one_unreadable_release_stops_no_other(theirs: Manifest, beside: Release) -> None:
+    other = beside.folder / "0.0.1" / "release.json"
+    other.parent.mkdir()
+    try:
+        other.write_bytes(b"{")
+        assert handed_over(CHECK_MACHINE(theirs.to_bytes())) is not None
+    finally:
+        other.unlink()
+        other.parent.rmdir()
+
+
+def test_an_answer_that_nobody_took_is_nobodys_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where memory ran out while it was read."""
+
+    def fails(_: Peer) -> bytes:
+        raise MemoryError
+
+    peer = Peer((sys.executable, "-c", GREETS))
+    monkeypatch.setattr(Peer, "_line", fails)
+    with pytest.raises(MemoryError):
+        peer.call(CHECK_MACHINE(b""))
+    assert not peer.is_running
 
 
 def test_our_own_jobs_are_done_here(manifest: Manifest, beside: Release) -> None:

@@ -31,12 +31,11 @@ from atoll.service.environments import (
     Environment,
     Hello,
     hello_of,
-    releases_folder,
     with_digest,
 )
 from atoll.service.task import TaskCall
 from atoll.service.wire import WORD, pack, pack_error, unpack, unpack_error
-from atoll.train.releases import met_digests
+from atoll.train.releases import check_code, met_digests
 
 GREETING_S = 120.0
 """A cold start reads and hashes the training code; no worker takes longer that will ever answer."""
@@ -79,6 +78,9 @@ class Peer:
             answer = unpack(self._line())
         except BrokenPipeError as error:
             raise self._died() from error
+        except BaseException:
+            self.end()  # else the next to ask would have this answer
+            raise
         if "error" in answer:
             raise unpack_error(answer)
         return cast(R, answer["result"])
@@ -139,15 +141,19 @@ class PeerDied(AtollError):
 
 def handed_over(call: TaskCall[R]) -> Callable[[], R] | None:
     """What does the work where it is of a job whose training code another release has; None where
-    it is to be done here, if only to be refused.
+    it is to be done here.
+
+    Raises:
+        NumericsMismatch: it is of a job whose training code nothing here has.
     """
-    if not releases_folder().is_dir():
-        return None  # before the code is hashed, which takes a second
     digest = _digest_of(call.args)
     if digest is None or digest in met_digests():
         return None
     place = with_digest(digest)
     if place is None:
+        # Whatever the work is, and though the machine was checked when the job was joined: its
+        # release may have gone since, and a round of other code costs the bond.
+        check_code(digest)
         return None
     return lambda: _peer(place).call(call)
 
@@ -214,7 +220,11 @@ def serve(call: Callable[[TaskCall[Any]], Any]) -> None:
 def _answer(call: Callable[[TaskCall[Any]], Any], line: bytes) -> dict[str, Any]:
     try:
         asked = unpack(line)
-        return {"result": call(asked["work"](*asked["args"], **asked["kwargs"]))}
+        work = asked["work"](*asked["args"], **asked["kwargs"])
+        digest = _digest_of(work.args)
+        if digest is not None:
+            check_code(digest)
+        return {"result": call(work)}
     except Exception as error:  # the asker's to judge
         return pack_error(error)
 

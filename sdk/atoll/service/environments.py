@@ -71,32 +71,47 @@ def environments() -> list[Environment]:
     """Those that are whole, by number.
 
     Raises:
-        ConfigError: others can write where what they write would be run.
+        ConfigError: one cannot be read, or others can write where what they write would be run.
     """
-    folder = releases_folder()
-    if not folder.is_dir():
-        return []
-    status = folder.stat()
-    if status.st_uid not in {0, os.getuid()} or status.st_mode & 0o022:
-        raise ConfigError(
-            f"{folder} can be written by others", next_step=f"chmod go-w {folder}, and look at it"
-        )
-    found = [_read(record.parent) for record in sorted(folder.glob(f"*/{_RECORD}"))]
-    return sorted(found, key=lambda one: [int(n) for n in re.findall(r"\d+", one.hello.release)])
+    return sorted(map(_read, _folders()), key=_by_number)
 
 
 def with_digest(digest: Digest) -> Environment | None:
     """The newest one that gives the bits of a job's digest; None where none does.
 
     Raises:
-        ConfigError: see `environments`.
+        ConfigError: others can write there, or one that might be it cannot be read.
         NumericsMismatch: those that do cannot be spoken to.
     """
-    have = [one for one in environments() if digest in one.hello.digests]
-    fits = [one for one in have if one.hello.word == WORD]
+    found, unreadable = list[Environment](), list[ConfigError]()
+    for folder in _folders():
+        try:
+            found.append(_read(folder))
+        except ConfigError as error:  # jobs of the others are served all the same
+            unreadable.append(error)
+    have = sorted((env for env in found if digest in env.hello.digests), key=_by_number)
+    fits = [env for env in have if env.hello.word == WORD]
     if have and not fits:
         raise NumericsMismatch(_unspoken(have[-1].hello))
+    if unreadable and not fits:
+        raise unreadable[0]
     return fits[-1] if fits else None
+
+
+def _folders() -> list[Path]:
+    folder = releases_folder()
+    if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises where one may not look
+        return []
+    status = folder.stat()
+    if status.st_uid not in {0, os.getuid()} or status.st_mode & 0o022:
+        raise ConfigError(
+            f"{folder} can be written by others", next_step=f"chmod go-w {folder}, and look at it"
+        )
+    return [record.parent for record in folder.glob(f"*/{_RECORD}")]
+
+
+def _by_number(environment: Environment) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", environment.hello.release)]
 
 
 def _unspoken(hello: Hello) -> str:

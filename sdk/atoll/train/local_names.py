@@ -17,7 +17,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-ASKS_FOR_NAMES = frozenset({"locals", "vars", "dir", "eval", "exec", "globals", "_getframe"})
+ASKS_FOR_NAMES = frozenset(
+    {"locals", "vars", "dir", "eval", "exec", "globals", "_getframe", "__class__", "gi_frame"}
+)
 """What a function's names can be had by; no file of the closure has others, which a test holds."""
 NEUTRAL_DECORATORS = frozenset({
     "property", "staticmethod", "classmethod", "cached_property", "cache", "lru_cache",
@@ -162,10 +164,14 @@ def _may_show_names(outermost: ast.AST) -> bool:
     class is another name.
     """
     for node in ast.walk(outermost):
-        if isinstance(node, ast.ClassDef) or getattr(node, "type_params", None):
+        # `type X = ...` has its name in the value, and parameters of types are a scope.
+        is_typed = getattr(node, "type_params", None) or type(node).__name__ == "TypeAlias"
+        if isinstance(node, ast.ClassDef) or is_typed:
             return True
-        name = next((name for _, name in _names(node)), getattr(node, "attr", ""))
-        if name in ASKS_FOR_NAMES or (name.startswith("__") and not name.endswith("__")):
+        names = {name for _, name in _names(node)} | {getattr(node, "attr", ""), *_kept([node])}
+        if names & ASKS_FOR_NAMES or any(
+            name.startswith("__") and not name.endswith("__") for name in names
+        ):
             return True
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and any(
             _last_name(decorator) not in NEUTRAL_DECORATORS for decorator in node.decorator_list

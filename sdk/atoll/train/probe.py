@@ -10,9 +10,10 @@ from atoll.errors import NumericsMismatch
 from atoll.numerics.kernels.variables import DEVICE_VARIABLE
 from atoll.numerics.tables import check_tables
 from atoll.protocol.manifest import Manifest, NumericsSpec
+from atoll.protocol.words import Digest
 from atoll.train.code import code_digest
 from atoll.train.probe_job import probe_digest
-from atoll.train.releases import met_digests, release_with
+from atoll.train.releases import check_code
 
 
 def pin_torch() -> None:
@@ -44,16 +45,7 @@ def check_environment(manifest: Manifest) -> None:
         NumericsMismatch: this machine does not give what its numerics ask for.
     """
     wanted = manifest.numerics
-    if wanted.code_digest not in met_digests():
-        here, there = code_digest().hex()[:16], wanted.code_digest.hex()[:16]
-        number = release_with([wanted.code_digest])
-        which = f"which is release {number}" if number else "of a release that is not known here"
-        raise NumericsMismatch(
-            f"the training code here is {here}, the job needs {there}, {which}: "
-            f"`atoll release add {number or 'NUMBER'}` installs it beside this one, for the next "
-            "start of the service",
-            next_step="add the release that the job was made with, or take another job",
-        )
+    check_code(Digest(wanted.code_digest))
     _check_probe(wanted)
     check_tables(manifest)  # last: a long job's take half a minute, and anybody can name a job
 

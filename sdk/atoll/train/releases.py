@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from atoll.errors import NumericsMismatch
 from atoll.nested import loads
 from atoll.protocol.words import Digest
 from atoll.train.code import code_digest
@@ -33,6 +34,21 @@ def digests_met_by(own: Digest, listed: bytes) -> frozenset[Digest]:
     found: dict[str, Any] = loads(listed)
     same = found["same_bits"] if found["code"] == own.hex() else []
     return frozenset({own, *(Digest(bytes.fromhex(digest)) for digest in same)})
+
+
+def check_code(wanted: Digest) -> None:
+    """Raises NumericsMismatch where the code here is not known to give a job's bits."""
+    if wanted in met_digests():
+        return
+    here, there = code_digest().hex()[:16], wanted.hex()[:16]
+    number = release_with([wanted])
+    which = f"which is release {number}" if number else "of a release that is not known here"
+    raise NumericsMismatch(
+        f"the training code here is {here}, the job needs {there}, {which}: "
+        f"`atoll release add {number or 'NUMBER'}` installs it beside this one, for the next "
+        "start of the service",
+        next_step="add the release that the job was made with, or take another job",
+    )
 
 
 def releases() -> dict[str, Digest]:

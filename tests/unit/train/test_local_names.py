@@ -195,6 +195,16 @@ DIFFERENT = [
     ("def f():\n len = 1\n return len", "def f():\n a = 1\n return len"),
     ("class K:\n def m(self):\n  __a = 1\n  _K__a = 2\n  return __a",
      "class K:\n def m(self):\n  __a = 1\n  b = 2\n  return __a"),
+    # what a class makes of a name with two underscores, wherever it stands
+    ("class K:\n def m(self):\n  global __a\n  _K__a = 2",
+     "class K:\n def m(self):\n  global __a\n  b = 2"),
+    ("class K:\n def m(self, __a):\n  _K__a = 2\n  return __a",
+     "class K:\n def m(self, __a):\n  b = 2\n  return __a"),
+    ("class K:\n def m(self):\n  import q as __a\n  _K__a = 2\n  return __a",
+     "class K:\n def m(self):\n  import q as __a\n  b = 2\n  return __a"),
+    # `super()` without arguments looks for a variable of this name
+    ("class K:\n def m(self):\n  __class__ = D\n  return lambda: super().n()",
+     "class K:\n def m(self):\n  other = D\n  return lambda: super().n()"),
 ]  # fmt: skip
 
 
@@ -211,6 +221,8 @@ def test_what_a_name_may_decide_is_in_the_digest(one: str, other: str) -> None:
     assert words(one) != words(other)
 
 
-@pytest.mark.parametrize("word", ["f_locals", "co_varnames", "_getframe", "currentframe"])
+@pytest.mark.parametrize(
+    "word", ["f_locals", "co_varnames", "_getframe", "currentframe", "gi_frame", "import locals"]
+)
 def test_no_file_asks_what_anothers_variables_are_called(word: str) -> None:
     assert not [name for name in FILES if word in (PACKAGE / name).read_text()]
