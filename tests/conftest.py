@@ -64,7 +64,7 @@ BEYOND = (
     *NETWORKS,
     "adversary",
     "integration/storage/test_libkubo.py",
-    "integration/window",  # in a Chromium
+    "integration/dashboard",  # in a Chromium
     "integration/numerics/test_fused.py",  # with Triton
 )
 """What a newcomer need not run: what takes minutes, or more than set-up fetches."""

@@ -124,12 +124,12 @@ def _add_init(app: typer.Typer, member: RoleCommand) -> None:
     def init(
         folder: Folder = member.folder,
         key: Annotated[
-            Path | None, typer.Option(help="A keystore to use; excluded, a new key is made.")
+            Path | None, typer.Option(help="A keystore to use; left out, a new key is made.")
         ] = None,
         password_file: PasswordFile = None,
         host: Annotated[
             str | None,
-            typer.Option(help="The interface to serve blocks at; excluded, all with a public URL."),
+            typer.Option(help="The interface to serve blocks at; left out, all with a public URL."),
         ] = None,
         port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 0,
         public_url: Annotated[

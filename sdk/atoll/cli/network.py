@@ -40,7 +40,7 @@ Host = Annotated[
     typer.Option(
         "--host",
         envvar="ATOLL_HOST",
-        help="The interface to serve the data at; excluded, all with a public URL.",
+        help="The interface to serve the data at; left out, all with a public URL.",
     ),
 ]
 Port = Annotated[

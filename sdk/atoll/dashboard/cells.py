@@ -79,7 +79,7 @@ class Places:
 
     Attributes:
         seats: by round, by seat, and by what it is.
-        audit reports: by round and auditor.
+        audit_reports: by round and auditor.
         games: by number, the challenge.
     """
 

@@ -134,7 +134,7 @@ class Client(Connection):
             # Its second is all that tells another job of the same words from this one.
             now = max(now, manifest.created + 1)
         after = None if again else 0 if known is None else known.id
-        floors, is_open = await self._floors(), bool(priced(chosen)[0].excluded())
+        floors, is_open = await self._floors(), bool(priced(chosen)[0].left_out())
         async with asking(self.ask) as ask:
             found = Found(data, init, numerics or await machine_numerics(ask))
             measuring = ask if measured or is_open else None

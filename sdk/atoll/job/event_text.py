@@ -41,7 +41,7 @@ class JobSnapshot:
     """Where a job stands at a block.
 
     Attributes:
-        committee draw: of the committee that is to settle the round, from 0.
+        committee_draw: of the committee that is to settle the round, from 0.
         deadline: unix seconds at which the phase ends; 0 where it waits for members.
         expiry: unix seconds from which on no round is opened.
         providers: seats that are held; `verifiers` places that are, `ready` those that said so.

@@ -256,7 +256,7 @@ class Inner(Group):
     )
     micro_batch: Annotated[int, Field(ge=1, le=1 << 20)] | None = Field(
         default=None,
-        description="sequences at a time, which bounds memory; the whole batch if excluded",
+        description="sequences at a time, which bounds memory; the whole batch if left out",
     )
     dropout: Share = Field(default="0", description="share of activations that are dropped")
     clip: PositiveNumber = Field(default="1", description="largest norm of a gradient")
@@ -337,7 +337,7 @@ class Members(Group):
     )
     min_providers: Annotated[int, Field(ge=1, le=MAX_SEATS)] | None = Field(
         default=None,
-        description="to begin a round; excluded, three, or 2f + 1 where the merge bears f that lie",
+        description="to begin a round; left out: three, or 2f + 1 where the merge bears f that lie",
     )
     places: Annotated[int, Field(ge=1, le=MAX_PLACES)] = Field(
         default=8, description="verifiers at most"
@@ -363,7 +363,7 @@ class Windows(Group):
         default="3", description="than this machine a member may be, so many times"
     )
     step_seconds: PositiveNumber | None = Field(
-        default=None, description="of the slowest member; measured here, times slower, if excluded"
+        default=None, description="of the slowest member; measured here, times slower, if left out"
     )
     megabits: Annotated[int, Field(ge=1, le=10**6)] = Field(
         default=20, description="a second of a member's line, up and down"

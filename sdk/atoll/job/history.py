@@ -35,7 +35,7 @@ class RoundRecord:
         status: "running", "settled", or "void" where nobody committed or revealed.
         seconds: by phase, in the chain's time.
         voids: how often it was void, or waited for members, before it settled.
-        committee draws: committees that were drawn for it.
+        committee_draws: committees that were drawn for it.
     """
 
     round: int

@@ -33,7 +33,7 @@ class Method:
         inner: fields of InnerSpec that take the place of the job's.
         overlaps: what a round merged comes back a segment into the next round, where there are two.
         one_step: a round is a single step.
-        reset period: rounds that open from public data once, where seats keep a state of their own.
+        reset_period: rounds that open from public data once, where seats keep a state of their own.
         one_round: the job is a single round.
     """
 

@@ -78,8 +78,8 @@ class Costs:
 
 def filled(spec: JobSpec) -> JobSpec:
     """The spec with something that the contract takes wherever it leaves something out."""
-    excluded = spec.excluded()
-    least = dict.fromkeys(excluded, 1)
+    left_out = spec.left_out()
+    least = dict.fromkeys(left_out, 1)
     game = spec.windows.game or 1
     more = {
         "windows.window": 2 * game,
@@ -92,7 +92,7 @@ def filled(spec: JobSpec) -> JobSpec:
 def complete(
     spec: JobSpec, pace: Pace, floors: Floors | None = None
 ) -> tuple[JobSpec, tuple[Figure, ...]]:
-    """The spec with everything that was excluded, and a figure for each of these.
+    """The spec with everything that was left out, and a figure for each of these.
 
     Raises:
         ConfigError: the budget does not pay for the work.
@@ -115,8 +115,8 @@ def priced(spec: JobSpec) -> tuple[JobSpec, tuple[Figure, ...]]:
 
 def _with(spec: JobSpec, found: Found) -> tuple[JobSpec, tuple[Figure, ...]]:
     """The spec with those of the values that it leaves out, and their figures."""
-    excluded = set(spec.excluded())
-    chosen = {path: item for path, item in found.items() if path in excluded}
+    left_out = set(spec.left_out())
+    chosen = {path: item for path, item in found.items() if path in left_out}
     figures = tuple(Figure(p, _text(p, value), why) for p, (value, why) in chosen.items())
     return spec.but({path: value for path, (value, _) in chosen.items()}), figures
 

@@ -162,7 +162,7 @@ class JobSpec(Group):
             now: unix seconds; the job is created then, and expires `lifetime` later.
 
         Raises:
-            ConfigError: something is excluded that has to be computed first (`atoll.job.plan`).
+            ConfigError: something is left out that has to be computed first (`atoll.job.plan`).
             ManifestError: the choices do not fit together.
         """
         spec = self.as_method()
@@ -171,7 +171,7 @@ class JobSpec(Group):
                 "the job has no model",
                 next_step="name a Hugging Face folder as init.folder, or add a [model] group",
             )
-        open_fields = spec.excluded()
+        open_fields = spec.left_out()
         if open_fields:
             raise ConfigError(
                 f"left out and not computed yet: {', '.join(open_fields)}",
@@ -184,7 +184,7 @@ class JobSpec(Group):
             raise ManifestError(message, next_step="change the job's options") from error
         return manifest
 
-    def excluded(self) -> list[str]:
+    def left_out(self) -> list[str]:
         """Key paths of what has to be computed before there can be a manifest."""
         found = [] if self.lifetime else ["lifetime"]
         for group, skipped in ((self.money, {"budget"}), (self.windows, {"step_seconds"})):

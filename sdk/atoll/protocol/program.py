@@ -74,7 +74,7 @@ class Header:
         tables_bytes: how long the tables are, whose root is `tables_root`.
         base_root: params root of the frozen model; zero where there is none.
         initial: digest of the global state of round 0.
-        reset period: so many rounds open publicly once; 1 where there are no fragments.
+        reset_period: so many rounds open publicly once; 1 where there are no fragments.
         overlap: the step of a round that takes in what the round before merged.
         fragments: none where a seat keeps no parameters of its own.
     """

@@ -50,14 +50,14 @@ class GatewaySection(_Section):
     """What is announced on chain where it differs from what is listened on."""
     private_peers: bool | None = None
     """Whether members whose announced address is of this machine or of a network around it are
-    asked; excluded, only on a development chain."""
+    asked; left out, only on a development chain."""
     connections: int = Field(default=512, ge=8)
     """In all; a quarter of them is kept for members, of whom each may have an eighth."""
     connections_per_address: int = Field(default=64, ge=1)
     least_bytes_per_s: float = Field(default=16384, gt=0)
     """Who takes fewer while bytes wait for it is disconnected."""
     upload_mbit: float | None = Field(default=None, gt=0)
-    """What the line carries, of which strangers have a quarter; excluded, it is measured."""
+    """What the line carries, of which strangers have a quarter; left out, it is measured."""
 
     @field_validator("public_url")
     @classmethod
@@ -114,7 +114,7 @@ class FeeConfig(_Section):
     Attributes:
         max_fee_gwei: a gas; what keeps no bond is never bid more for.
         token_in_coin: what a token of the stakes is worth in the chain's coin. No contract says it,
-            and a guess would be wrong on one side or the other: excluded, `max_fee_gwei` holds for
+            and a guess would be wrong on one side or the other: left out, `max_fee_gwei` holds for
             what keeps a bond, too.
         bond_share: the part of the bond that one transaction may cost which keeps it: a move of a
             game, or a key. A side of a game makes half of its 40 moves, so that with the default
@@ -140,9 +140,9 @@ class PolicySection(_Section):
         least_fee_wei: a verifier's fee for replaying a seat's round. Where it is 0, jobs that pay
             nothing for audits or signatures are taken, too.
         least_per_hour: tokens that an hour of this machine's work has to earn, as it measures
-            before it joins (`most_of_window`); excluded, any.
+            before it joins (`most_of_window`); left out, any.
         least_move_s: seconds that every window has to leave for a transaction, a move of a game
-            among them, and a side's clock in a game for ten; excluded a minute, and nothing on a
+            among them, and a side's clock in a game for ten; left out a minute, and nothing on a
             development chain (`policy.least_move`).
         longest_lock: days until a job's absolute end, to which its terms may lock its bonds; six
             of the network's longest games may come on top, which no job's author decides.
@@ -153,10 +153,10 @@ class PolicySection(_Section):
         most_parameters, most_data_bytes: of a job's model and text.
         most_memory_bytes, most_disk_bytes: that the largest part of its work may hold at once (a
             game beside it as much again), and that its data, its model and a round's updates may
-            take; excluded, what this machine has, and what is free where the service writes.
+            take; left out, what this machine has, and what is free where the service writes.
         most_of_window: the part of its window that a round's training, or what an auditor may have
             to replay of it, may take this machine, its merge with the held-out loss, and its run in
-            a game, as it measures before it joins; excluded, it measures nothing but for
+            a game, as it measures before it joins; left out, it measures nothing but for
             `least_per_hour`.
     """
 
@@ -279,7 +279,7 @@ class ServiceConfig(_Section):
     it stakes. An owner says it by itself, so that only one of the two can be named here."""
     worker_niceness: int = Field(default=10, ge=0, le=19)
     device: Literal["cpu", "cuda"] | None = None
-    """Where this service trains and replays, bit for bit the same; excluded, what ATOLL_DEVICE
+    """Where this service trains and replays, bit for bit the same; left out, what ATOLL_DEVICE
     says, or on the CPU."""
     log_file: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"

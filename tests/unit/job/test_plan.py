@@ -56,8 +56,8 @@ def cost(spec: JobSpec) -> int:
 @pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].model])
 def test_nothing_is_excluded_of_a_completed_job(name: str) -> None:
     spec, figures = complete(PRESETS[name], PACE)
-    assert spec.excluded() == []
-    assert {figure.path for figure in figures} == set(PRESETS[name].excluded())
+    assert spec.left_out() == []
+    assert {figure.path for figure in figures} == set(PRESETS[name].left_out())
     assert all(figure.reason and figure.text for figure in figures)
 
 

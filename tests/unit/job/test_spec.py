@@ -64,7 +64,7 @@ def test_a_preset_is_written_and_read_back(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].model])
 def test_a_preset_becomes_a_manifest_once_it_is_complete(name: str) -> None:
     spec = PRESETS[name]
-    missing = {path: getattr(getattr(PLAIN, group), field) for path in spec.excluded()
+    missing = {path: getattr(getattr(PLAIN, group), field) for path in spec.left_out()
                for group, _, field in [path.rpartition(".")] if group}  # fmt: skip
     data = DATA.model_copy(update={"dtype": "uint16"})
     manifest = spec.but({"lifetime": "1d", **missing}).resolve(data, None, NUMERICS, NOW)
