@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
 from tests.network.members import Network, Who, everybody, is_settled_up, network, submit
-from tests.support.releases import LAST, add_last
+from tests.support.releases import LAST, Release, add_last
 from tests.support.small_job import numerics_of_members, small_manifest, with_program
 
 from atoll.protocol.canonical import dag_cbor_cid
@@ -18,9 +20,19 @@ from atoll_devnet.processes.cluster import Member
 STARTED = "started another release's worker"
 
 
-async def test_two_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    last = await asyncio.to_thread(add_last, tmp_path / "added")
-    monkeypatch.setenv(FOLDER_VARIABLE, str(last.folder))
+@pytest.fixture
+def last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Release]:
+    """The last release beside this one, for every member that starts meanwhile."""
+    made = add_last(tmp_path / "added")
+    monkeypatch.setenv(FOLDER_VARIABLE, str(made.folder))
+    # Members are forked from a server, which has the environment that it was started with: by an
+    # earlier test of this process, and for the later ones.
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # not in the type stubs
+    yield made
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+
+
+async def test_two_releases(tmp_path: Path, last: Release) -> None:
     here = numerics_of_members()
     there = here.model_copy(update={"code_digest": last.digest})
     assert there != here
