@@ -53,13 +53,9 @@ from atoll.train.checkpoints import DISPUTED
 from atoll.train.course import open_course
 from atoll.train.data import NODE_BYTES, TokenFile
 from atoll.train.judged import JudgeTask
-from atoll.train.round import (
-    NO_DOMAIN,
-    TrainTask,
-    checkpoints_of,
-    read_global_state,
-    state_after,
-)
+from atoll.train.resume import checkpoints_of, state_after
+from atoll.train.seat_task import NO_DOMAIN, TrainTask
+from atoll.train.stored_states import read_global_state
 
 _SHARD_LEVELS: Final = height(SHARD_BYTES // PIECE)
 OpenCourse: TypeAlias = Callable[..., Course]
