@@ -18,7 +18,7 @@ from atoll.storage.leaves import Leaves
 from atoll.storage.local import LocalStore
 from atoll.train.belongings import Belongings
 from atoll.train.data import TokenFile, WordForm, nodes_bytes, read_nodes, write_tokens
-from atoll.train.judging import _pieces_of_tokens
+from atoll.train.input_proofs import prove_tokens
 from atoll.train.tokenizer import byte_tokenizer, open_tokenizer
 
 
@@ -69,7 +69,7 @@ def test_a_piece_is_opened_from_its_mebibyte_and_the_nodes_of_the_others(
     root, last = piece_root(words.tobytes()), words.nbytes - 2
     for offset in (0, words.nbytes // 4 * 2, last):
         read.clear()
-        opening = _pieces_of_tokens(tokens, Need(0, offset, 2))
+        opening = prove_tokens(tokens, Need(0, offset, 2))
         first = offset // PIECE_BYTES
         assert shown_root(opening.data, first, words.nbytes, opening.siblings) == root
         assert set(read) <= {offset // SHARD_BYTES}
@@ -78,7 +78,7 @@ def test_a_piece_is_opened_from_its_mebibyte_and_the_nodes_of_the_others(
 def test_pieces_on_both_sides_of_a_mebibyte_s_end_are_opened_at_once(store: LocalStore) -> None:
     words = words_of(3 * SHARD_BYTES // 2)
     need = Need(0, SHARD_BYTES - 2, 4)
-    opening = _pieces_of_tokens(opened(store, words), need)
+    opening = prove_tokens(opened(store, words), need)
     first = SHARD_BYTES // PIECE_BYTES - 1
     found = shown_root(opening.data, first, words.nbytes, opening.siblings)
     assert found == piece_root(words.tobytes())
