@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atoll.numerics.kernels.philox import Mask
-from atoll.numerics.trace.build.attention import attention, from_heads, normed, rotated, to_heads
+from atoll.numerics.trace.build.attention import attention
 from atoll.numerics.trace.build.graph import Graph, Region, Value
 from atoll.numerics.trace.build.grids import (
     f32,
@@ -19,6 +19,7 @@ from atoll.numerics.trace.build.grids import (
 )
 from atoll.numerics.trace.build.linear import biased, head, linears
 from atoll.numerics.trace.build.making import CONTEXT, Back, Making, chained
+from atoll.numerics.trace.build.norm_and_rotary import from_heads, normed, rotated, to_heads
 from atoll.numerics.trace.integers import MAX_BLOCK, PREFIX_BLOCK
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.manifest import LINEARS, LinearName
@@ -92,24 +93,27 @@ def _attention(m: Making, h: Value, at: str) -> tuple[Value, Back]:
     names = [at + LINEARS[name] for name in ("q", "k", "v")]
     outputs, qkv_back = linears(m, h, names)
     keys = m.spec.kv_heads
-    q, q_back = _heads_of(m, outputs[0], (names[0], m.spec.heads), at + "self_attn.q_norm")
-    k, k_back = _heads_of(m, outputs[1], (names[1], keys), at + "self_attn.k_norm")
-    v, v_back = _heads_of(m, outputs[2], (names[2], keys), "")
-    mixed, attention_back = attention(m, q, k, v)
+    q_norm, k_norm = at + "self_attn.q_norm", at + "self_attn.k_norm"
+    q, q_back = _heads_of(m, outputs[0], linear=names[0], heads=m.spec.heads, norm=q_norm)
+    k, k_back = _heads_of(m, outputs[1], linear=names[1], heads=keys, norm=k_norm)
+    v, v_back = _heads_of(m, outputs[2], linear=names[2], heads=keys)
+    mixed, attention_back = attention(m, q=q, k=k, v=v)
     (y,), out_back = linears(m, from_heads(m, mixed, m.spec.heads), [at + LINEARS["o"]])
 
     def back(gy: Value) -> Value:
-        dq, dk, dv = attention_back(to_heads(m, out_back([gy]), m.spec.heads))
-        return qkv_back([q_back(dq), k_back(dk), v_back(dv)])
+        d = attention_back(to_heads(m, out_back([gy]), m.spec.heads))
+        return qkv_back([q_back(d.q), k_back(d.k), v_back(d.v)])
 
     return y, back
 
 
-def _heads_of(m: Making, y: Value, linear: tuple[str, int], norm: str) -> tuple[Value, Back]:
+def _heads_of(
+    m: Making, y: Value, *, linear: str, heads: int, norm: str = ""
+) -> tuple[Value, Back]:
     """Queries, keys or values by head, with bias; those with a norm's name are turned."""
-    (name, heads), backs = linear, list[Back]()
+    backs = list[Back]()
     if m.spec.qkv_bias:
-        y, back = biased(m, y, f"{name}.bias")
+        y, back = biased(m, y, f"{linear}.bias")
         backs.append(back)
     y = to_heads(m, y, heads)
     backs.append(lambda g: from_heads(m, g, heads))
