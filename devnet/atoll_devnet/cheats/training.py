@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -127,10 +127,8 @@ def _poisoned(course: Course) -> Course:
     return replace(course, tokens=np.resize(planted, len(course.tokens)))
 
 
-def _open_poisoned(
-    manifest: Manifest, data_seed: Digest, seat: SeatIndex, round: int, store: LocalStore
-) -> Course:
-    return _poisoned(open_course(manifest, data_seed, seat, round, store))
+def _open_poisoned(manifest: Manifest, **where: Any) -> Course:
+    return _poisoned(open_course(manifest, **where))
 
 
 @providers.WrongData.train_function.runs

@@ -29,7 +29,6 @@ from atoll.numerics.trace.imports import Context, Sources
 from atoll.numerics.trace.program import Program
 from atoll.numerics.trace.run import node_digest, run
 from atoll.protocol.claims import ModelRoots, ProgramHeader
-from atoll.protocol.draws import dropout_key
 from atoll.protocol.games.claims import Opening, ProgramPart
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.trees import MemoryTree, Tree, piece_tree
@@ -145,7 +144,13 @@ class OwnRun:
         if self._held is None:
             task, manifest = self._task, self._manifest
             model = read_global_state(manifest, task.model, self._store)
-            course = self._open(manifest, task.data_seed, task.seat, task.round, self._store)
+            course = self._open(
+                manifest,
+                store=self._store,
+                data_seed=task.data_seed,
+                seat=task.seat,
+                round=task.round,
+            )
             self._held = _ClaimStart(replace(course, model=model), model, self._reached())
         return self._held
 
@@ -201,9 +206,7 @@ class OwnRun:
 
     def _step(self, state: SeatState, step: int) -> StepResult:
         course = self._start().course
-        key = dropout_key(course.data_seed, course.seat)
-        batch, state = course.batch(course.offsets(step)), course.begin(state, step)
-        result = inner_step(state, batch, course.global_step0 + step, course.recipe, key)
+        result = inner_step(course.begin(state, step), course.input(step), course.recipe)
         # What the trace and the link read lies on the CPU.
         state = result.state.on(CPU)
         return replace(result, state=state if result.diverged else course.end(state))

@@ -83,7 +83,9 @@ def model_of(task: TrainTask, store: LocalStore) -> GlobalState:
 def course_of(task: TrainTask, store: LocalStore) -> Course:
     """What a task's steps follow from. Raises as `train_round`."""
     manifest = task.manifest
-    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store)
+    course = open_course(
+        manifest, data_seed=task.data_seed, seat=task.seat, round=task.slot.round, store=store
+    )
     if not manifest.codec.carries_params:
         return course
     return replace(course, model=model_of(task, store))

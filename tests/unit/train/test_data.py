@@ -10,6 +10,7 @@ import pytest
 from atoll.errors import CorruptBlock, NotFound
 from atoll.numerics.errors import MalformedDataset
 from atoll.numerics.pieces import PIECE_BYTES, SHARD_BYTES, piece_root
+from atoll.numerics.tokens import mask_bit
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.trees import piece_root as shown_root
 from atoll.protocol.manifest import DataSpec
@@ -36,7 +37,8 @@ def opened(
 ) -> TokenFile:
     written = write_tokens(words, store)
     nodes = store.read_bytes(Cid.from_bytes(written.nodes_cid), nodes_bytes(words.nbytes))
-    form = WordForm(words.dtype.name, masked, vocab)
+    bit = mask_bit(words.dtype.name) if masked else 0
+    form = WordForm(words.dtype.name, bit, vocab)
     return TokenFile(store, written.cid, len(words), form, nodes)
 
 
@@ -146,7 +148,7 @@ def test_a_shard_that_is_not_the_roots_is_refused(store: LocalStore) -> None:
     other = words.copy()
     other[-1] ^= 1
     nodes = store.read_bytes(Cid.from_bytes(write_tokens(words, store).nodes_cid), 1 << 20)
-    form = WordForm("uint16", False, 251)
+    form = WordForm("uint16", 0, 251)
     forged = TokenFile(store, write_tokens(other, store).cid, len(words), form, nodes)
     assert np.array_equal(forged[:9], words[:9])
     with pytest.raises(MalformedDataset, match="MiB 1"):
@@ -167,7 +169,7 @@ def test_a_token_must_be_below_the_vocabulary(store: LocalStore) -> None:
 def test_a_file_of_another_size_is_refused(size: int, store: LocalStore) -> None:
     cid = store.add_bytes(bytes(size)).to_bytes()
     with pytest.raises(MalformedDataset, match="bytes"):
-        TokenFile(store, cid, 5, WordForm("uint16", False, 2))
+        TokenFile(store, cid, 5, WordForm("uint16", 0, 2))
 
 
 def test_a_file_of_other_leaves_is_refused(store: LocalStore) -> None:
@@ -178,7 +180,7 @@ def test_a_file_of_other_leaves_is_refused(store: LocalStore) -> None:
     for profile in (small, LEGACY):
         cid = store.add_bytes(data, profile).to_v1().to_bytes()
         with pytest.raises(MalformedDataset):
-            TokenFile(store, cid, len(data), WordForm("uint8", False, 256))
+            TokenFile(store, cid, len(data), WordForm("uint8", 0, 256))
 
 
 def test_a_missing_or_damaged_shard_is_named(store: LocalStore) -> None:
@@ -196,7 +198,7 @@ def test_a_missing_or_damaged_shard_is_named(store: LocalStore) -> None:
 
 def opened_again(store: LocalStore) -> None:
     cid = Cid.of(words_of(10).tobytes()).to_bytes()
-    TokenFile(store, cid, 10, WordForm("uint16", False, 251)).check()
+    TokenFile(store, cid, 10, WordForm("uint16", 0, 251)).check()
 
 
 PANICS = '{"type": "Precompiled", "precompiled_charsmap": ""}'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from atoll.numerics.kernels.philox import Mask
 from atoll.numerics.trace.build.attention import attention
 from atoll.numerics.trace.build.graph import Graph, Region, Value
@@ -30,9 +32,9 @@ EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 def micro_batch(m: Making) -> Value:
     """The loss of a micro-batch f32 [1]; its gradients are met in `m` (S1)."""
-    tokens, targets, count, counts = _tokens(m)
+    read = _read(m)
     with m.graph.within(Region.BODY):
-        ids = m.graph.add(Op.IDS, [tokens], m.tokens, [m.spec.seq])
+        ids = m.graph.add(Op.IDS, [read.tokens], m.tokens, [m.spec.seq])
         x, embedding_back = _embedded(m, ids)
         x, drop_back = dropped(m, x, 0)
         backs = [embedding_back, drop_back]
@@ -43,13 +45,27 @@ def micro_batch(m: Making) -> Value:
         backs.append(back)
         logits, back = head(m, x, EMBEDDING if m.spec.tied else HEAD)
         backs.append(back)
-        loss, g = _loss(m, logits, targets, (count, counts))
+        loss, g = _loss(m, logits, read)
         chained(backs)(g)
     return loss
 
 
-def _tokens(m: Making) -> tuple[Value, Value, Value, Value]:
-    """Token ids, targets, how many targets the micro-batch has, and how many the batch has."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a micro-batch reads, and how many of its targets are learned.
+
+    Attributes:
+        tokens: i32 [b, T + 1], −1 − id where a token has weight 0; targets: [b, T], likewise.
+        count: of the micro-batch; batch_count: of all micro-batches of the step.
+    """
+
+    tokens: Value
+    targets: Value
+    count: Value
+    batch_count: Value
+
+
+def _read(m: Making) -> _Read:
     g, data, size = m.graph, m.manifest.data, m.inner.micro_batch
     source = Value(Source.TOKENS, 0, data.token_bytes, data.train_tokens)
     limit = data.train_tokens - m.spec.seq
@@ -62,8 +78,8 @@ def _tokens(m: Making) -> tuple[Value, Value, Value, Value]:
         count = total(g, counted, blocks)
     with g.within(Region.SHARES):
         each = [count.of(at) for at in range(g.micro_batches)]
-        counts = total(g, joined(g, each), g.micro_batches)
-    return tokens, targets, count, counts
+        batch_count = total(g, joined(g, each), g.micro_batches)
+    return _Read(tokens, targets, count, batch_count)
 
 
 def _layer(m: Making, x: Value, layer: int) -> tuple[Value, Back]:
@@ -208,18 +224,16 @@ def _prefix(g: Graph, x: Value, columns: int) -> Value:
     return g.add(Op.ADD_BEFORE, [within, before], x.elements, words, width=8)
 
 
-def _loss(
-    m: Making, logits: Value, targets: Value, counts: tuple[Value, Value]
-) -> tuple[Value, Value]:
+def _loss(m: Making, logits: Value, read: _Read) -> tuple[Value, Value]:
     """Cross entropy f32 [1] and the gradient of the logits (C1 to C6)."""
     g, vocab, tokens = m.graph, m.spec.vocab, m.tokens
     peak = largest(g, logits, vocab, Op.MAX)
     weights = g.add(Op.SOFT_WEIGHT, [logits, peak], logits.elements, [vocab])
     sums = rounded_sum(g, weights, vocab, 2.0**30)
     totals = g.add(Op.TOTAL, [sums], tokens, [f64(2.0**-30)], width=8)
-    losses = g.add(Op.TOKEN_LOSS, [logits, peak, totals, targets], tokens, [vocab])
+    losses = g.add(Op.TOKEN_LOSS, [logits, peak, totals, read.targets], tokens, [vocab])
     summed, step = grid_sum(g, losses, tokens, 2**22)
-    loss = g.add(Op.LOSS, [summed, step, counts[0]], 1)
-    scale = g.add(Op.LOSS_SCALE, list(counts), 1)
-    inputs = [weights, totals, targets, scale]
+    loss = g.add(Op.LOSS, [summed, step, read.count], 1)
+    scale = g.add(Op.LOSS_SCALE, [read.count, read.batch_count], 1)
+    inputs = [weights, totals, read.targets, scale]
     return loss, g.add(Op.DLOGITS, inputs, logits.elements, [vocab])
