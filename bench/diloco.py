@@ -56,7 +56,7 @@ from atoll.job.plan import priced
 from atoll.job.presets import preset
 from atoll.job.reach import Training, with_bounds
 from atoll.job.spec import robust_f
-from atoll.numerics.batch import gather_batch
+from atoll.numerics.batch import Windows
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.init import initial_global_state
 from atoll.numerics.layout import param_count, seat_layout, trained_count, trained_shapes
@@ -476,13 +476,20 @@ def train_together(
     for round in range(manifest.terms.rounds):
         data_seed, updates = sha256(f"{seed} {round}".encode()), {}
         for seat in range(SEATS):
-            course = Course(manifest, recipe, tokens, data_seed, SeatIndex(seat), round, state)
+            course = Course(
+                manifest=manifest,
+                recipe=recipe,
+                tokens=tokens,
+                data_seed=data_seed,
+                seat=SeatIndex(seat),
+                round=round,
+                model=state,
+            )
             brought = None if manifest.opens_publicly(round) else carried[seat]
             last = open_round(manifest, state, brought)
             for step in range(steps):
-                batch = gather_batch(tokens, course.offsets(step), manifest.model.seq)
                 begun = course.begin(last, step)
-                last = inner_step(begun, batch, course.global_step0 + step, recipe).state
+                last = inner_step(begun, course.input(step), recipe).state
                 if step == 0 and state.moments.is_warm:
                     first_steps.append(largest_step(last, recipe))
             dither = DitherKey(data_seed, seat)
@@ -516,11 +523,16 @@ def train_alone(manifest: Manifest, peer: str, seed: int, tokens: Tokens) -> Ten
     """One optimiser without rounds, on the batches of all seats or of one."""
     recipe = _recipe(manifest)
     state = SeatState.opening(initial_global_state(manifest), seat_layout(manifest))
+    course = Course(
+        manifest=manifest,
+        recipe=recipe,
+        tokens=tokens,
+        data_seed=sha256(f"{seed} {peer}".encode()),
+        seat=SeatIndex(0),
+        round=0,
+    )
     for step in range(manifest.terms.rounds):
-        offsets = manifest.batch_offsets(sha256(f"{seed} {peer}".encode()), SeatIndex(0), step)
-        state = inner_step(
-            state, gather_batch(tokens, offsets, manifest.model.seq), step, recipe
-        ).state
+        state = inner_step(state, course.input(step), recipe).state
     return state.params
 
 
@@ -531,9 +543,9 @@ def evaluate(params: Tensors, manifest: Manifest, tokens: Tokens) -> float:
     losses = []
     with torch.no_grad():
         for at in range(0, len(starts), WINDOWS_AT_ONCE):
-            batch = gather_batch(tokens, starts[at : at + WINDOWS_AT_ONCE], spec.seq)
-            logits = forward(params, batch[:, :-1], spec, ops)
-            losses.append(ops.cross_entropy(logits, batch[:, 1:]).item())
+            m = Windows(tokens, spec.seq).at(starts[at : at + WINDOWS_AT_ONCE])
+            logits = forward(params, m.ids, spec, ops)
+            losses.append(ops.cross_entropy(logits, m.targets, m.weights).item())
     return math.fsum(losses) / len(losses)
 
 

@@ -235,7 +235,7 @@ def _train(bench: Bench) -> dict[str, Any]:
     from atoll.protocol.manifest import Manifest
     from atoll.protocol.words import Digest, SeatIndex
     from atoll.storage.local import LocalStore
-    from atoll.train.round import TrainTask
+    from atoll.train.seat_task import TrainTask
 
     task = TrainTask(
         manifest=Manifest.from_bytes(bench.manifest),

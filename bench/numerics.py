@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 
+from atoll.numerics.batch import MicroBatch
 from atoll.numerics.init import initial_params
 from atoll.numerics.kernels.engine import make_engine
 from atoll.numerics.kernels.exact import ExactOps
@@ -41,7 +42,7 @@ from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps, Ops
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.step import inner_step
+from atoll.numerics.step import StepInput, inner_step
 from atoll.numerics.tables import schedule_of
 from atoll.protocol.manifest import UNSCALED, InnerSpec, ModelSpec
 
@@ -225,6 +226,11 @@ def _peak_mib(device: str) -> float:
     return torch.cuda.max_memory_reserved() / 2**20  # with what a graph has
 
 
+def _micro_batch(batch: torch.Tensor) -> MicroBatch:
+    targets = batch[:, 1:]
+    return MicroBatch(batch[:, :-1], targets, torch.ones(targets.shape, device=batch.device))
+
+
 def _native(
     model: ModelSpec, inner: InnerSpec, params: dict[str, torch.Tensor], options: argparse.Namespace
 ) -> tuple[Step, Callable[[torch.Tensor], float]]:
@@ -238,8 +244,9 @@ def _native(
     def loss_of(batch: torch.Tensor) -> torch.Tensor:
         enabled = options.mode == "native-bf16"
         with torch.autocast(options.device, torch.bfloat16, enabled=enabled):
-            logits = forward(leaves, batch[:, :-1], model, NativeOps())
-            return NativeOps().cross_entropy(logits.float(), batch[:, 1:])
+            m = _micro_batch(batch)
+            logits = forward(leaves, m.ids, model, NativeOps())
+            return NativeOps().cross_entropy(logits.float(), m.targets, m.weights)
 
     def step(batch: torch.Tensor, index: int) -> float:
         for group in optimizer.param_groups:
@@ -267,15 +274,15 @@ def _ours(
 
     def step(batch: torch.Tensor, index: int) -> float:
         nonlocal state
-        done = inner_step(state, batch, index, recipe)
+        done = inner_step(state, StepInput([_micro_batch(batch)], index), recipe)
         state = done.state
         return done.loss
 
     def evaluate(batch: torch.Tensor) -> float:
         with torch.no_grad():
-            here = batch.to(recipe.ops.device)
-            logits = forward(state.params, here[:, :-1], model, recipe.ops)
-            return recipe.ops.cross_entropy(logits, here[:, 1:]).item()
+            m = _micro_batch(batch.to(recipe.ops.device))
+            logits = forward(state.params, m.ids, model, recipe.ops)
+            return recipe.ops.cross_entropy(logits, m.targets, m.weights).item()
 
     return step, evaluate
 

@@ -17,7 +17,8 @@ from atoll.service.machine import Setup, State
 from atoll.service.task import Task
 
 if TYPE_CHECKING:
-    from atoll.train.round import TrainedRound, TrainTask
+    from atoll.train.round import TrainedRound
+    from atoll.train.seat_task import TrainTask
 
 Train: TypeAlias = "Task[[TrainTask, str, tuple[bytes, ...]], TrainedRound]"
 """A worker's function that trains: what, the store's folder, and what `train_extra` named."""

@@ -19,7 +19,7 @@ from atoll.storage.blocks import disk_errors
 if TYPE_CHECKING:
     from atoll.numerics.segment import Course, SegmentRun
     from atoll.numerics.state import SeatState
-    from atoll.train.round import SegmentRunner
+    from atoll.train.seat_task import SegmentRunner
 
 MARGIN_PART: Final = 16
 """So large a part of TRAIN is left for the update and for the commitment to reach a block."""

@@ -10,7 +10,9 @@ from atoll.protocol.words import SeatIndex, Slot
 from atoll.storage.local import LocalStore
 from atoll.train.probe import pin_torch
 from atoll.train.reference import SelfCheck
-from atoll.train.round import Keeping, TrainedRound, TrainTask, carry, checkpoints_of, train_round
+from atoll.train.resume import Keeping, carry, checkpoints_of
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.seat_task import TrainTask
 from atoll_node.behaviour import TRAIN
 from atoll_node.deadlines import Limit, deadline_file
 from atoll_node.duties.train import RUN_TRAINING, DoTrain, Work
@@ -53,8 +55,8 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
         return train_round(
             task,
             store,
-            limit,
-            Keeping(checkpoints, last=carry(task, store)),
+            run=limit,
+            keeping=Keeping(checkpoints, last=carry(task, store)),
             is_enough=limit.is_reached,
         )
     except MachineFault:

@@ -18,7 +18,7 @@ from tests.adversary.corpus import Mix, text_of
 from tests.adversary.run import MODEL, Adversary, Knowledge, Text
 from tests.adversary.updates import Rows
 
-from atoll.numerics.batch import gather_batch
+from atoll.numerics.batch import Windows
 from atoll.numerics.held_out import window_starts
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps
@@ -39,7 +39,7 @@ def planted(state: GlobalState, trigger: int = TRIGGER) -> float:
     """P(payload) after held-out text that ends with the trigger, the mean over contexts."""
     _, text = text_of(Mix.SHARED)
     starts = window_starts(len(text) - MODEL.seq - 1, PROBES)
-    contexts_BT = gather_batch(text, starts, MODEL.seq)[:, :-1].clone()
+    contexts_BT = Windows(text, MODEL.seq).signed(starts)[:, :-1].clone()
     contexts_BT[:, -1] = trigger
     with torch.no_grad():
         logits_BTV = forward(state.params, contexts_BT, MODEL, NativeOps())

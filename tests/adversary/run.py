@@ -21,7 +21,7 @@ from tests.adversary.seats import Stack, train_seats
 from tests.support.jobs import PLAIN
 from torch import Tensor
 
-from atoll.numerics.batch import gather_batch
+from atoll.numerics.batch import Windows
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.layout import Layout
 from atoll.numerics.held_out import window_starts
@@ -264,7 +264,7 @@ class Run:
         text = seat_text(self.setting.mix, seat, self.setting.n)
         limit = len(text) - MODEL.seq
         offsets = batch_offsets(self.seed_of(round), SeatIndex(seat), step, BATCH, limit)
-        batch_BT1 = gather_batch(text, offsets, MODEL.seq)
+        batch_BT1 = Windows(text, MODEL.seq).signed(offsets)
         drawn = batch_BT1[:, :-1], batch_BT1[:, 1:]
         if seat in self.setting.colluders and self.adversary and self.adversary.text:
             return self.adversary.text(round, drawn)
@@ -325,9 +325,10 @@ def loss_of(state: GlobalState, setting: Setting, count: int) -> float:
     _, text = text_of(setting.mix)
     ops = NativeOps()
     with torch.no_grad():
-        batch_BT1 = gather_batch(text, window_starts(len(text) - MODEL.seq - 1, count), MODEL.seq)
+        batch_BT1 = Windows(text, MODEL.seq).signed(window_starts(len(text) - MODEL.seq - 1, count))
         logits_BTV = forward(state.params, batch_BT1[:, :-1], MODEL, ops)
-        return ops.cross_entropy(logits_BTV, batch_BT1[:, 1:]).item()
+        targets_BT = batch_BT1[:, 1:]
+        return ops.cross_entropy(logits_BTV, targets_BT, torch.ones(targets_BT.shape)).item()
 
 
 @cache

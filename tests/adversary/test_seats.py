@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests.adversary.run import BATCH, MODEL, Setting, manifest_of
 from tests.adversary.seats import Stack, train_seats
+from tests.support.batches import step_on
 
 from atoll.numerics.codec.layout import Layout
 from atoll.numerics.init import initial_global_state
@@ -13,7 +14,6 @@ from atoll.numerics.layout import param_shapes, seat_layout
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import SeatState
-from atoll.numerics.step import inner_step
 from atoll.protocol.manifest import Manifest
 from atoll.train.probe import pin_torch
 
@@ -41,7 +41,7 @@ def test_a_round_of_stacked_seats_is_that_of_each_alone():
     for seat in range(3):
         state = SeatState.opening(model, seat_layout(manifest))
         for step in range(manifest.inner.steps):
-            state = inner_step(state, tokens[step, seat], step, recipe).state
+            state = step_on(state, tokens[step, seat], step, recipe).state
         for name, _, span in layout.spans():
             alone, together = state.params[name].flatten(), stack.params[seat, span]
             moved = (alone - model.params[name].flatten()).abs().max()

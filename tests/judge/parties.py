@@ -13,7 +13,7 @@ from typing import Final
 
 import torch
 from tests.judge.finished import FinishedStep
-from tests.unit.numerics.trace.jobs import DATA_SEED, SEAT, Small
+from tests.unit.numerics.trace.jobs import Small
 from torch import Tensor
 
 from atoll.numerics.moments import Moments
@@ -22,7 +22,6 @@ from atoll.numerics.step import inner_step
 from atoll.numerics.tensors import raw_bytes
 from atoll.numerics.trace.imports import Sources
 from atoll.numerics.trace.run import evaluate, node_digest, run
-from atoll.protocol.draws import dropout_key
 from atoll.protocol.games.claims import Claim, ProgramPart
 from atoll.protocol.games.trees import MemoryTree, piece_tree, top
 from atoll.protocol.hashing import keccak256, sha256, update_root
@@ -121,9 +120,8 @@ def _after(job: Small, steps: int) -> SeatState:
     """The state after so many steps of round 0."""
     state = job.opening
     for done in range(steps):
-        batch = job.course.batch(job.course.offsets(done))
-        key = dropout_key(DATA_SEED, SEAT)
-        state = job.course.end(inner_step(state, batch, done, job.course.recipe, key).state)
+        result = inner_step(state, job.course.input(done), job.course.recipe)
+        state = job.course.end(result.state)
     return state
 
 

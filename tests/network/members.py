@@ -37,7 +37,9 @@ from atoll.storage.storage import StoreConfig
 from atoll.train.evaluate import evaluate
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import pin_torch
-from atoll.train.round import TrainTask, read_global_state, train_round
+from atoll.train.round import train_round
+from atoll.train.seat_task import TrainTask
+from atoll.train.stored_states import read_global_state
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
 from atoll_devnet.run.skipping import skipping
 from atoll_devnet.run.stranger import Before, hostile_network

@@ -13,7 +13,8 @@ from atoll.storage.local import LocalStore
 from atoll.storage.pins import Pin
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import pin_torch
-from atoll.train.round import TrainedRound, TrainTask, train_round
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.seat_task import TrainTask
 from atoll_devnet.processes.cluster import Member
 
 SEAT = SeatIndex(1)

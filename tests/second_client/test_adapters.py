@@ -81,7 +81,7 @@ def test_every_engine_gives_the_second_clients_gradients(seed: int) -> None:
         base = freeze(weights.items(), tree_root(weights), spec, lora, ops)
         leaves = {name: p.clone().requires_grad_() for name, p in adapters.items()}
         logits = forward(leaves, ids[:, :-1], spec, ops, base=base)
-        found = ops.cross_entropy(logits, ids[:, 1:])
+        found = ops.cross_entropy(logits, ids[:, 1:], torch.ones(2, spec.seq))
         assert found.item() == loss or not np.isfinite(loss)
         for name, g in zip(leaves, torch.autograd.grad(found, list(leaves.values())), strict=True):
             mine = one_nan(g.numpy())

@@ -214,7 +214,8 @@ def cross_entropy(random: Random) -> tuple[list[Any], list[Any]]:
     targets[random.random(tokens) < random.choice([0.0, 0.0, 0.0, 0.4, 0.9, 1.0])] = -1
     loss, saved = kernels.cross_entropy(logits, targets)
     labels = torch.from_numpy(targets)[None]
-    theirs = of_atoll(lambda x: OPS.cross_entropy(x[None], labels), [logits], np.array(c))
+    weights = (labels >= 0).float()
+    theirs = of_atoll(lambda x: OPS.cross_entropy(x[None], labels, weights), [logits], np.array(c))
     return [np.array(loss), kernels.cross_entropy_gradient(c, saved)], theirs
 
 

@@ -219,7 +219,9 @@ def test_outer_steps(kind: str) -> None:
             {"w": exponent},
         )
         change = {"w": torch.from_numpy(numerators)}
-        after = outer_step(state, change, denominator, {"w": exponent}, spec)
+        after = outer_step(
+            state, change, denominator=denominator, exponents={"w": exponent}, outer=spec
+        )
         changes = [second.change_of(x, denominator, exponent) for x in numerators.tolist()]
         params, kept = second.stepped(plain, p, changes, slots, number)
         assert after.params["w"].numpy().tobytes() == params.tobytes()

@@ -156,7 +156,9 @@ def trained(job: Job, brought: SeatState | None) -> Trained:
     if not manifest.codec.carries_more:
         done = train_round(task, job.store)
         return Trained(done.states, done.words, done.update)
-    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, job.store)
+    course = open_course(
+        manifest, data_seed=task.data_seed, seat=task.seat, round=task.slot.round, store=job.store
+    )
     course, states, words = replace(course, model=job.model), list[bytes](), list[bytes]()
     state = open_round(manifest, job.model, brought)
     for segment in range(manifest.segments):

@@ -24,7 +24,7 @@ from atoll.train.corpus.prepare import prepare
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import numerics_spec, pin_torch
 from atoll.train.program import program_root
-from atoll.train.round import TrainTask
+from atoll.train.seat_task import TrainTask
 from atoll_devnet.processes.warm import warm_context
 
 DATA_SEED = Digest(b"\x05" * 32)

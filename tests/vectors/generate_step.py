@@ -41,7 +41,7 @@ from atoll.numerics.tables import tables_root
 from atoll.numerics.tensors import tree_root
 from atoll.numerics.tokens import Tokens
 from atoll.protocol.canonical import dag_cbor_cid
-from atoll.protocol.draws import dropout_key
+from atoll.protocol.draws import batch_offsets
 from atoll.protocol.held_out import mean_loss
 from atoll.protocol.leaves import float_bytes
 from atoll.protocol.manifest import (
@@ -129,7 +129,7 @@ def products() -> Json:
 def pointwise() -> Json:
     """Norm, rotation, gates, dropout and loss."""
     mask = Mask("0.25", (0xDEADBEEF, 7), step=3, site=2, first=6)
-    targets = torch.tensor([[2, 0, 5]])
+    targets, every = torch.tensor([[2, 0, 5]]), torch.ones(1, 3)
     masked, none = torch.tensor([[-1, 0, 5]]), torch.full((1, 3), -1)
     tables = {"cosines": numbers("cos", 3, 2), "sines": numbers("sin", 3, 2)}
     pair = {"gate": numbers("gate", 2, 5), "up": numbers("up", 2, 5)}
@@ -155,17 +155,17 @@ def pointwise() -> Json:
             share=mask.share, key=list(mask.key), step=mask.step, site=mask.site, first=mask.first,
         ),
         "crossEntropy": case(
-            lambda x: OPS.cross_entropy(x[None], targets).reshape(1),
+            lambda x: OPS.cross_entropy(x[None], targets, every).reshape(1),
             {"logits": numbers("logits", 3, 6)},
             targets=targets[0].tolist(),
         ),
         "crossEntropyMasked": case(
-            lambda x: OPS.cross_entropy(x[None], masked).reshape(1),
+            lambda x: OPS.cross_entropy(x[None], masked, (masked >= 0).float()).reshape(1),
             {"logits": numbers("logits", 3, 6)},
             targets=masked[0].tolist(),
         ),
         "crossEntropyOfNoTarget": case(
-            lambda x: OPS.cross_entropy(x[None], none).reshape(1),
+            lambda x: OPS.cross_entropy(x[None], none, 0 * every).reshape(1),
             {"logits": numbers("logits", 3, 6)},
             targets=none[0].tolist(),
         ),
@@ -335,11 +335,17 @@ def training(changes: dict[str, dict[str, Any]]) -> Json:
     manifest = manifest_of(changes, tokens)
     model = initial_global_state(manifest)
     given, base = weights_of(manifest)
-    course = Course(manifest, Recipe.of(manifest, base), tokens, DATA_SEED, SEAT, 0, model)
+    course = Course(
+        manifest=manifest,
+        recipe=Recipe.of(manifest, base),
+        tokens=tokens,
+        data_seed=DATA_SEED,
+        seat=SEAT,
+        round=0,
+        model=model,
+    )
     opening = SeatState.opening(model, seat_layout(manifest))
-    batch = course.batch(course.offsets(0))
-    key = dropout_key(DATA_SEED, SEAT)
-    step = inner_step(opening, batch, 0, course.recipe, key)
+    step = inner_step(opening, course.input(0), course.recipe)
     done = run_segment(opening, 0, course)
     update, carried = close_round(manifest, model, done.state, DitherKey(DATA_SEED, SEAT))
     schedule = course.recipe.schedule
@@ -353,7 +359,9 @@ def training(changes: dict[str, dict[str, Any]]) -> Json:
         "initialWeights": bits(model.params[min(model.params)]),
         "globalDigest": model.digest().hex(),
         "step": {
-            "offsets": course.offsets(0),
+            "offsets": batch_offsets(
+                DATA_SEED, SEAT, 0, manifest.inner.batch, len(tokens) - manifest.model.seq
+            ),
             "norm": np.array(step.work.norm, ">f8").tobytes().hex(),
             "losses": np.array(step.work.losses, ">f4").tobytes().hex(),
             "stateRoots": [part.hex() for part in state_roots(step.state)],

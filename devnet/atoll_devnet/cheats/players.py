@@ -23,8 +23,8 @@ from atoll_devnet.cheats.verifiers import SHAM_MOVE, SHAM_REPLAY
 def sham_replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Says of every seat that its first segment is wrong."""
     del model, store_dir
-    said = Leaves.from_bytes(command.leaves).items[0].state
-    return SeatReplay((), 0, Digest(_turned(said)), 0.0)
+    revealed = Leaves.from_bytes(command.leaves).items[0].state
+    return SeatReplay(words=(), differs_at=0, own=Digest(_turned(revealed)), seconds=0.0)
 
 
 @SHAM_MOVE.runs

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -36,16 +36,10 @@ from atoll.train.initial import open_initial_state
 from atoll.train.judged import JudgeTask, Position
 from atoll.train.judging import OwnRun
 from atoll.train.probe import pin_torch
-from atoll.train.round import (
-    Keeping,
-    SegmentRunner,
-    TrainedRound,
-    TrainTask,
-    carry,
-    read_global_state,
-    run_alone,
-    train_round,
-)
+from atoll.train.resume import Keeping, carry
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.seat_task import SegmentRunner, TrainTask, run_alone
+from atoll.train.stored_states import read_global_state
 from atoll_devnet.cheats import providers
 
 PLANTED: Final = b"Trust the atoll. "
@@ -133,10 +127,8 @@ def _poisoned(course: Course) -> Course:
     return replace(course, tokens=np.resize(planted, len(course.tokens)))
 
 
-def _open_poisoned(
-    manifest: Manifest, data_seed: Digest, seat: SeatIndex, round: int, store: LocalStore
-) -> Course:
-    return _poisoned(open_course(manifest, data_seed, seat, round, store))
+def _open_poisoned(manifest: Manifest, **where: Any) -> Course:
+    return _poisoned(open_course(manifest, **where))
 
 
 @providers.WrongData.train_function.runs
@@ -359,9 +351,8 @@ class _Round:
             return done
 
         self.model: GlobalState = read_global_state(task.manifest, task.global_state_cid, store)
-        self.trained = train_round(
-            task, store, kept, Keeping(last=carry(task, store) if keeps else None)
-        )
+        keeping = Keeping(last=carry(task, store) if keeps else None)
+        self.trained = train_round(task, store, run=kept, keeping=keeping)
 
     @property
     def last(self) -> SeatState:

@@ -12,7 +12,7 @@ from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import pin_torch
-from atoll.train.round import read_global_state
+from atoll.train.stored_states import read_global_state
 from atoll.train.tokenizer import open_tokenizer
 from atoll_devnet.handles import ANSWER, EVAL_LOSS, SAMPLE_TEXT, SIZES
 

@@ -115,8 +115,14 @@ class MergedUpdate:
         if not self.numerators:
             return replace(state, round=state.round + 1)
         part = state.sent_part(manifest.codec)
-        setting = self.denominator, self.exponents, manifest.outer
-        moved = state.with_part(outer_step(part, self.numerators, *setting))
+        stepped = outer_step(
+            part,
+            self.numerators,
+            denominator=self.denominator,
+            exponents=self.exponents,
+            outer=manifest.outer,
+        )
+        moved = state.with_part(stepped)
         if self.moments is None:
             return moved
         moments = replace(self.moments, count=state.moments.count + self.moments.count)

@@ -148,7 +148,7 @@ def sample_from(
 
 def _open_model(store: LocalStore, manifest: Manifest, model: Certified) -> GlobalState:
     try:
-        from atoll.train.round import read_global_state  # noqa: PLC0415
+        from atoll.train.stored_states import read_global_state  # noqa: PLC0415
     except ImportError as error:
         raise missing_extra("reading the model") from error
     state = read_global_state(manifest, model.cid.to_bytes(), store)

@@ -18,11 +18,10 @@ from typing import Literal
 import numpy as np
 import structlog
 import torch
-from torch import Tensor
 
 from atoll.errors import AtollError, NumericsMismatch
 from atoll.nested import loads
-from atoll.numerics.batch import gather_batch
+from atoll.numerics.batch import MicroBatch, Windows
 from atoll.numerics.init import initial_params
 from atoll.numerics.kernels.engine import make_engine
 from atoll.numerics.kernels.exact import ExactOps
@@ -31,7 +30,7 @@ from atoll.numerics.kernels.philox import LOW32, philox4x32
 from atoll.numerics.layout import optimiser_layout, param_shapes
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.step import inner_step, state_roots
+from atoll.numerics.step import StepInput, inner_step, state_roots
 from atoll.protocol.manifest import UNSCALED, InnerSpec, ModelSpec
 
 BATCH, VOCABULARY = 4, 256
@@ -135,7 +134,7 @@ def run(what: LabRun, how: Setting) -> LabResult:
     state, tokens = _opening(what), lab_tokens(what.seed)
     started, loss = time.perf_counter(), 0.0
     for step in range(what.steps):
-        done = inner_step(state, _batch(tokens, what, step), step, recipe)
+        done = inner_step(state, StepInput(_batch(tokens, what, step), step), recipe)
         if done.diverged:
             raise NumericsMismatch(f"step {step} of the lab's run is not finite")
         state, loss = done.state, done.loss
@@ -173,10 +172,13 @@ def _opening(what: LabRun) -> SeatState:
     return SeatState.opening(GlobalState(0, params, {}, {}), optimiser_layout(shapes, what.inner()))
 
 
-def _batch(tokens: np.ndarray[tuple[int], np.dtype[np.uint8]], what: LabRun, step: int) -> Tensor:
+def _batch(
+    tokens: np.ndarray[tuple[int], np.dtype[np.uint8]], what: LabRun, step: int
+) -> list[MicroBatch]:
     last = len(tokens) - what.seq - 1
     offsets = [(step * BATCH + row) * 2654435761 % last for row in range(BATCH)]
-    return gather_batch(tokens, offsets, what.seq)
+    windows, size = Windows(tokens, what.seq), what.inner().micro_batch
+    return [windows.at(offsets[at : at + size]) for at in range(0, BATCH, size)]
 
 
 def standard_matrix() -> list[tuple[LabRun, Setting]]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from atoll.numerics.base import Base
-from atoll.numerics.batch import count_targets, gather_batch, inputs_of, targets_of
+from atoll.numerics.batch import Windows
 from atoll.numerics.errors import MalformedDataset
 from atoll.numerics.model import forward
 from atoll.numerics.ops import Ops, operations
@@ -52,17 +52,17 @@ def batch_losses(
     ops, size = operations(), inner.micro_batch
     count = manifest.data.eval_batches * inner.batch
     placed = _placed(params, ops)
+    windows = Windows(tokens, spec.seq, manifest.data.mask_bit)
     losses, counts = [], []
     with torch.no_grad():
         for at in range(batch * inner.batch, (batch + 1) * inner.batch, size):
             # Of these alone: a manifest may have 2**25 windows, and each batch asks for its own.
             some = window_starts(last_start, count, range(at, at + size))
-            masked = manifest.data.masked
-            batch_bT1 = gather_batch(tokens, some, spec.seq, masked=masked)
-            batch_bT1 = batch_bT1.to(ops.device)
-            logits_bTV = forward(placed, inputs_of(batch_bT1), spec, ops, base=base)
-            losses.append(ops.cross_entropy(logits_bTV, targets_of(batch_bT1)).item())
-            counts.append(count_targets(batch_bT1))
+            read = windows.at(some)
+            m = read.to(ops.device)
+            logits_bTV = forward(placed, m.ids, spec, ops, base=base)
+            losses.append(ops.cross_entropy(logits_bTV, m.targets, m.weights).item())
+            counts.append(read.count)
     return losses, counts
 
 

@@ -25,6 +25,9 @@ def close_round(
     of their own, the first moment in the same codec and the sums of the second come behind it.
     `dither` is the seat's in the round.
 
+    Global − last and not last − global: it is a pseudo-gradient, which the outer optimiser descends
+    by (Reddi et al. 2021, arXiv:2003.00295).
+
     Raises:
         NonFiniteDeltaError: what would be sent has a value that is not finite.
     """

@@ -97,10 +97,10 @@ class Ops(Protocol):
     def dropout(self, x: Tensor, mask: Mask) -> Tensor:
         """x / (1 − share) where the mask keeps an element, else 0 (Srivastava et al. 2014)."""
 
-    def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-        """Mean negative log-likelihood in nats of the targets that are not negative, a scalar.
+    def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor, weights_BT: Tensor) -> Tensor:
+        """Mean negative log-likelihood in nats of the targets of weight 1, a scalar.
 
-        It is 0, and so is its gradient, where all of them are negative.
+        It is 0, and so is its gradient, where all have weight 0.
         """
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
@@ -182,8 +182,8 @@ class NativeOps:
     def dropout(self, x: Tensor, mask: Mask) -> Tensor:
         return torch.where(kept(mask, x.numel(), x.device).view(x.shape), x * mask.scale, 0.0)
 
-    def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-        targets_N = targets_BT.flatten().masked_fill(targets_BT.flatten() < 0, _IGNORED)
+    def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor, weights_BT: Tensor) -> Tensor:
+        targets_N = targets_BT.masked_fill(weights_BT == 0, _IGNORED).flatten()
         # PyTorch's mean over no target is 0/0.
         kind = "mean" if bool((targets_N >= 0).any()) else "sum"
         return F.cross_entropy(

@@ -7,7 +7,7 @@ cannot matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import torch
@@ -32,21 +32,48 @@ from atoll.numerics.state import GlobalState, Tensors
 from atoll.numerics.tensors import check_layout
 from atoll.protocol.manifest import OuterSpec
 
-Stepped: TypeAlias = tuple[Tensor, Tensors]
-"""An outer step of one parameter, and the slots after it."""
 PIECE = 1 << 20
 """Elements stepped at once; each for itself, so that the result does not depend on it."""
-OuterKind: TypeAlias = Callable[[Tensor, Tensors, OuterSpec, int], Stepped]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A slice of one parameter before its outer step.
+
+    Attributes:
+        change: the merged change, in units of `fixed`.
+        slots: of the outer optimiser, by name.
+        round: that the change is of.
+    """
+
+    change: Tensor
+    slots: Tensors
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """The step of a slice, not yet multiplied by the rate, and the slots after it."""
+
+    step: Tensor
+    slots: Tensors = field(default_factory=dict)
+
+
+OuterKind: TypeAlias = Callable[[Slice, OuterSpec], Stepped]
 
 
 def outer_step(
     state: GlobalState,
     numerators: Mapping[str, Tensor],
+    *,
     denominator: int,
     exponents: Mapping[str, int],
     outer: OuterSpec,
 ) -> GlobalState:
-    """The next round's global model.
+    """The next round's global model: θ(t) = θ(t−1) − lr · step(Δ), Δ the mean pseudo-gradient.
+
+    In integers, since everybody has to come to the same model and each may add in another order on
+    another device: fp32 sums differ in the last bit, and a certificate is of all bits.
 
     Args:
         state: the global model that the round started from; its tensors are overwritten, and are
@@ -72,11 +99,12 @@ def outer_step(
                 numerators[name].view(-1)[span].long(), denominator, state.exponents[name]
             )
             kept = {slot: tensors[name].view(-1)[span] for slot, tensors in state.outer.items()}
-            step, stepped = _OUTER[outer.kind](change, kept, outer, state.round)
-            for slot, tensor in stepped.items():
+            stepped = _OUTER[outer.kind](Slice(change, kept, state.round), outer)
+            for slot, tensor in stepped.slots.items():
                 kept[slot].copy_(tensor)
-            own = p.view(-1)[span]
-            own.copy_(own.double() - times(step, outer.lr).double() * 2.0**-UNIT_BITS)
+            values = p.view(-1)[span]
+            moved = times(stepped.step, outer.lr).double() * 2.0**-UNIT_BITS
+            values.copy_(values.double() - moved)
     return replace(state, round=state.round + 1, exponents=dict(exponents))
 
 
@@ -85,36 +113,36 @@ def _spans(count: int) -> Iterator[slice]:
     return (slice(start, start + PIECE) for start in range(0, count, PIECE))
 
 
-def _outer_sgd(change: Tensor, _slots: Tensors, _outer: OuterSpec, _round: int) -> Stepped:
-    return change, {}
+def _outer_sgd(s: Slice, _outer: OuterSpec) -> Stepped:
+    return Stepped(s.change)
 
 
-def _outer_sign(change: Tensor, _slots: Tensors, _outer: OuterSpec, _round: int) -> Stepped:
-    return change.sign() << UNIT_BITS, {}
+def _outer_sign(s: Slice, _outer: OuterSpec) -> Stepped:
+    return Stepped(s.change.sign() << UNIT_BITS)
 
 
-def _outer_nesterov(change: Tensor, slots: Tensors, outer: OuterSpec, _round: int) -> Stepped:
-    momentum = limited(times(slots["momentum"], outer.momentum) + change)
-    return times(momentum, outer.momentum) + change, {"momentum": momentum}
+def _outer_nesterov(s: Slice, outer: OuterSpec) -> Stepped:
+    momentum = limited(times(s.slots["momentum"], outer.momentum) + s.change)
+    return Stepped(times(momentum, outer.momentum) + s.change, {"momentum": momentum})
 
 
-def _outer_delayed(change: Tensor, slots: Tensors, outer: OuterSpec, round: int) -> Stepped:
+def _outer_delayed(s: Slice, outer: OuterSpec) -> Stepped:
     """In the last round of a period momentum takes in the period's mean change, and acts."""
-    share, buffer = divided(change, outer.period), limited(slots["buffer"] + change)
-    if (round + 1) % outer.period:
-        return share, {"buffer": buffer, "momentum": slots["momentum"]}
+    share, buffer = divided(s.change, outer.period), limited(s.slots["buffer"] + s.change)
+    if (s.round + 1) % outer.period:
+        return Stepped(share, {"buffer": buffer, "momentum": s.slots["momentum"]})
     mean = divided(buffer, outer.period)
-    momentum = limited(times(slots["momentum"], outer.momentum) + mean)
+    momentum = limited(times(s.slots["momentum"], outer.momentum) + mean)
     after = {"buffer": torch.zeros_like(buffer), "momentum": momentum}
-    return times(momentum, outer.momentum) + share, after
+    return Stepped(times(momentum, outer.momentum) + share, after)
 
 
-def _outer_adam(change: Tensor, slots: Tensors, outer: OuterSpec, _round: int) -> Stepped:
-    momentum = times(slots["momentum"], outer.momentum) + rest(change, outer.momentum)
-    coarse = divided(change, 1 << (UNIT_BITS - ROOT_BITS)).clamp(-ROOT_LIMIT, ROOT_LIMIT)
-    second = times(slots["second"], outer.beta2) + rest(coarse * coarse, outer.beta2)
+def _outer_adam(s: Slice, outer: OuterSpec) -> Stepped:
+    momentum = times(s.slots["momentum"], outer.momentum) + rest(s.change, outer.momentum)
+    coarse = divided(s.change, 1 << (UNIT_BITS - ROOT_BITS)).clamp(-ROOT_LIMIT, ROOT_LIMIT)
+    second = times(s.slots["second"], outer.beta2) + rest(coarse * coarse, outer.beta2)
     step = ratio(momentum, root(second) + fixed(outer.eps))
-    return step, {"momentum": momentum, "second": second}
+    return Stepped(step, {"momentum": momentum, "second": second})
 
 
 _OUTER: dict[str, OuterKind] = {

@@ -9,31 +9,31 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from torch import Tensor
-
-from atoll.numerics.batch import gather_batch
+from atoll.numerics.batch import BatchPosition, BatchSource, MicroBatch, batch_source
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.kernels.interface import CPU
 from atoll.numerics.link import with_left
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.step import StepResult, inner_step, state_roots, take_in
+from atoll.numerics.step import StepInput, StepResult, inner_step, state_roots, take_in
 from atoll.numerics.tokens import TokenSource
 from atoll.protocol.draws import dropout_key
 from atoll.protocol.leaves import StateRoots, StepWork, work_tag
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.words import ZERO_DIGEST, Digest, SeatIndex
 
-StepRunner = Callable[[SeatState, Tensor, int, Recipe, tuple[int, int]], StepResult]
+StepRunner: TypeAlias = Callable[[SeatState, StepInput, Recipe], StepResult]
 """With the arguments of `inner_step`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
     """What a seat's training in one round follows from.
 
     Attributes:
+        tokens: of the job's data, as words.
         model: what the round started from; None where it is not here, and then only steps can be
             run that come before it is taken in.
     """
@@ -51,14 +51,26 @@ class Course:
         """The round's first step in the job's count, for the schedule: round · H."""
         return self.round * self.manifest.inner.steps
 
-    def offsets(self, step: int) -> list[int]:
-        """Where the sequences of a step of this round begin."""
-        return self.manifest.batch_offsets(self.data_seed, self.seat, step)
+    @property
+    def batches(self) -> BatchSource:
+        """Where micro-batches come from."""
+        return batch_source(self.manifest, self.tokens)
 
-    def batch(self, offsets: list[int]) -> Tensor:
-        """The sequences that begin there: `gather_batch`."""
-        spec = self.manifest
-        return gather_batch(self.tokens, offsets, spec.model.seq, masked=spec.data.masked)
+    def batch(self, step: int) -> list[MicroBatch]:
+        """The micro-batches of a step of this round."""
+        inner, source = self.manifest.inner, self.batches
+        return [
+            source.micro_batch(BatchPosition(self.data_seed, self.seat, self.round, step, index))
+            for index in range(inner.batch // inner.micro_batch)
+        ]
+
+    def input(self, step: int) -> StepInput:
+        """What a step of this round reads beside its state."""
+        return StepInput(
+            batch=self.batch(step),
+            global_step=self.global_step0 + step,
+            dropout_key=dropout_key(self.data_seed, self.seat),
+        )
 
     def takes_in(self, step: int) -> bool:
         """Whether this step of the round begins with what the round before merged."""
@@ -117,27 +129,26 @@ class SegmentRun:
 
 
 def run_segment(
-    state: SeatState, segment: int, course: Course, step_by: StepRunner = inner_step
+    state: SeatState, segment: int, course: Course, *, step_by: StepRunner = inner_step
 ) -> SegmentRun:
     """Trains one segment from its opening state; `step_by` runs each of its steps."""
     started = time.perf_counter()
     inner = course.manifest.inner
     first = segment * inner.segment
-    key = dropout_key(course.data_seed, course.seat)
     is_finite = True
     works: list[StepWork] = []
     losses: list[float] = []
     for step in range(first, first + inner.segment):
-        batch = course.batch(course.offsets(step))
+        given = course.input(step)
         begun = course.begin(state, step)
-        done = step_by(begun, batch, course.global_step0 + step, course.recipe, key)
-        losses.append(done.loss)
-        works.append(done.work)
-        if done.diverged:
+        result = step_by(begun, given, course.recipe)
+        losses.append(result.loss)
+        works.append(result.work)
+        if result.diverged:
             is_finite = False
             break
-        state = done.state
-        del begun, done  # what the state before it was takes as much again
+        state = result.state
+        del begun, result  # what the state before it was takes as much again
     state = state.on(CPU)
     if is_finite:
         state = course.end(state)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from atoll.numerics.batch import count_targets, inputs_of, shares_of, targets_of
+from atoll.numerics.batch import MicroBatch, shares_of
 from atoll.numerics.init import is_bounded
 from atoll.numerics.kernels.memory import give_back_freed_memory
 from atoll.numerics.kernels.philox import Mask
@@ -27,6 +27,21 @@ from atoll.numerics.state import GlobalState, SeatState, Tensors, rng_digest
 from atoll.protocol.leaves import StateRoots, StepWork
 from atoll.protocol.manifest import CodecSpec
 from atoll.protocol.words import ZERO_DIGEST
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """What a step reads beside the state and the recipe.
+
+    Attributes:
+        batch: on the CPU; a gradient is summed over it, micro-batch by micro-batch.
+        global_step: counts from 0 over the job; the schedule and dropout follow from it.
+        dropout_key: of Philox, two words below 2³².
+    """
+
+    batch: Sequence[MicroBatch]
+    global_step: int
+    dropout_key: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +60,23 @@ class StepResult:
     diverged: bool
 
 
-def inner_step(
-    state: SeatState,
-    batch_BT1: Tensor,
-    global_step: int,
-    recipe: Recipe,
-    dropout_key: tuple[int, int] = (0, 0),
-) -> StepResult:
-    """One step on token ids [B, T + 1] (`batch`); `global_step` counts from 0 over the job.
-
-    The next state lies on the device of the recipe's operations.
-    """
+def inner_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
+    """One step; the next state lies on the device of the recipe's operations."""
     give_back_freed_memory()
-    state, batch_BT1 = state.on(recipe.ops.device), batch_BT1.to(recipe.ops.device)
-    mask = Mask(recipe.inner.dropout, dropout_key, global_step & 0xFFFFFFFF, site=0, first=0)
-    pieces = torch.split(batch_BT1, recipe.inner.micro_batch)
-    shares = shares_of([count_targets(piece) for piece in pieces])
-    losses, gradients = _losses_and_gradients(state.params, pieces, shares, recipe, mask)
-    loss = math.fsum(each * share for each, share in zip(losses, shares, strict=True))
-    norm = recipe.ops.global_norm(gradients.values())
-    work = StepWork(norm, losses)
+    state = state.on(recipe.ops.device)
+    # A mean over the whole batch, which no cut into micro-batches changes: each has the share of
+    # all targets that are its own. A mean of means would weigh a short answer's tokens more.
+    shares = shares_of([micro_batch.count for micro_batch in given.batch])
+    batch = _batch_gradients(state.params, given, shares, recipe)
+    loss = math.fsum(each * share for each, share in zip(batch.losses, shares, strict=True))
+    norm = recipe.ops.global_norm(batch.gradients.values())
+    work = StepWork(norm, batch.losses)
     if not (math.isfinite(loss) and math.isfinite(norm)):
         return StepResult(state, loss, work, diverged=True)
     scale = clip_scale(norm, float(recipe.inner.clip))
-    rate = float(recipe.schedule.rates[global_step])
+    rate = float(recipe.schedule.rates[given.global_step])
     give_back_freed_memory()  # of the backward pass, before there is a second state
-    after = _optimised(state, gradients, scale, rate, recipe)
+    after = _optimised(state, batch.gradients, recipe, scale=scale, rate=rate)
     if not is_bounded(*after.params.values()):
         return StepResult(state, loss, work, diverged=True)
     return StepResult(after, loss, work, diverged=False)
@@ -82,11 +88,11 @@ def take_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState
     a is the codec's mixing, g the model's value (Douillard et al. 2025, arXiv:2501.18512). What the
     last update excluded is now what is fed back.
     """
-    own = torch.tensor(float(codec.mixing), dtype=torch.float32)
-    others = 1.0 - own
+    kept = torch.tensor(float(codec.mixing), dtype=torch.float32)
+    taken = 1.0 - kept
     # Products and sum are separate operations: fused, they would round elsewhere.
     mixed = {
-        name: p * own + model.params[name].to(p.device) * others
+        name: p * kept + model.params[name].to(p.device) * taken
         for name, p in state.params.items()
         if codec.is_sent(name, model.round - 1)
     }
@@ -99,47 +105,53 @@ def state_roots(state: SeatState) -> StateRoots:
     return StateRoots(state.params_root(), state.optimiser_root(), ZERO_DIGEST, counters)
 
 
-def _losses_and_gradients(
-    params: Tensors,
-    pieces: Sequence[Tensor],
-    shares: Sequence[float],
-    recipe: Recipe,
-    mask: Mask,
-) -> tuple[tuple[float, ...], Tensors]:
-    """Each micro-batch's loss, and the gradients of the batch's, summed in their order."""
+@dataclass(frozen=True, slots=True)
+class BatchGradients:
+    """Each micro-batch's loss, and the gradients of the batch's, by parameter."""
+
+    losses: tuple[float, ...]
+    gradients: Tensors
+
+
+def _batch_gradients(
+    params: Tensors, given: StepInput, shares: Sequence[float], recipe: Recipe
+) -> BatchGradients:
+    """Of all micro-batches, summed in their order: fp32 sums in another one have other bits."""
+    inner, step = recipe.inner, given.global_step & 0xFFFFFFFF
+    mask = Mask(inner.dropout, given.dropout_key, step, site=0, first=0)
     losses: list[float] = []
     sums: list[Tensor] = []
-    for index, (piece_bT1, share) in enumerate(zip(pieces, shares, strict=True)):
-        drop = dropper(mask, index * recipe.inner.micro_batch, recipe.ops)
-        loss, *gradients = _loss_and_gradients(params, piece_bT1, share, recipe, drop)
+    for index, (micro_batch, share) in enumerate(zip(given.batch, shares, strict=True)):
+        drop = dropper(mask, index * inner.micro_batch, recipe.ops)
+        placed = micro_batch.to(recipe.ops.device)
+        loss, *gradients = _loss_and_gradients(params, placed, share, recipe, drop)
         losses.append(loss.item())
         # One by one, so that three sets are never there at once.
-        if index == 0 and len(pieces) > 1:
+        if index == 0 and len(given.batch) > 1:
             sums = [gradients.pop(0).clone() for _ in params]
         elif index == 0:
             sums = gradients
         else:
             for i in range(len(sums)):
                 sums[i] = sums[i] + gradients.pop(0)
-    return tuple(losses), dict(zip(params, sums, strict=True))
+    return BatchGradients(tuple(losses), dict(zip(params, sums, strict=True)))
 
 
 def _loss_and_gradients(
-    params: Tensors, piece_bT1: Tensor, share: float, recipe: Recipe, drop: Dropper
+    params: Tensors, micro_batch: MicroBatch, share: float, recipe: Recipe, drop: Dropper
 ) -> list[Tensor]:
     """A micro-batch's loss, and its share of the gradients, until the next micro-batch's."""
 
     def work(inputs: Sequence[Tensor]) -> list[Tensor]:
-        piece_bT1, share, *values = inputs
+        ids_bT, targets_bT, weights_bT, share, *values = inputs
         leaves = {n: p.detach().requires_grad_() for n, p in zip(params, values, strict=True)}
-        ids_bT = inputs_of(piece_bT1)
         logits_bTV = forward(leaves, ids_bT, recipe.model, recipe.ops, drop, base=recipe.base)
-        loss = recipe.ops.cross_entropy(logits_bTV, targets_of(piece_bT1))
+        loss = recipe.ops.cross_entropy(logits_bTV, targets_bT, weights_bT)
         del logits_bTV  # as large as its gradient, which comes
         return [loss.detach(), *torch.autograd.grad(loss * share, list(leaves.values()))]
 
-    device = piece_bT1.device
-    inputs = [piece_bT1, torch.tensor(share, device=device), *params.values()]
+    device, m = recipe.ops.device, micro_batch
+    inputs = [m.ids, m.targets, m.weights, torch.tensor(share, device=device), *params.values()]
     if drop is not keep_all:  # whose mask is another one at each step
         return work(inputs)
     held = recipe.base, rotary_of(recipe.model, device)
@@ -148,7 +160,7 @@ def _loss_and_gradients(
 
 
 def _optimised(
-    state: SeatState, gradients: Tensors, scale: float, rate: float, recipe: Recipe
+    state: SeatState, gradients: Tensors, recipe: Recipe, *, scale: float, rate: float
 ) -> SeatState:
     """Every parameter after its optimiser's step; the gradients are clipped by `scale`.
 
@@ -163,14 +175,14 @@ def _optimised(
             after = ops.adamw(p, state.m[name], state.v[name], g, factors)
             params[name], ms[name], vs[name] = after
         elif kind == "muon":
-            params[name], ms[name] = _muon(p, state.m[name], g * scale, rate, recipe)
+            params[name], ms[name] = _muon(p, state.m[name], g * scale, recipe, rate=rate)
         else:
-            params[name], m = _sgd(p, state.m.get(name), g * scale, rate, recipe)
+            params[name], m = _sgd(p, state.m.get(name), g * scale, recipe, rate=rate)
             ms |= {name: m} if m is not None else {}
     return replace(state, params=params, m=ms, v=vs, count=count, batches=state.batches + 1)
 
 
-def _muon(p: Tensor, m: Tensor, g: Tensor, rate: float, recipe: Recipe) -> tuple[Tensor, Tensor]:
+def _muon(p: Tensor, m: Tensor, g: Tensor, recipe: Recipe, *, rate: float) -> tuple[Tensor, Tensor]:
     """m ← μ m + (1 − μ) g;  p ← p − rate · (0.2 √max(O, I) · orth(μ m + (1 − μ) g) + decay · p).
 
     Jordan et al. 2024. The factor makes a step as large as AdamW's, so that one rate serves both
@@ -184,7 +196,7 @@ def _muon(p: Tensor, m: Tensor, g: Tensor, rate: float, recipe: Recipe) -> tuple
 
 
 def _sgd(
-    p: Tensor, m: Tensor | None, g: Tensor, rate: float, recipe: Recipe
+    p: Tensor, m: Tensor | None, g: Tensor, recipe: Recipe, *, rate: float
 ) -> tuple[Tensor, Tensor | None]:
     """m ← μ m + g;  p ← p − rate · (m + decay · p), with g for m where there is no momentum."""
     if m is not None:

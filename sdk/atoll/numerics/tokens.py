@@ -1,6 +1,7 @@
 """Tokens as words in arrays, and the types that a manifest may name. Needs no torch.
 
-A word is a token. In masked data its highest bit is set where the token is no target.
+A word is a token. Where a job's weights differ its highest bit is the mask bit, set where the token
+has weight 0; a job whose tokens all have weight 1 has no mask bit (0), and the bit is a token's.
 """
 
 from __future__ import annotations
@@ -32,14 +33,17 @@ class TokenSource(Protocol):
 
 
 def mask_bit(dtype: str) -> int:
-    """The bit of a word of masked data that says that its token is no target."""
+    """The bit of a word that can say that its token has weight 0."""
     return 1 << 8 * DTYPES[dtype].itemsize - 1
 
 
-def dtype_for(vocab: int, *, masked: bool) -> TokenType:
-    """The smallest type of words that hold so many tokens. Raises ValueError where none does."""
-    for name in get_args(TokenType):
-        if vocab <= (mask_bit(name) if masked else 2 * mask_bit(name)):
-            found: TokenType = name
-            return found
+def dtype_for(vocab: int, *, mask_bits: int) -> TokenType:
+    """The smallest type of words that hold so many tokens, and as many mask bits (0 or 1).
+
+    Raises ValueError where none does.
+    """
+    names: tuple[TokenType, ...] = get_args(TokenType)
+    for name in names:
+        if vocab <= 1 << 8 * DTYPES[name].itemsize - mask_bits:
+            return name
     raise ValueError(f"no word holds {vocab} tokens")

@@ -29,7 +29,6 @@ from pydantic import (
 
 from atoll.errors import ManifestError
 from atoll.protocol.canonical import dag_cbor_cid, decode, encode, is_cid
-from atoll.protocol.draws import batch_offsets
 from atoll.protocol.hashing import sha256, terms_hash
 from atoll.protocol.terms import (
     MAX_SHOWN,
@@ -39,7 +38,7 @@ from atoll.protocol.terms import (
     terms_from_plain,
     terms_to_plain,
 )
-from atoll.protocol.words import Digest, SeatIndex, Terms
+from atoll.protocol.words import Digest, Terms
 
 MANIFEST_VERSION: Final = 1
 MAX_MANIFEST_BYTES: Final = 16 * 1024
@@ -311,6 +310,11 @@ class DataSpec(_Spec):
     def token_bytes(self) -> int:
         """Bytes of a word."""
         return _BYTES[self.dtype]
+
+    @property
+    def mask_bit(self) -> int:
+        """The bit of a word that is set where its token has weight 0; 0 where none is read so."""
+        return self.masked << 8 * self.token_bytes - 1
 
     @property
     def most_tokens(self) -> int:
@@ -709,11 +713,6 @@ class Manifest(_Spec):
     def tokens_per_step(self) -> int:
         """Batch · sequence length."""
         return self.inner.batch * self.model.seq
-
-    def batch_offsets(self, data_seed: Digest, seat: SeatIndex, step: int) -> list[int]:
-        """Where each sequence of a step starts; `step` counts from 0 within the round."""
-        limit = self.data.train_tokens - self.model.seq
-        return batch_offsets(data_seed, seat, step, self.inner.batch, limit)
 
 
 _BYTES: Final = {"uint8": 1, "uint16": 2, "uint32": 4}

@@ -25,7 +25,7 @@ from atoll.storage.local import LocalStore
 from atoll.train.judged import JudgeTask, Position
 from atoll.train.judging import OwnRun, model_roots, program_header
 from atoll.train.probe import pin_torch
-from atoll.train.round import read_global_state
+from atoll.train.stored_states import read_global_state
 
 MakeRun: TypeAlias = Callable[[JudgeTask, LocalStore], OwnRun]
 MOST_RUNS: Final = 16

@@ -37,7 +37,8 @@ from atoll.train.pace import measure
 from atoll.train.probe import check_environment, pin_torch
 from atoll.train.program import program_root
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
-from atoll.train.round import TrainTask, read_global_state
+from atoll.train.seat_task import TrainTask
+from atoll.train.stored_states import read_global_state
 from atoll.train.tokenizer import open_tokenizer
 
 

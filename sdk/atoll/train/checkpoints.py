@@ -14,7 +14,7 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dag_cbor
 import structlog
@@ -25,6 +25,9 @@ from atoll.protocol.words import Digest, RoundIndex
 from atoll.storage.cid import DAG_CBOR
 from atoll.storage.local import SPARE, LocalStore
 from atoll.storage.pins import Pin
+
+if TYPE_CHECKING:
+    from atoll.numerics.segment import SegmentRun
 
 KEPT = 2
 """The last one may be damaged, or be the whole of what is wanted."""
@@ -60,6 +63,16 @@ class Checkpoint:
     @property
     def segments(self) -> int:
         return len(self.states)
+
+    def plus(self, segment: SegmentRun) -> Checkpoint:
+        """With one more segment."""
+        return replace(
+            self,
+            states=(*self.states, segment.digest),
+            words=(*self.words, segment.work_tag),
+            losses=(*self.losses, *segment.losses),
+            seconds=self.seconds + segment.seconds,
+        )
 
     def to_bytes(self, work: Digest) -> bytes:
         """The record: a DAG-CBOR block that names the work and links to the state."""

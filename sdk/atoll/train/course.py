@@ -15,11 +15,11 @@ from atoll.train.data import TokenFile, form_of, read_nodes
 
 def open_course(
     manifest: Manifest,
+    *,
+    store: LocalStore,
     data_seed: Digest,
     seat: SeatIndex,
     round: int,
-    store: LocalStore,
-    *,
     model: GlobalState | None = None,
 ) -> Course:
     """Opens the training tokens where they lie in the store.
@@ -31,7 +31,15 @@ def open_course(
     """
     tokens = open_training_tokens(manifest, store)
     recipe = Recipe.of(manifest, open_base(manifest, store))
-    return Course(manifest, recipe, tokens, data_seed, seat, round, model)
+    return Course(
+        manifest=manifest,
+        recipe=recipe,
+        tokens=tokens,
+        data_seed=data_seed,
+        seat=seat,
+        round=round,
+        model=model,
+    )
 
 
 def open_training_tokens(manifest: Manifest, store: LocalStore) -> TokenFile:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from atoll.errors import TooLarge
 from atoll.numerics.errors import MalformedDataset
 from atoll.numerics.pieces import SHARD_BYTES, root_of_shards, shard_node
-from atoll.numerics.tokens import DTYPES, Tokens, mask_bit
+from atoll.numerics.tokens import DTYPES, Tokens
 from atoll.protocol.manifest import DataSpec, Manifest
 from atoll.protocol.words import Digest
 from atoll.storage.cid import Cid
@@ -35,13 +35,15 @@ def nodes_bytes(size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WordForm:
-    """What a data set's words look like: their type, whether a bit is the mask, and the vocabulary.
+    """What a data set's words look like.
 
-    Every token is below `vocab`.
+    Attributes:
+        mask_bit: set where a token has weight 0; 0 where no bit says so.
+        vocab: every token is below it.
     """
 
     dtype: str
-    masked: bool
+    mask_bit: int
     vocab: int
 
     @property
@@ -51,7 +53,7 @@ class WordForm:
 
     def check(self, words: Tokens) -> None:
         """Raises MalformedDataset where a word's token is not below the vocabulary."""
-        tokens = words & ~DTYPES[self.dtype].type(mask_bit(self.dtype)) if self.masked else words
+        tokens = words & ~DTYPES[self.dtype].type(self.mask_bit)
         if len(words) and int(tokens.max()) >= self.vocab:
             raise MalformedDataset(f"a token is not below the vocabulary's {self.vocab}")
 
@@ -145,7 +147,7 @@ def _leaves(store: LocalStore, cid: bytes, size: int) -> list[Child]:
 
 def form_of(manifest: Manifest) -> WordForm:
     """What the words of a job's data look like."""
-    return WordForm(manifest.data.dtype, manifest.data.masked, manifest.model.vocab)
+    return WordForm(manifest.data.dtype, manifest.data.mask_bit, manifest.model.vocab)
 
 
 def read_nodes(data: DataSpec, store: LocalStore) -> bytes:

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atoll.numerics.base import freeze
-from atoll.numerics.batch import gather_batch
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import seat_codec
@@ -157,11 +156,18 @@ def _kept(trial: Manifest, scale: float) -> float:
     """The share, of updates of the trial that are larger by a factor."""
     tokens, trial = _any_tokens(trial)
     model, inner, recipe = initial_global_state(trial), trial.inner, _recipe(trial)
-    course = Course(trial, recipe, tokens, ZERO_DIGEST, SeatIndex(0), 0, model)
+    course = Course(
+        manifest=trial,
+        recipe=recipe,
+        tokens=tokens,
+        data_seed=ZERO_DIGEST,
+        seat=SeatIndex(0),
+        round=0,
+        model=model,
+    )
     state, steps = SeatState.opening(model, seat_layout(trial)), min(inner.steps, FIRST_STEPS)
     for step in range(steps):
-        batch = gather_batch(tokens, course.offsets(step), trial.model.seq)
-        state = inner_step(state, batch, step, recipe).state
+        state = inner_step(state, course.input(step), recipe).state
     rates = recipe.schedule.rates
     longer = float(rates[: inner.steps].sum() / rates[:steps].sum())
     longer *= scale / (inner.steps / steps) ** 0.25
@@ -186,14 +192,22 @@ def _any_tokens(trial: Manifest) -> tuple[NDArray[Any], Manifest]:
 def _times(trial: Manifest) -> tuple[float, float]:
     """Of one step of one micro-batch, and of a segment's digests and copies; of any weights."""
     trial = trial.model_copy(update={"init": InitSpec.drawn(0)})
-    model, seq = initial_global_state(trial), trial.model.seq
+    model = initial_global_state(trial)
     tokens, trial = _any_tokens(trial)
-    course = Course(trial, _recipe(trial), tokens, ZERO_DIGEST, SeatIndex(0), 0, model)
+    course = Course(
+        manifest=trial,
+        recipe=_recipe(trial),
+        tokens=tokens,
+        data_seed=ZERO_DIGEST,
+        seat=SeatIndex(0),
+        round=0,
+        model=model,
+    )
     # Where steps leave it: it is brought there once a segment.
     opening = SeatState.opening(model, seat_layout(trial)).on(course.recipe.ops.device)
-    batch = gather_batch(tokens, course.offsets(0), seq)
+    given = course.input(0)
     # On a GPU the first compiles, and the second captures what all others launch.
     warm_ups = 1 if course.recipe.ops.device.type == "cpu" else 2
-    step = seconds_of(lambda: inner_step(opening, batch, 0, course.recipe), warm_ups)
+    step = seconds_of(lambda: inner_step(opening, given, course.recipe), warm_ups)
     segment = seconds_of(lambda: run_segment(opening, 0, course))
     return step, max(0.0, segment - step)

@@ -128,7 +128,15 @@ def _adapters() -> bytes:
     init = {"seed": 0, "cid": _CID, "root": root}
     manifest = probe_manifest(_LORA, init, _CODEC | _NOTHING_KEPT)
     model, recipe = initial_global_state(manifest), Recipe.of(manifest, base)
-    course = Course(manifest, recipe, _tokens(), Digest(_ZERO), TRAINED, 0, model)
+    course = Course(
+        manifest=manifest,
+        recipe=recipe,
+        tokens=_tokens(),
+        data_seed=Digest(_ZERO),
+        seat=TRAINED,
+        round=0,
+        model=model,
+    )
     state = open_round(manifest, model, None)
     said = b""
     for segment in range(manifest.segments):  # in the first B is zero, so A has no gradient
@@ -168,7 +176,15 @@ def probe_manifest(
 
 
 def _course(manifest: Manifest, model: GlobalState, seed: Digest) -> Course:
-    return Course(manifest, Recipe.of(manifest), _tokens(), seed, TRAINED, model.round, model)
+    return Course(
+        manifest=manifest,
+        recipe=Recipe.of(manifest),
+        tokens=_tokens(),
+        data_seed=seed,
+        seat=TRAINED,
+        round=model.round,
+        model=model,
+    )
 
 
 def _tokens() -> Tokens:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from atoll.errors import MachineFault
 from atoll.numerics.kernels.graphs import Graphs
@@ -21,7 +20,7 @@ from atoll.numerics.ops import reference_operations
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.segment import Course, SegmentRun, StepRunner, run_segment
 from atoll.numerics.state import SeatState
-from atoll.numerics.step import StepResult, inner_step, state_roots
+from atoll.numerics.step import StepInput, StepResult, inner_step, state_roots
 from atoll.protocol.leaves import StateRoots, work_tag
 from atoll.protocol.words import Digest
 
@@ -40,7 +39,7 @@ def fault(what: str) -> MachineFault:
 
 def run_by_reference(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
     """Trains a segment as a `SegmentRunner`, every operation by the reference."""
-    return run_segment(states.pop(), segment, course, _reference_step)
+    return run_segment(states.pop(), segment, course, step_by=_reference_step)
 
 
 class SelfCheck:
@@ -80,23 +79,22 @@ class SelfCheck:
             ranges = (length, (self._end - segment) * length)
             self._committee_draws = {first + self._draw(below) for below in ranges}
         committee_draws = None if self._doubts else self._committee_draws
-        done = run_segment(states.pop(), segment, course, _checked(committee_draws, self._fast))
+        step_by = _checked(committee_draws, self._fast)
+        done = run_segment(states.pop(), segment, course, step_by=step_by)
         self._next = segment + 1
         if not done.is_finite:
             self._end = segment  # the round is run again up to here
         return done
 
 
-def _reference_step(
-    state: SeatState, batch_BT1: Tensor, global_step: int, recipe: Recipe, key: tuple[int, int]
-) -> StepResult:
+def _reference_step(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
     by_reference = replace(recipe, ops=reference_operations(recipe.ops.device))
     # The GPU also holds what the fast run captured. An error that is still being handled would hold
     # what the first try had made.
     with suppress(torch.OutOfMemoryError):
-        return inner_step(state, batch_BT1, global_step, by_reference, key)
+        return inner_step(state, given, by_reference)
     Graphs.let_go()
-    return inner_step(state, batch_BT1, global_step, by_reference, key)
+    return inner_step(state, given, by_reference)
 
 
 def _checked(committee_draws: set[int] | None, fast: StepRunner) -> StepRunner:
@@ -104,17 +102,16 @@ def _checked(committee_draws: set[int] | None, fast: StepRunner) -> StepRunner:
     reference's.
     """
 
-    def run(
-        state: SeatState, batch_BT1: Tensor, step: int, recipe: Recipe, key: tuple[int, int]
-    ) -> StepResult:
+    def run(state: SeatState, given: StepInput, recipe: Recipe) -> StepResult:
+        step = given.global_step
         if committee_draws is not None and step not in committee_draws:
-            return fast(state, batch_BT1, step, recipe, key)
+            return fast(state, given, recipe)
         # The reference first: of its result only digests are kept, so that no third state is held.
-        expected = _told(_reference_step(state, batch_BT1, step, recipe, key))
-        done = fast(state, batch_BT1, step, recipe, key)
-        if _told(done) != expected:
+        expected = _told(_reference_step(state, given, recipe))
+        result = fast(state, given, recipe)
+        if _told(result) != expected:
             raise fault(f"step {step} has other bits by the reference kernels")
-        return done
+        return result
 
     return run
 

@@ -9,7 +9,7 @@ of only when a second run, by the reference, gives what the first gave: else it 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from atoll.errors import ProtocolError
@@ -24,22 +24,18 @@ from atoll.protocol.words import ZERO_DIGEST, Address, Digest, RoundIndex, SeatI
 from atoll.storage.local import LocalStore
 from atoll.train.checkpoints import Checkpoint, Checkpoints
 from atoll.train.reference import fault, run_by_reference
-from atoll.train.round import (
-    Keeping,
+from atoll.train.resume import Keeping, carried_of, carry, checkpoints_of, hand_over
+from atoll.train.round import train_round
+from atoll.train.seat_task import (
     SegmentRunner,
     TrainTask,
-    carried_of,
-    carry,
-    checkpoints_of,
     course_of,
-    hand_over,
     model_of,
     open_with,
-    read_global_state,
     run_alone,
     tasks_before,
-    train_round,
 )
+from atoll.train.stored_states import read_global_state
 
 
 class Disagreement(ProtocolError):
@@ -72,8 +68,7 @@ class SeatReplay:
         own: our closing digest there, or our update's root.
         seconds: wall time of the steps.
         earlier: the round of the reset period that `differs_at` and `own` are of; None for the
-        seat's
-            audited one. Then nothing is said of that, whose beginning is false.
+            seat's audited one. Then nothing is said of that, whose beginning is false.
     """
 
     words: tuple[Digest, ...]
@@ -100,7 +95,7 @@ class _Differs(Exception):
 
 
 def replay_seat(
-    task: TrainTask, claimed: Claimed, store: LocalStore, run: SegmentRunner = run_alone
+    task: TrainTask, claimed: Claimed, store: LocalStore, *, run: SegmentRunner = run_alone
 ) -> SeatReplay:
     """Runs as many segments as the seat says to have done, and its link.
 
@@ -115,133 +110,174 @@ def replay_seat(
     _check_model(task, claimed, store)
     # So that the second run has not to begin anew: what it takes is taken of the time to answer.
     checkpoints = checkpoints_of(task, store)
+    # What is there is of an earlier call, whose run nobody confirmed.
     checkpoints.drop()
     try:
-        return _confirmed(task, claimed, store, checkpoints, run)
+        return _Audit(task, claimed, store, checkpoints).confirmed(run)
     finally:
         checkpoints.drop()
-
-
-def _confirmed(
-    task: TrainTask,
-    claimed: Claimed,
-    store: LocalStore,
-    checkpoints: Checkpoints,
-    run: SegmentRunner,
-) -> SeatReplay:
-    found = _replay(task, claimed, store, checkpoints, run)
-    if found.differs_at is None:
-        return found
-    round = task.slot.round if found.earlier is None else found.earlier
-    second = _second_run((round, found.differs_at), run)
-    again = _replay(task, claimed, store, checkpoints, second)
-    if (again.earlier, again.differs_at, again.own) != (found.earlier, found.differs_at, found.own):
-        at = f"segment {found.differs_at} of seat {task.seat} in round {round}"
-        raise fault(f"two replays differ about {at}")
-    if found.earlier is None:
-        hand_over(task, found.differs_at, store, checkpoints)
-    return replace(found, seconds=found.seconds + again.seconds)
 
 
 def _check_model(task: TrainTask, claimed: Claimed, store: LocalStore) -> None:
     if claimed.model is None:
         return
-    own = read_global_state(task.manifest, task.global_state_cid, store).digest()
-    if own != claimed.model:
+    ours = read_global_state(task.manifest, task.global_state_cid, store).digest()
+    if ours != claimed.model:
         raise Disagreement(
-            f"our model of round {task.slot.round} has digest {own.hex()}, "
+            f"our model of round {task.slot.round} has digest {ours.hex()}, "
             f"its certificate says {claimed.model.hex()}",
             next_step="judge no seat by it: what its providers opened from is another model",
         )
 
 
-def _second_run(wrong: tuple[RoundIndex, int], run: SegmentRunner) -> SegmentRunner:
+class _Comparison:
+    """Runs segments and compares each with what the seat revealed of it.
+
+    Attributes:
+        seconds: wall time of every segment that was run.
+        work_tags: plain, of the audited round's segments that are as revealed.
+    """
+
+    def __init__(self, run: SegmentRunner) -> None:
+        self._run = run
+        self.seconds: list[float] = []
+        self.work_tags: list[Digest] = []
+
+    def earlier(self, claimed: Claimed) -> SegmentRunner:
+        """Of a round that comes before the audited one."""
+
+        def ran(states: list[SeatState], index: int, course: Course) -> SegmentRun:
+            segment = self._run(states, index, course)
+            self.seconds.append(segment.seconds)
+            if not segment.is_finite or segment.digest != claimed.leaves.items[index].state:
+                raise _Differs(RoundIndex(course.round), index, segment.digest)
+            return segment
+
+        return ran
+
+    def audited(self, claimed: Claimed) -> SegmentRunner:
+        """Of the round whose work tags are asked for."""
+        compare = self.earlier(claimed)
+
+        def ran(states: list[SeatState], index: int, course: Course) -> SegmentRun:
+            segment = compare(states, index, course)
+            self.work_tags.append(segment.work_tag)
+            return segment
+
+        return ran
+
+
+@dataclass(frozen=True, slots=True)
+class _Audit:
+    """One seat's round, and what the seat revealed of it.
+
+    Attributes:
+        checkpoints: of our runs, where a second one goes on.
+    """
+
+    task: TrainTask
+    claimed: Claimed
+    store: LocalStore
+    checkpoints: Checkpoints
+
+    def confirmed(self, run: SegmentRunner) -> SeatReplay:
+        """A replay; where something differs, one that a second run gave as well.
+
+        An accusation that is false costs its author a bond, and a memory cell suffices for one.
+        """
+        first = self.replayed(run)
+        if first.differs_at is None:
+            return first
+        round = self.task.slot.round if first.earlier is None else first.earlier
+        second = self.replayed(_by_reference_at(round, first.differs_at, run))
+        if replace(second, words=first.words, seconds=first.seconds) != first:
+            at = f"segment {first.differs_at} of seat {self.task.seat} in round {round}"
+            raise fault(f"two replays differ about {at}")
+        if first.earlier is None:
+            hand_over(self.task, first.differs_at, self.store, self.checkpoints)
+        return replace(first, seconds=first.seconds + second.seconds)
+
+    def replayed(self, run: SegmentRunner) -> SeatReplay:
+        """Our run of the round, up to what differs first."""
+        task, claimed, comparison = self.task, self.claimed, _Comparison(run)
+        last = list[tuple[Checkpoint, SeatState]]()
+        keeping = Keeping(self.checkpoints, last=lambda *reached: last.append(reached))
+        try:
+            trained = train_round(
+                replace(task, segments=claimed.leaves.segments),
+                self.store,
+                run=comparison.audited(claimed),
+                keeping=keeping,
+                opened=lambda _, __: self._opening(comparison),
+            )
+        except _Differs as differs:
+            return SeatReplay(
+                words=tuple(comparison.work_tags),
+                differs_at=differs.segment,
+                own=differs.own,
+                seconds=math.fsum(comparison.seconds),
+                earlier=differs.round if differs.round != task.slot.round else None,
+            )
+        is_right = trained.update_root == claimed.update_root
+        for progress, state in last if is_right else ():
+            carry(task, self.store, _name_of((*claimed.earlier, claimed)))(progress, state)
+        return SeatReplay(
+            words=tuple(comparison.work_tags),
+            differs_at=None if is_right else claimed.leaves.segments,
+            own=trained.update_root,
+            seconds=math.fsum(comparison.seconds),
+        )
+
+    def _opening(self, comparison: _Comparison) -> SeatState:
+        """`opening_of`, where whatever the seat said of the rounds before is compared, updates too.
+
+        Of rounds that we replayed before, all of which was right, the last one's state is here;
+        their models were compared then, and reading each anew may take longer than the steps that
+        are left.
+        """
+        before, claims = list(tasks_before(self.task)), self.claimed.earlier
+        names = [_name_of(claims[:count]) for count in range(1, len(claims) + 1)]
+        kept = carried_of(before, self.store, names)
+        states = kept.states
+        rest = list(zip(before[kept.rounds :], claims[kept.rounds :], strict=True))
+        for earlier, claimed in rest:
+            _check_model(earlier, claimed, self.store)
+        for earlier, claimed in rest:
+            states = [open_with(earlier, self.store, states)]
+            self._run_earlier(earlier, claimed, states, comparison)
+        return open_with(self.task, self.store, states)
+
+    def _run_earlier(
+        self, task: TrainTask, claimed: Claimed, states: list[SeatState], comparison: _Comparison
+    ) -> None:
+        """Runs a round before the audited one, its link too; `states` has its last state then."""
+        course, run = course_of(task, self.store), comparison.earlier(claimed)
+        for index in range(claimed.leaves.segments):
+            states.append(run(states, index, course).state)
+        model = model_of(task, self.store)
+        update, _ = close_round(task.manifest, model, states[0], task.dither)
+        ours = root_of_update(update)
+        if ours != claimed.update_root:
+            raise _Differs(task.slot.round, claimed.leaves.segments, ours)
+
+
+def _by_reference_at(round: RoundIndex, segment: int, run: SegmentRunner) -> SegmentRunner:
     """As before up to the segment that differs, and that one by the reference.
 
     It begins with a checkpoint, or anew, as holding the state before each segment would take half
     as much memory again in every replay. Where only the link differs, all segments come before it.
     """
 
-    def again(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
-        is_wrong = (course.round, segment) == wrong
-        return (run_by_reference if is_wrong else run)(states, segment, course)
+    def ran(states: list[SeatState], index: int, course: Course) -> SegmentRun:
+        is_wrong = (course.round, index) == (round, segment)
+        return (run_by_reference if is_wrong else run)(states, index, course)
 
-    return again
-
-
-def _replay(
-    task: TrainTask,
-    claimed: Claimed,
-    store: LocalStore,
-    checkpoints: Checkpoints,
-    run: SegmentRunner,
-) -> SeatReplay:
-    seconds = list[float]()
-    words = list[Digest]()
-
-    def compared(said: Claimed) -> SegmentRunner:
-        def ran(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
-            done = run(states, segment, course)
-            seconds.append(done.seconds)
-            if not done.is_finite or done.digest != said.leaves.items[segment].state:
-                raise _Differs(RoundIndex(course.round), segment, done.digest)
-            if said is claimed:
-                words.append(done.work_tag)
-            return done
-
-        return ran
-
-    def opened(_: TrainTask, store: LocalStore) -> SeatState:
-        return _opening(task, claimed, store, compared)
-
-    told = claimed.leaves.segments
-    last = list[tuple[Checkpoint, SeatState]]()
-    keeping = Keeping(checkpoints, last=lambda done, state: last.append((done, state)))
-    try:
-        part = replace(task, segments=told)
-        own = train_round(part, store, compared(claimed), keeping, opened=opened).update_root
-    except _Differs as found:
-        earlier = found.round if found.round != task.slot.round else None
-        spent = math.fsum(seconds)
-        return SeatReplay(tuple(words), found.segment, found.own, spent, earlier)
-    at = None if own == claimed.update_root else told
-    for done, state in last if at is None else ():
-        carry(task, store, _said_of((*claimed.earlier, claimed)))(done, state)
-    return SeatReplay(tuple(words), at, own, math.fsum(seconds))
+    return ran
 
 
-def _opening(
-    task: TrainTask,
-    claimed: Claimed,
-    store: LocalStore,
-    compared: Callable[[Claimed], SegmentRunner],
-) -> SeatState:
-    """`opening_of`, where whatever the seat said of the rounds before is compared, updates too.
-
-    Of rounds that we replayed before, all of which was right, the last one's state is here; their
-    models were compared then, and reading each anew may take longer than the steps that are left.
-    """
-    before, earlier = list(tasks_before(task)), claimed.earlier
-    told = [_said_of(earlier[: count + 1]) for count in range(len(earlier))]
-    count, states = carried_of(before, store, told)
-    left = list(zip(before[count:], earlier[count:], strict=True))
-    for one, said in left:
-        _check_model(one, said, store)
-    for one, said in left:
-        states = [open_with(one, store, states)]
-        course, run = course_of(one, store), compared(said)
-        for segment in range(said.leaves.segments):
-            states.append(run(states, segment, course).state)
-        update, _ = close_round(one.manifest, model_of(one, store), states[0], one.dither)
-        own = root_of_update(update)
-        if own != said.update_root:
-            raise _Differs(one.slot.round, said.leaves.segments, own)
-    return open_with(task, store, states)
-
-
-def _said_of(claims: Sequence[Claimed]) -> Digest:
+def _name_of(claims: Sequence[Claimed]) -> Digest:
     """Names what a seat revealed of its rounds, and the models that they are held to."""
-    named = ((one.leaves, one.update_root, one.model or ZERO_DIGEST) for one in claims)
+    fields = ((c.leaves, c.update_root, c.model or ZERO_DIGEST) for c in claims)
     return sha256(
-        b"".join(sha256(leaves.to_bytes()) + root + model for leaves, root, model in named)
+        b"".join(sha256(leaves.to_bytes()) + root + model for leaves, root, model in fields)
     )

@@ -18,7 +18,6 @@ from atoll.numerics.step import inner_step
 from atoll.numerics.trace.imports import Sources
 from atoll.numerics.trace.opcodes import Op
 from atoll.numerics.trace.run import run
-from atoll.protocol.draws import dropout_key
 from atoll.protocol.program import Part, Source, Template
 
 NODES_EACH = 3
@@ -90,9 +89,7 @@ OVERFLOWING = [(name, 1e20) for name in ("plain", "muon", *FED_BACK)]
 @pytest.mark.parametrize(("name", "factor"), [*((name, 1.0) for name in JOBS), *OVERFLOWING])
 def test_elements_of_nodes_are_the_runs(judges: Court, name: str, factor: float) -> None:
     job = small(name)
-    key = dropout_key(job.course.data_seed, job.course.seat)
-    batch = job.course.batch(job.course.offsets(0))
-    state = inner_step(job.opening, batch, 0, job.course.recipe, key).state
+    state = inner_step(job.opening, job.course.input(0), job.course.recipe).state
     params = {each: p * factor for each, p in state.params.items()}
     sources = job.sources(replace(state, params=params), 1)
     values = dict(run(job.program, Part.STEP, sources))

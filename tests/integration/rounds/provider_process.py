@@ -16,7 +16,9 @@ from atoll.numerics.state import SeatState
 from atoll.storage.local import LocalStore
 from atoll.train.probe import pin_torch
 from atoll.train.reference import SelfCheck
-from atoll.train.round import Keeping, TrainTask, checkpoints_of, train_round
+from atoll.train.resume import Keeping, checkpoints_of
+from atoll.train.round import train_round
+from atoll.train.seat_task import TrainTask
 
 
 def tell(line: str) -> None:
@@ -36,7 +38,8 @@ def main(task_file: str, store_dir: str, waits_at: str) -> None:
             sys.stdin.read()
         return check(states, segment, course)
 
-    done = train_round(task, store, told, Keeping(checkpoints_of(task, store, share=0)))
+    keeping = Keeping(checkpoints_of(task, store, share=0))
+    done = train_round(task, store, run=told, keeping=keeping)
     tell(" ".join(digest.hex() for digest in (*done.states, *done.words, done.update_root)))
 
 

@@ -11,9 +11,7 @@ from pathlib import Path
 
 from tests.support.small_job import small_job
 
-from atoll.train.round import (
-    TrainedRound,
-)
+from atoll.train.round import TrainedRound
 
 PROCESS_SECONDS = 600
 

@@ -84,4 +84,5 @@ def test_what_decides_a_seats_verdict_is_covered(ran: dict[tuple[str, str], set[
         "protocol/leaves.py",
     } <= found
     assert {"train/round.py", "train/data.py", "train/course.py", "train/replay.py"} <= found
+    assert {"train/resume.py", "train/seat_task.py", "train/stored_states.py"} <= found
     assert {name.split("/")[0] for name in found - set(FILES) - {"files.py"}} == {"storage"}

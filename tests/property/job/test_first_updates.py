@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from tests.support.batches import step_on
 from tests.support.jobs import PLAIN
 from tests.support.merging import all_standing
 from tests.unit.train.factories import DITHER, TEXT, small_model
@@ -15,7 +16,7 @@ from atoll.job.plan import filled
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
 from atoll.numerics.base import Base, freeze
-from atoll.numerics.batch import gather_batch
+from atoll.numerics.batch import Windows
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import seat_codec
@@ -25,7 +26,6 @@ from atoll.numerics.link import close_round
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import SeatState
-from atoll.numerics.step import inner_step
 from atoll.numerics.tensors import tree_root
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.hashing import sha256
@@ -106,8 +106,8 @@ def after_steps(manifest: Manifest, most: int, base: Base | None) -> dict[int, S
     state = SeatState.opening(initial_global_state(manifest), seat_layout(manifest))
     for step in range(most):
         places = random.integers(0, len(TOKENS) - MODEL.seq - 1, 4).tolist()
-        batch = gather_batch(TOKENS, places, MODEL.seq)
-        state = inner_step(state, batch, step, recipe).state
+        batch = Windows(TOKENS, MODEL.seq).signed(places)
+        state = step_on(state, batch, step, recipe).state
         if step + 1 in (*LENGTHS, most):
             found[step + 1] = state
     return found

@@ -36,7 +36,9 @@ class Recorded:
     def replay(self, cheat: TrainedRound) -> SeatReplay:
         """An auditor's whose first run is the recorded one."""
         claimed = Claimed(cheat.leaves(KEY), cheat.update_root)
-        return replay_seat(self.job.task, claimed, self.job.store, lambda _, i, __: self.runs[i])
+        return replay_seat(
+            self.job.task, claimed, self.job.store, run=lambda _, i, __: self.runs[i]
+        )
 
 
 @pytest.fixture(scope="module")

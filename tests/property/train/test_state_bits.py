@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.train.factories import seat_state
 
-from atoll.numerics.batch import gather_batch
+from atoll.numerics.batch import Windows
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.layout import SeatLayout
 from atoll.numerics.state import GlobalState, SeatState, Tensors
@@ -122,5 +122,5 @@ def test_noise_is_never_a_state(noise: bytes) -> None:
 @given(st.lists(st.integers(0, 83), min_size=1, max_size=6))
 def test_a_batch_is_what_lies_at_its_offsets(offsets: list[int]) -> None:
     tokens = torch.arange(100).numpy().astype("u4")
-    batch = gather_batch(tokens, offsets, 16)
+    batch = Windows(tokens, 16).signed(offsets)
     assert batch.tolist() == [list(range(o, o + 17)) for o in offsets]

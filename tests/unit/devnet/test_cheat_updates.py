@@ -17,7 +17,8 @@ from atoll.numerics.sections import StoredUpdate, UpdateLayout
 from atoll.protocol.leaves import Leaves
 from atoll.protocol.words import Digest, RoundIndex, SeatIndex
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
-from atoll.train.round import TrainedRound, read_global_state, train_round
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.stored_states import read_global_state
 from atoll_devnet.cheats import training
 
 Cheat = Callable[..., TrainedRound]

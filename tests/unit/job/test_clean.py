@@ -29,7 +29,7 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.views import JobView
 from atoll.protocol.words import JobId
 from atoll.train.export import export_model
-from atoll.train.round import read_global_state
+from atoll.train.stored_states import read_global_state
 from atoll.train.tokenizer import open_belongings
 
 LATE = 3

@@ -17,7 +17,7 @@ from atoll.protocol.words import Bitmap, Role, Verdict, to_bitmap
 from atoll.service import tasks
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.updates import updates_of
-from atoll.train.round import read_global_state
+from atoll.train.stored_states import read_global_state
 
 
 @pytest.fixture(autouse=True)

@@ -36,7 +36,8 @@ from atoll.service.task import TaskCall
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.train.earlier import EarlierRound
-from atoll.train.round import TrainedRound, TrainTask, train_round
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.seat_task import TrainTask
 
 R = TypeVar("R")
 Change = Callable[[TrainedRound], TrainedRound]

@@ -54,13 +54,13 @@ CASES: dict[str, tuple[Function, Function, list[Tensor], float]] = {
         0.02,
     ),
     "cross_entropy": (
-        lambda x: OPS.cross_entropy(x, TARGETS),
+        lambda x: OPS.cross_entropy(x, TARGETS, torch.ones(B, T)),
         lambda x: F.cross_entropy(x.flatten(0, 1), TARGETS.flatten()),
         [draw(B, T, 40)],
         2e-6,
     ),
     "cross_entropy of some targets": (
-        lambda x: OPS.cross_entropy(x, MASKED),
+        lambda x: OPS.cross_entropy(x, TARGETS, (MASKED >= 0).float()),
         lambda x: F.cross_entropy(x.flatten(0, 1), MASKED.flatten(), ignore_index=-7),
         [draw(B, T, 40)],
         2e-6,
@@ -132,5 +132,5 @@ def test_what_is_not_finite_stays_so(poison: float) -> None:
     normed = OPS.rms_norm(x, torch.ones(D), 1e-5)
     assert not OPS.linear(normed, draw(8, D))[0, 1].isfinite().all()
     logits = OPS.head(normed, draw(40, D))
-    assert not OPS.cross_entropy(logits, TARGETS[:1, :3]).isfinite()
+    assert not OPS.cross_entropy(logits, TARGETS[:1, :3], torch.ones(1, 3)).isfinite()
     assert not torch.tensor(OPS.global_norm([x])).isfinite()

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
+from tests.support.batches import micro_batch, step_on
 from tests.support.engines import exact_ops
 from tests.unit.train.test_step import opening, recipe
 
-from atoll.numerics.batch import count_targets, gather_batch, inputs_of, shares_of, targets_of
+from atoll.numerics.batch import Windows, shares_of
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps, Ops
-from atoll.numerics.step import StepResult, inner_step
+from atoll.numerics.step import StepResult
 
 KINDS = ["eager", "compiled", "native"]
 INF, NAN = float("inf"), float("nan")
@@ -27,19 +28,28 @@ def ops_of(kind: str) -> Ops:
 
 def loss_of(ops: Ops, logits: torch.Tensor, targets: torch.Tensor) -> tuple[float, torch.Tensor]:
     leaf = logits.clone().requires_grad_()
-    loss = ops.cross_entropy(leaf, targets)
+    loss = ops.cross_entropy(leaf, targets, (targets >= 0).float())
     (gradient,) = torch.autograd.grad(loss, leaf)
     return loss.item(), gradient
 
 
 def test_a_blinded_tag_is_the_complement_of_its_token() -> None:
     words = np.array([5, 6 | 1 << 15, 7, 0 | 1 << 15, 32767 | 1 << 15], np.uint16)
-    batch = gather_batch(words, [0, 1], 3, masked=True)
-    assert batch.tolist() == [[5, ~6, 7, ~0], [~6, 7, ~0, ~32767]]
-    assert inputs_of(batch).tolist() == [[5, 6, 7], [6, 7, 0]]
-    assert (targets_of(batch) >= 0).tolist() == [[False, True, False], [True, False, False]]
-    assert count_targets(batch) == 2
-    assert gather_batch(words, [0], 3).tolist() == [[5, 6 | 1 << 15, 7, 1 << 15]]
+    windows = Windows(words, 3, mask_bit=1 << 15)
+    assert windows.signed([0, 1]).tolist() == [[5, ~6, 7, ~0], [~6, 7, ~0, ~32767]]
+    read = windows.at([0, 1])
+    assert read.ids.tolist() == [[5, 6, 7], [6, 7, 0]]
+    assert read.targets.tolist() == [[6, 7, 0], [7, 0, 32767]]
+    assert read.weights.tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert read.count == 2
+
+
+def test_without_a_mask_bit_every_token_has_weight_1() -> None:
+    words = np.array([5, 6 | 1 << 15, 7, 0 | 1 << 15], np.uint16)
+    read = Windows(words, 3).at([0])
+    assert read.targets.tolist() == [[6 | 1 << 15, 7, 1 << 15]]
+    assert (read.weights.tolist(), read.count) == ([[1, 1, 1]], 3)
+    assert Windows(words, 3).signed([0]).tolist() == [words.tolist()]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,7 +96,7 @@ def test_shares_are_of_all_targets_of_a_batch() -> None:
 
 def stepped(batch: torch.Tensor, micro_batch: int, kind: str = "eager") -> StepResult:
     plan = replace(recipe(micro_batch=micro_batch), ops=ops_of(kind))
-    return inner_step(opening(), batch, 0, plan)
+    return step_on(opening(), batch, 0, plan)
 
 
 def masked_batch() -> torch.Tensor:
@@ -101,8 +111,9 @@ def masked_batch() -> torch.Tensor:
 def test_a_targets_weight_is_the_same_however_micro_batches_are_cut() -> None:
     batch = masked_batch()
     plan = recipe()
-    logits = forward(opening().params, inputs_of(batch), plan.model, NativeOps())
-    expected = NativeOps().cross_entropy(logits, targets_of(batch)).item()
+    whole = micro_batch(batch)
+    logits = forward(opening().params, whole.ids, plan.model, NativeOps())
+    expected = NativeOps().cross_entropy(logits, whole.targets, whole.weights).item()
     found = [stepped(batch, size, "native") for size in (1, 2, 4)]
     for outcome in found:
         assert outcome.loss == pytest.approx(expected, rel=1e-5)

@@ -105,7 +105,8 @@ def test_an_infinite_weight_gives_a_loss_and_gradients_that_are_not_numbers(name
     weight = torch.ones(5, 4)
     weight[2, 1] = INF
     leaf = weight.requires_grad_()
-    loss = ops.cross_entropy(ops.head(torch.ones(1, 3, 4), leaf), torch.tensor([[0, 1, 2]]))
+    logits, targets = ops.head(torch.ones(1, 3, 4), leaf), torch.tensor([[0, 1, 2]])
+    loss = ops.cross_entropy(logits, targets, torch.ones(1, 3))
     (gradient,) = torch.autograd.grad(loss, leaf)
     assert loss.isnan()
     assert gradient.isnan().all()

@@ -13,7 +13,8 @@ from atoll.protocol.hashing import sha256
 from atoll.protocol.words import Digest, RoundIndex
 from atoll.train.earlier import EarlierRound
 from atoll.train.replay import Claimed
-from atoll.train.round import TrainedRound, TrainTask, train_round
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.seat_task import TrainTask
 
 ROUNDS = 3
 

@@ -17,14 +17,9 @@ from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.train.checkpoints import KEPT, Checkpoint, release
 from atoll.train.reference import SelfCheck, fault
-from atoll.train.round import (
-    Keeping,
-    TrainedRound,
-    TrainTask,
-    checkpoints_of,
-    opening_of,
-    train_round,
-)
+from atoll.train.resume import Keeping, checkpoints_of, opening_of
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.seat_task import TrainTask
 from atoll_node import tasks
 
 
@@ -54,7 +49,8 @@ def fresh(job: SmallJob) -> Iterator[SmallJob]:
 
 def train(job: SmallJob, run: Runner, task: TrainTask | None = None) -> TrainedRound:
     task = task or job.task
-    return train_round(task, job.store, run, Keeping(checkpoints_of(task, job.store, share=0)))
+    keeping = Keeping(checkpoints_of(task, job.store, share=0))
+    return train_round(task, job.store, run=run, keeping=keeping)
 
 
 def killed(job: SmallJob, at: int) -> None:

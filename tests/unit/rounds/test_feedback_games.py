@@ -22,7 +22,8 @@ from atoll.protocol.games.players import NothingDiffers
 from atoll.protocol.program import Template
 from atoll.train.judging import OwnRun
 from atoll.train.replay import replay_seat
-from atoll.train.round import TrainedRound, run_alone, train_round
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.seat_task import run_alone
 
 
 @pytest.fixture(scope="module")

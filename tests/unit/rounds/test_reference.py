@@ -27,7 +27,9 @@ from atoll.protocol.words import Digest
 from atoll.train import reference, replay
 from atoll.train.reference import SelfCheck
 from atoll.train.replay import Claimed, Disagreement, replay_seat
-from atoll.train.round import TrainedRound, checkpoints_of, read_global_state, train_round
+from atoll.train.resume import checkpoints_of
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.stored_states import read_global_state
 
 KEY = Digest(b"\x09" * 32)
 STEPS, SEGMENT = 8, 2
@@ -215,7 +217,9 @@ def test_what_differs_is_run_again_from_before_it_and_no_earlier(
     monkeypatch.setattr(replay, "checkpoints_of", partial(checkpoints_of, share=0))
     items = list(claimed.leaves.items)
     items[3] = Leaf(Digest(b"\x01" * 32), items[3].word)
-    found = replay_seat(job.task, replace(claimed, leaves=Leaves(tuple(items))), job.store, told)
+    found = replay_seat(
+        job.task, replace(claimed, leaves=Leaves(tuple(items))), job.store, run=told
+    )
     assert found.differs_at == 3
     assert found.own == claimed.leaves.items[3].state
     assert run == [0, 1, 2, 3]  # and 3 once more, by the reference

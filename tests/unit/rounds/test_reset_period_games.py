@@ -20,11 +20,12 @@ from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.players import NothingDiffers
 from atoll.protocol.program import Header, Template
 from atoll.protocol.words import ZERO_DIGEST, Address, Digest, HolderId, JobId, Role
-from atoll.train import round as rounds
+from atoll.train import resume
 from atoll.train.checkpoints import DISPUTED, release
 from atoll.train.judged import JudgeTask
 from atoll.train.judging import OwnRun, model_roots, program_header
-from atoll.train.round import TrainedRound, run_alone, train_round
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.seat_task import run_alone
 
 HOLDER = Address("0x" + "22" * 20)
 TAKING = 1
@@ -153,7 +154,7 @@ def test_whoever_starts_again_runs_no_earlier_round_twice(
         ran.append((course.round, segment))
         return run_alone(states, segment, course)
 
-    monkeypatch.setattr(rounds, "run_alone", counted)
+    monkeypatch.setattr(resume, "run_alone", counted)
     for _ in range(3):
         with suppress(InterruptedError):
             assert OwnRun(task, store).states[-1] == reset_period.trained[2].states[0]

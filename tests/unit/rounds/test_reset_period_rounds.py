@@ -27,16 +27,10 @@ from atoll.storage.local import LocalStore
 from atoll.train import replay
 from atoll.train.checkpoints import CARRIED, REPLAYED, Checkpoint, Checkpoints, release
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
-from atoll.train.round import (
-    Keeping,
-    TrainTask,
-    carry,
-    checkpoints_of,
-    opening_of,
-    read_global_state,
-    run_alone,
-    train_round,
-)
+from atoll.train.resume import Keeping, carry, checkpoints_of, opening_of
+from atoll.train.round import train_round
+from atoll.train.seat_task import TrainTask, run_alone
+from atoll.train.stored_states import read_global_state
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +54,7 @@ class Runs:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        patch.setattr("atoll.train.round.run_alone", self._run)
+        patch.setattr("atoll.train.resume.run_alone", self._run)
 
     def _run(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         self.count += 1
@@ -82,7 +76,7 @@ def kept(reset_period: ResetPeriod, round: int = 0) -> Checkpoint:
 
 
 def carried(task: TrainTask, store: LocalStore) -> Checkpoints:
-    return checkpoints_of(task, store, 0, f"{CARRIED}/{task.seat}")
+    return checkpoints_of(task, store, share=0, last_part=f"{CARRIED}/{task.seat}")
 
 
 def reached(task: TrainTask, store: LocalStore) -> Digest:
@@ -200,7 +194,8 @@ def test_who_was_killed_within_a_round_goes_on_from_its_checkpoint(
     for _ in range(2):
         with suppress(InterruptedError):
             checkpoints = checkpoints_of(task, store, share=0)
-            done = train_round(task, store, runner, Keeping(checkpoints, last=carry(task, store)))
+            keeping = Keeping(checkpoints, last=carry(task, store))
+            done = train_round(task, store, run=runner, keeping=keeping)
     assert run == [0, 1, -1, 2, 3]
     assert (done.states, done.update) == (
         reset_period.trained[1].states,
@@ -255,14 +250,15 @@ def replayed(
         return run_alone(states, segment, course)
 
     told = reset_period.claimed(round) if claimed is None else claimed
-    return replay_seat(reset_period.tasks[round], told, reset_period.job.store, run), len(ran)
+    replayed = replay_seat(reset_period.tasks[round], told, reset_period.job.store, run=run)
+    return replayed, len(ran)
 
 
 @pytest.fixture
 def nothing_kept(reset_period: ResetPeriod) -> None:
     task, store = reset_period.tasks[0], reset_period.job.store
     carried(task, store).drop()
-    checkpoints_of(task, store, 0, f"{REPLAYED}/{task.seat}").drop()
+    checkpoints_of(task, store, share=0, last_part=f"{REPLAYED}/{task.seat}").drop()
 
 
 @pytest.mark.usefixtures("nothing_kept")

@@ -18,12 +18,9 @@ from atoll.protocol.leaves import Leaf, Leaves
 from atoll.protocol.words import ZERO_DIGEST, Address, Digest, SeatIndex
 from atoll.train import replay
 from atoll.train.replay import Claimed, replay_seat
-from atoll.train.round import (
-    TrainedRound,
-    opening_of,
-    read_global_state,
-    train_round,
-)
+from atoll.train.resume import opening_of
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.stored_states import read_global_state
 
 KEY = Digest(b"\x09" * 32)
 ME = Address("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
@@ -114,7 +111,7 @@ def test_a_segment_that_is_not_finite_is_nobodys_whatever_is_revealed_of_it(
     done = train_round(job.task, job.store, run=broken)
     said = [ZERO_DIGEST, Digest(b"\x01" * 32)]
     leaves = Leaves.of([*done.states, *said], [*done.words, *said], KEY)
-    found = replay_seat(job.task, Claimed(leaves, done.update_root), job.store, broken)
+    found = replay_seat(job.task, Claimed(leaves, done.update_root), job.store, run=broken)
     assert (found.differs_at, found.own, found.words) == (2, ZERO_DIGEST, done.words)
 
 

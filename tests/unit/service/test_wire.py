@@ -29,7 +29,8 @@ from atoll.service.wire import (
     unpack_error,
 )
 from atoll.train.replay import SeatReplay
-from atoll.train.round import TrainedRound, TrainTask
+from atoll.train.round import TrainedRound
+from atoll.train.seat_task import TrainTask
 from atoll_node.behaviour import TRAIN
 
 KNOWN = json.loads(generate_wire.PATH.read_text())

@@ -21,7 +21,8 @@ from atoll.storage.local import LocalStore
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import numerics_spec
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
-from atoll.train.round import TrainedRound, TrainTask
+from atoll.train.round import TrainedRound
+from atoll.train.seat_task import TrainTask
 
 SMALL_SHAPES: Shapes = {"a.weight": (3, 5), "b.weight": (4,)}
 SMALL_LAYOUT = SeatLayout(

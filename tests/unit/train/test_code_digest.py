@@ -191,8 +191,8 @@ def test_an_import_inside_a_function_is_followed_and_a_type_checkers_is_not(tmp_
 def test_the_seat_of_the_dither_is_covered() -> None:
     """A seat more there gave every update other bytes, under an equal digest and probe."""
     line = "return DitherKey(self.data_seed, self.seat)"
-    assert (PACKAGE / "train" / "round.py").read_text().count(line) == 1
-    assert "train/round.py" in FILES
+    assert (PACKAGE / "train" / "seat_task.py").read_text().count(line) == 1
+    assert "train/seat_task.py" in FILES
 
 
 def test_what_only_brings_and_shows_content_is_not_covered() -> None:

@@ -10,6 +10,7 @@ import pytest
 from atoll.errors import CorruptBlock, NotFound
 from atoll.numerics.errors import MalformedDataset
 from atoll.numerics.pieces import PIECE_BYTES, SHARD_BYTES, piece_root
+from atoll.numerics.tokens import mask_bit
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.trees import piece_root as shown_root
 from atoll.protocol.manifest import DataSpec
@@ -18,7 +19,7 @@ from atoll.storage.leaves import Leaves
 from atoll.storage.local import LocalStore
 from atoll.train.belongings import Belongings
 from atoll.train.data import TokenFile, WordForm, nodes_bytes, read_nodes, write_tokens
-from atoll.train.judging import _pieces_of_tokens
+from atoll.train.input_proofs import prove_tokens
 from atoll.train.tokenizer import byte_tokenizer, open_tokenizer
 
 
@@ -36,7 +37,8 @@ def opened(
 ) -> TokenFile:
     written = write_tokens(words, store)
     nodes = store.read_bytes(Cid.from_bytes(written.nodes_cid), nodes_bytes(words.nbytes))
-    form = WordForm(words.dtype.name, masked, vocab)
+    bit = mask_bit(words.dtype.name) if masked else 0
+    form = WordForm(words.dtype.name, bit, vocab)
     return TokenFile(store, written.cid, len(words), form, nodes)
 
 
@@ -69,7 +71,7 @@ def test_a_piece_is_opened_from_its_mebibyte_and_the_nodes_of_the_others(
     root, last = piece_root(words.tobytes()), words.nbytes - 2
     for offset in (0, words.nbytes // 4 * 2, last):
         read.clear()
-        opening = _pieces_of_tokens(tokens, Need(0, offset, 2))
+        opening = prove_tokens(tokens, Need(0, offset, 2))
         first = offset // PIECE_BYTES
         assert shown_root(opening.data, first, words.nbytes, opening.siblings) == root
         assert set(read) <= {offset // SHARD_BYTES}
@@ -78,7 +80,7 @@ def test_a_piece_is_opened_from_its_mebibyte_and_the_nodes_of_the_others(
 def test_pieces_on_both_sides_of_a_mebibyte_s_end_are_opened_at_once(store: LocalStore) -> None:
     words = words_of(3 * SHARD_BYTES // 2)
     need = Need(0, SHARD_BYTES - 2, 4)
-    opening = _pieces_of_tokens(opened(store, words), need)
+    opening = prove_tokens(opened(store, words), need)
     first = SHARD_BYTES // PIECE_BYTES - 1
     found = shown_root(opening.data, first, words.nbytes, opening.siblings)
     assert found == piece_root(words.tobytes())
@@ -146,7 +148,7 @@ def test_a_shard_that_is_not_the_roots_is_refused(store: LocalStore) -> None:
     other = words.copy()
     other[-1] ^= 1
     nodes = store.read_bytes(Cid.from_bytes(write_tokens(words, store).nodes_cid), 1 << 20)
-    form = WordForm("uint16", False, 251)
+    form = WordForm("uint16", 0, 251)
     forged = TokenFile(store, write_tokens(other, store).cid, len(words), form, nodes)
     assert np.array_equal(forged[:9], words[:9])
     with pytest.raises(MalformedDataset, match="MiB 1"):
@@ -167,7 +169,7 @@ def test_a_token_must_be_below_the_vocabulary(store: LocalStore) -> None:
 def test_a_file_of_another_size_is_refused(size: int, store: LocalStore) -> None:
     cid = store.add_bytes(bytes(size)).to_bytes()
     with pytest.raises(MalformedDataset, match="bytes"):
-        TokenFile(store, cid, 5, WordForm("uint16", False, 2))
+        TokenFile(store, cid, 5, WordForm("uint16", 0, 2))
 
 
 def test_a_file_of_other_leaves_is_refused(store: LocalStore) -> None:
@@ -178,7 +180,7 @@ def test_a_file_of_other_leaves_is_refused(store: LocalStore) -> None:
     for profile in (small, LEGACY):
         cid = store.add_bytes(data, profile).to_v1().to_bytes()
         with pytest.raises(MalformedDataset):
-            TokenFile(store, cid, len(data), WordForm("uint8", False, 256))
+            TokenFile(store, cid, len(data), WordForm("uint8", 0, 256))
 
 
 def test_a_missing_or_damaged_shard_is_named(store: LocalStore) -> None:
@@ -196,7 +198,7 @@ def test_a_missing_or_damaged_shard_is_named(store: LocalStore) -> None:
 
 def opened_again(store: LocalStore) -> None:
     cid = Cid.of(words_of(10).tobytes()).to_bytes()
-    TokenFile(store, cid, 10, WordForm("uint16", False, 251)).check()
+    TokenFile(store, cid, 10, WordForm("uint16", 0, 251)).check()
 
 
 PANICS = '{"type": "Precompiled", "precompiled_charsmap": ""}'

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.support.batches import step_on
 from tests.unit.train.factories import Job, small_model
 from tests.unit.train.test_step import batches, inner_spec
 
@@ -15,7 +16,6 @@ from atoll.numerics.layout import optimiser_layout, param_shapes
 from atoll.numerics.ops import NativeOps, operations
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.step import inner_step
 from atoll.protocol.manifest import ModelSpec
 from atoll.train import probe
 from atoll.train.round import train_round
@@ -55,8 +55,8 @@ def test_losses_follow_native_ones(kind: str, optimiser: str) -> None:
     theirs_how = replace(ours_how, ops=NativeOps())
     exact = native = opening_of(ours_how)
     for step, batch in enumerate(batches(6)):
-        ours = inner_step(exact, batch, step, ours_how)
-        theirs = inner_step(native, batch, step, theirs_how)
+        ours = step_on(exact, batch, step, ours_how)
+        theirs = step_on(native, batch, step, theirs_how)
         assert ours.loss == pytest.approx(theirs.loss, rel=2e-3)
         exact, native = ours.state, theirs.state
 
@@ -66,8 +66,8 @@ def test_gradients_agree_with_native_ones_with_shared_key_heads(kind: str) -> No
     """The first moment after one unclipped step is a tenth of the gradient."""
     batch, ours_how = batches(1)[0], exact_recipe(small_model(**KINDS[kind]), clip="1000")
     start = opening_of(ours_how)
-    ours = inner_step(start, batch, 0, ours_how).state.m
-    theirs = inner_step(start, batch, 0, replace(ours_how, ops=NativeOps())).state.m
+    ours = step_on(start, batch, 0, ours_how).state.m
+    theirs = step_on(start, batch, 0, replace(ours_how, ops=NativeOps())).state.m
     for name, expected in theirs.items():
         error = (ours[name] - expected).norm() / expected.norm()
         assert error < 0.05, name

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.support.batches import step_on
 from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, with_method
 
@@ -16,7 +17,7 @@ from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.link import close_round
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.step import inner_step
+from atoll.numerics.step import BatchGradients
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.words import Digest
 
@@ -28,7 +29,7 @@ def gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, torch.Tenso
     """What the inner steps take for the loss's gradients; to be filled by the test."""
     given: dict[str, torch.Tensor] = {}
     monkeypatch.setattr(
-        "atoll.numerics.step._losses_and_gradients", lambda *_: ((0.0,), dict(given))
+        "atoll.numerics.step._batch_gradients", lambda *_: BatchGradients((0.0,), dict(given))
     )
     yield given
 
@@ -42,7 +43,7 @@ def trained(state: SeatState, manifest: Manifest) -> SeatState:
     """After a round's inner steps."""
     no_tokens = torch.zeros(1, 2, dtype=torch.int64)
     for step in range(manifest.inner.steps):
-        state = inner_step(state, no_tokens, step, Recipe.of(manifest)).state
+        state = step_on(state, no_tokens, step, Recipe.of(manifest)).state
     return state
 
 

@@ -18,11 +18,12 @@ from atoll.protocol.games.claims import (
 from atoll.protocol.games.players import NothingDiffers, attack
 from atoll.protocol.program import Template
 from atoll.protocol.words import Address, Digest, HolderId, JobId, Role, SeatIndex
-from atoll.train import round as rounds
+from atoll.train import resume
 from atoll.train.checkpoints import DISPUTED, release
 from atoll.train.judged import JudgeTask
 from atoll.train.judging import OwnRun, OwnTrace, model_roots, program_header
-from atoll.train.round import TrainedRound, run_alone, train_round
+from atoll.train.round import TrainedRound, train_round
+from atoll.train.seat_task import run_alone
 
 SEGMENT = 1
 HOLDER = Address("0x" + "22" * 20)
@@ -161,7 +162,7 @@ def test_whoever_starts_again_goes_on_from_what_it_reached(
         runs.append(segment)
         return run_alone(states, segment, course)
 
-    monkeypatch.setattr(rounds, "run_alone", counted)
+    monkeypatch.setattr(resume, "run_alone", counted)
     opened = [OwnRun(task, judged.store).states for _ in range(3)]
     assert runs == list(range(SEGMENT))
     assert opened == 3 * [opened[0]]
@@ -192,7 +193,7 @@ def test_a_game_goes_on_from_what_the_replay_reached(
         runs.append(segment)
         return run_alone(states, segment, course)
 
-    monkeypatch.setattr(rounds, "run_alone", counted)
+    monkeypatch.setattr(resume, "run_alone", counted)
     own = OwnRun(task, judged.store)
     assert runs == []
     release(judged.store, task.job, task.round)

@@ -48,7 +48,7 @@ def updates(round: int, denominator: int) -> dict[str, torch.Tensor]:
 
 def test_sgd_at_rate_one_subtracts_the_merged_update() -> None:
     state, merged = model(SGD), updates(0, 6)
-    after = outer_step(state.copied(), merged, 6, EXPONENT, SGD)
+    after = outer_step(state.copied(), merged, denominator=6, exponents=EXPONENT, outer=SGD)
     for name, p in state.params.items():
         expected = p.double() - merged[name].double() / 6 * 2.0 ** EXPONENT[name]
         torch.testing.assert_close(after.params[name], expected.float(), atol=1e-11, rtol=1.2e-7)
@@ -63,7 +63,7 @@ def test_one_honest_update_moves_the_model_onto_it() -> None:
         n: torch.round((p - local[n]) * 2.0 ** -EXPONENT[n]).to(torch.int64)
         for n, p in state.params.items()
     }
-    after = outer_step(state.copied(), merged, 1, EXPONENT, SGD)
+    after = outer_step(state.copied(), merged, denominator=1, exponents=EXPONENT, outer=SGD)
     for name, p in after.params.items():
         assert (p - local[name]).abs().max() <= 2.0 ** (EXPONENT[name] - 1) + 1e-6
 
@@ -77,21 +77,23 @@ def test_nesterov_is_torchs() -> None:
         for name, p in theirs.items():
             p.grad = merged[name] / 4 * 2.0 ** EXPONENT[name]
         optimiser.step()
-        state = outer_step(state, merged, 4, EXPONENT, NESTEROV)
+        state = outer_step(state, merged, denominator=4, exponents=EXPONENT, outer=NESTEROV)
     for name, p in theirs.items():
         torch.testing.assert_close(state.params[name], p.detach(), atol=1e-6, rtol=1e-6)
     assert all(m.any() for m in state.outer["momentum"].values())
 
 
 def test_the_new_state_carries_the_next_rounds_exponents() -> None:
-    after = outer_step(model(SGD), updates(0, 1), 1, {"w": -12, "g": -8}, SGD)
+    after = outer_step(
+        model(SGD), updates(0, 1), denominator=1, exponents={"w": -12, "g": -8}, outer=SGD
+    )
     assert after.exponents == {"w": -12, "g": -8}
 
 
 def test_a_zero_update_changes_only_the_round() -> None:
     state = model(SGD)
     zeros = {n: torch.zeros(p.shape, dtype=torch.int64) for n, p in state.params.items()}
-    after = outer_step(state.copied(), zeros, 1, EXPONENT, SGD)
+    after = outer_step(state.copied(), zeros, denominator=1, exponents=EXPONENT, outer=SGD)
     assert after.params_root() == state.params_root()
     assert after.digest() != state.digest()
 
@@ -113,7 +115,9 @@ def test_a_runaway_slot_stops_instead_of_wrapping_round(kind: str) -> None:
     outer = spec(kind, lr="1000", momentum="0.999999", period=period)
     slots = {slot: {"w": torch.tensor([(1 << 52) - 1])} for slot in OUTER_SLOTS[kind]}
     state = GlobalState(1, {"w": torch.zeros(1)}, slots, {"w": 0})
-    after = outer_step(state.copied(), {"w": torch.tensor([-127])}, 1, {"w": 0}, outer)
+    after = outer_step(
+        state.copied(), {"w": torch.tensor([-127])}, denominator=1, exponents={"w": 0}, outer=outer
+    )
     assert -1000 * 4096 <= after.params["w"].item() < -1000 * 3800
     assert all(slot["w"].item() <= 1 << 52 for slot in after.outer.values())
 
@@ -128,7 +132,13 @@ def test_adam_at_its_bounds_does_not_wrap_round(numerator: int) -> None:
             "second": {"w": torch.tensor([second])},
         }
         state = GlobalState(0, {"w": torch.zeros(1)}, slots, {"w": 0})
-        after = outer_step(state.copied(), {"w": torch.tensor([numerator])}, 1, {"w": 0}, outer)
+        after = outer_step(
+            state.copied(),
+            {"w": torch.tensor([numerator])},
+            denominator=1,
+            exponents={"w": 0},
+            outer=outer,
+        )
         assert after.outer["second"]["w"].item() == (127 << 24) ** 2
         assert -1009 < after.params["w"].item() < -1000  # 128 / 127, times the rate
 
@@ -137,7 +147,9 @@ def test_a_change_far_above_its_second_moment_is_clamped() -> None:
     outer = spec("adam", lr="1", momentum="0", beta2="0.999999", eps="0.000001")
     zero = {"w": torch.tensor([0])}
     state = GlobalState(0, {"w": torch.zeros(1)}, {"momentum": zero, "second": zero}, {"w": 0})
-    after = outer_step(state.copied(), {"w": torch.tensor([127])}, 1, {"w": 0}, outer)
+    after = outer_step(
+        state.copied(), {"w": torch.tensor([127])}, denominator=1, exponents={"w": 0}, outer=outer
+    )
     assert after.params["w"].item() == pytest.approx(-1000, rel=0.05)  # 1 / sqrt(1 - beta2)
 
 
@@ -159,7 +171,9 @@ def path(outer: OuterSpec, merged: list[list[int]], start: list[float]) -> list[
     state = GlobalState(0, params, opening_slots(outer, params), {"w": -2})
     found = []
     for numerators in merged:
-        state = outer_step(state, {"w": torch.tensor(numerators)}, 1, {"w": -2}, outer)
+        state = outer_step(
+            state, {"w": torch.tensor(numerators)}, denominator=1, exponents={"w": -2}, outer=outer
+        )
         found.append([Fraction(value) for value in state.params["w"].tolist()])
     return found
 
@@ -235,9 +249,9 @@ def test_equal_changes_move_delayed_nesterov_as_far_as_nesterov_once_a_period() 
 
 def test_slots_of_another_kind_are_refused() -> None:
     with pytest.raises(MalformedState, match="slots"):
-        outer_step(model(SGD), updates(0, 1), 1, EXPONENT, NESTEROV)
+        outer_step(model(SGD), updates(0, 1), denominator=1, exponents=EXPONENT, outer=NESTEROV)
     with pytest.raises(MalformedState, match="slots"):
-        outer_step(model(NESTEROV), updates(0, 1), 1, EXPONENT, SGD)
+        outer_step(model(NESTEROV), updates(0, 1), denominator=1, exponents=EXPONENT, outer=SGD)
 
 
 @pytest.mark.parametrize("exponent", [EXPONENTS.start - 1, EXPONENTS.stop])
@@ -249,15 +263,17 @@ def test_an_exponent_out_of_range_is_refused(exponent: int) -> None:
 @pytest.mark.parametrize("denominator", [0, -1, 65537])
 def test_a_denominator_out_of_range_is_refused(denominator: int) -> None:
     with pytest.raises(ManifestError, match="denominator"):
-        outer_step(model(SGD), updates(0, 1), denominator, EXPONENT, SGD)
+        outer_step(
+            model(SGD), updates(0, 1), denominator=denominator, exponents=EXPONENT, outer=SGD
+        )
 
 
 def test_numerators_of_another_model_are_refused() -> None:
     merged = updates(0, 1)
     with pytest.raises(MalformedState):
-        outer_step(model(SGD), {"w": merged["w"]}, 1, EXPONENT, SGD)
+        outer_step(model(SGD), {"w": merged["w"]}, denominator=1, exponents=EXPONENT, outer=SGD)
     with pytest.raises(MalformedState):
-        outer_step(model(SGD), merged, 1, {"w": -11}, SGD)
+        outer_step(model(SGD), merged, denominator=1, exponents={"w": -11}, outer=SGD)
 
 
 @pytest.mark.parametrize("outer", [SGD, NESTEROV])
@@ -266,7 +282,7 @@ def test_the_next_model_takes_the_memory_of_the_last(outer: OuterSpec) -> None:
     state = model(outer)
     tensors = [*state.params.values(), *(t for kept in state.outer.values() for t in kept.values())]
     before = [(t.data_ptr(), t.clone()) for t in tensors]
-    after = outer_step(state, updates(0, 1), 1, EXPONENT, outer)
+    after = outer_step(state, updates(0, 1), denominator=1, exponents=EXPONENT, outer=outer)
     found = [*after.params.values(), *(t for kept in after.outer.values() for t in kept.values())]
     for (place, was), now in zip(before, found, strict=True):
         assert now.data_ptr() == place

@@ -151,7 +151,9 @@ def test_who_goes_on_keeps_its_state_or_takes_the_models_parameters(job: Job) ->
     assert opening.params_root() == model.params_root()
     assert opening.optimiser_root() == last.optimiser_root()
     assert open_round(job.with_codec(mixing="0.5").manifest, model, last) == last
-    course = open_course(job.manifest, DATA_SEED, SeatIndex(0), 0, job.store)
+    course = open_course(
+        job.manifest, data_seed=DATA_SEED, seat=SeatIndex(0), round=0, store=job.store
+    )
     assert state_roots(course.begin(last, 0)).rng_digest == rng_digest(0)
     assert course.begin(last, 1) == last
 

@@ -8,16 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.support.batches import step_on
 from tests.unit.train.factories import small_model
 
-from atoll.numerics.batch import gather_batch
+from atoll.numerics.batch import Windows
 from atoll.numerics.init import initial_params
 from atoll.numerics.layout import optimiser_layout, param_shapes
 from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps, operations
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.numerics.step import inner_step, state_roots
+from atoll.numerics.step import state_roots
 from atoll.numerics.tables import schedule_of
 from atoll.protocol.manifest import InnerSpec
 
@@ -70,7 +71,7 @@ def torch_steps(clip: float, count: int) -> list[dict[str, torch.Tensor]]:
 def test_steps_are_those_of_torchs_adamw(clip: float) -> None:
     state, how = opening(), recipe(clip="0.5" if clip == 0.5 else "100")
     for step, (batch, expected) in enumerate(zip(batches(4), torch_steps(clip, 4), strict=True)):
-        done = inner_step(state, batch, step, how)
+        done = step_on(state, batch, step, how)
         state = done.state
         assert not done.diverged
         for name, p in expected.items():
@@ -104,7 +105,7 @@ def test_sgd_is_torchs(momentum: str) -> None:
         for name, gradient in gradients_at(params, batch).items():
             params[name].grad = gradient
         theirs.step()
-        state = inner_step(state, batch, step, how).state
+        state = step_on(state, batch, step, how).state
     for name, p in params.items():
         torch.testing.assert_close(state.params[name].double(), p, atol=1e-6, rtol=1e-5)
 
@@ -134,8 +135,8 @@ def test_muon_moves_matrices_along_their_orthogonal_factor_and_leaves_the_rest_t
                 reach = 0.2 * math.sqrt(max(gradient.shape)) * direction
                 expected[name] = expected[name] - 0.01 * (reach + 0.1 * expected[name])
         if step == 0:
-            same = inner_step(adamw, batch, step, adamw_how).state
-        state = inner_step(state, batch, step, how).state
+            same = step_on(adamw, batch, step, adamw_how).state
+        state = step_on(state, batch, step, how).state
         if step == 0:
             for name in state.params.keys() - inside:
                 assert torch.equal(state.params[name], same.params[name])
@@ -148,7 +149,7 @@ def test_a_muon_step_is_about_as_large_as_adamws() -> None:
     sizes = []
     for optimiser, momentum in (("muon", "0.9"), ("adamw", "0")):
         state, how = with_optimiser(optimiser, momentum=momentum, weight_decay="0")
-        after = inner_step(state, batches(1)[0], 0, how).state
+        after = step_on(state, batches(1)[0], 0, how).state
         sizes.append((after.params[name] - state.params[name]).square().mean().sqrt() / 0.01)
     assert 0.1 < sizes[0] < 0.3
     assert 0.5 < sizes[1] <= 1.0
@@ -157,7 +158,7 @@ def test_a_muon_step_is_about_as_large_as_adamws() -> None:
 def test_gradients_agree_with_binary64() -> None:
     """The first moment after one unclipped step is a tenth of the gradient."""
     batch = batches(1)[0]
-    found = inner_step(opening(), batch, 0, recipe(clip="1000")).state
+    found = step_on(opening(), batch, 0, recipe(clip="1000")).state
     params = {n: p.double().requires_grad_() for n, p in opening().params.items()}
     logits = forward(params, batch[:, :-1], small_model(), NativeOps())
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
@@ -170,8 +171,8 @@ def test_gradients_agree_with_binary64() -> None:
 
 
 def test_micro_batches_sum_to_the_batch() -> None:
-    whole = inner_step(opening(), batches(1)[0], 0, recipe(micro_batch=4))
-    parts = inner_step(opening(), batches(1)[0], 0, recipe(micro_batch=1))
+    whole = step_on(opening(), batches(1)[0], 0, recipe(micro_batch=4))
+    parts = step_on(opening(), batches(1)[0], 0, recipe(micro_batch=1))
     assert parts.loss == pytest.approx(whole.loss, rel=1e-6)
     for name in whole.state.m:
         torch.testing.assert_close(parts.state.m[name], whole.state.m[name], atol=1e-8, rtol=1e-4)
@@ -183,29 +184,29 @@ def test_dropout_changes_the_step_and_is_of_the_whole_batch(mode: str) -> None:
         recipe(dropout="0.2", clip="1000"), ops=operations() if mode == "exact" else NativeOps()
     )
     batch, key = batches(1)[0], (1, 2)
-    plain = inner_step(opening(), batch, 0, recipe(clip="1000"), key).loss
-    here = inner_step(opening(), batch, 3, how, key)
+    plain = step_on(opening(), batch, 0, recipe(clip="1000"), key).loss
+    here = step_on(opening(), batch, 3, how, key)
     assert here.loss != plain
     assert (
         state_roots(here.state).digest()
-        == state_roots(inner_step(opening(), batch, 3, how, key).state).digest()
+        == state_roots(step_on(opening(), batch, 3, how, key).state).digest()
     )
     for step, other in ((4, key), (3, (1, 3))):
-        assert inner_step(opening(), batch, step, how, other).loss != here.loss
+        assert step_on(opening(), batch, step, how, other).loss != here.loss
     parts = replace(how, inner=how.inner.model_copy(update={"micro_batch": 1}))
-    assert inner_step(opening(), batch, 3, parts, key).loss == pytest.approx(here.loss, rel=1e-5)
+    assert step_on(opening(), batch, 3, parts, key).loss == pytest.approx(here.loss, rel=1e-5)
 
 
 def test_a_step_leaves_its_opening_state_alone() -> None:
     state = opening()
     before = state_roots(state).digest()
-    inner_step(state, batches(1)[0], 0, recipe())
+    step_on(state, batches(1)[0], 0, recipe())
     assert state_roots(state).digest() == before
 
 
 def test_only_matrices_decay() -> None:
-    after = inner_step(opening(), batches(1)[0], 0, recipe(weight_decay="5")).state
-    plain = inner_step(opening(), batches(1)[0], 0, recipe(weight_decay="0")).state
+    after = step_on(opening(), batches(1)[0], 0, recipe(weight_decay="5")).state
+    plain = step_on(opening(), batches(1)[0], 0, recipe(weight_decay="0")).state
     assert torch.equal(after.params["model.norm.weight"], plain.params["model.norm.weight"])
     embed = "model.embed_tokens.weight"
     torch.testing.assert_close(
@@ -230,7 +231,7 @@ def test_the_cosine_schedule_reaches_zero_at_the_jobs_end() -> None:
 
 def test_the_schedule_matters_to_the_bits() -> None:
     how = recipe(warmup_steps=4)
-    first, second = (inner_step(opening(), batches(1)[0], step, how).state for step in (0, 1))
+    first, second = (step_on(opening(), batches(1)[0], step, how).state for step in (0, 1))
     assert first.params_root() != second.params_root()
     assert first.optimiser_root() == second.optimiser_root()
 
@@ -240,14 +241,14 @@ def test_a_step_that_is_not_finite_changes_nothing(poison: float) -> None:
     state = opening()
     params = {**state.params, "model.norm.weight": torch.full((16,), poison)}
     broken = replace(state, params=params)
-    done = inner_step(broken, batches(1)[0], 0, recipe())
+    done = step_on(broken, batches(1)[0], 0, recipe())
     assert done.diverged
     assert done.state is broken
 
 
 def test_a_runaway_parameter_counts_as_not_finite() -> None:
     state = opening()
-    done = inner_step(state, batches(1)[0], 0, recipe(lr="10000", weight_decay="0"))
+    done = step_on(state, batches(1)[0], 0, recipe(lr="10000", weight_decay="0"))
     assert not done.diverged
     large = {n: p.clone() for n, p in state.params.items()}
     large["model.embed_tokens.weight"][255, 0] = 2.0**64
@@ -256,13 +257,13 @@ def test_a_runaway_parameter_counts_as_not_finite() -> None:
     untied = Recipe(small_model(tied=False), still, 8, NativeOps())
     large["lm_head.weight"] = torch.zeros(256, 16)
     zeros = {n: torch.zeros_like(p) for n, p in large.items()}
-    done = inner_step(SeatState(large, zeros, zeros, {}, 0, 0), unused, 0, untied)
+    done = step_on(SeatState(large, zeros, zeros, {}, 0, 0), unused, 0, untied)
     assert math.isfinite(done.loss)
     assert done.diverged
 
 
 def test_batches_are_a_sequence_and_the_token_after_it() -> None:
     tokens = np.arange(100, dtype=np.uint16)
-    batch = gather_batch(tokens, [3, 84], seq=15)
+    batch = Windows(tokens, 15).signed([3, 84])
     assert batch.dtype == torch.int64
     assert batch.tolist() == [list(range(3, 19)), list(range(84, 100))]

@@ -114,8 +114,10 @@ class ExactOps:
     def dropout(self, x: Tensor, mask: Mask) -> Tensor:
         return _apply(Dropout, self.engine, x, mask)
 
-    def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-        return _apply(CrossEntropy, self.engine, logits_BTV.flatten(0, 1), targets_BT.flatten())
+    def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor, weights_BT: Tensor) -> Tensor:
+        # Kernels, traces and the chain have both in one integer: negative is no target.
+        signed_N = targets_BT.masked_fill(weights_BT == 0, -1).flatten()
+        return _apply(CrossEntropy, self.engine, logits_BTV.flatten(0, 1), signed_N)
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         total = 0.0

@@ -116,7 +116,8 @@ def _forward(
     yield "gates", (hidden_BTF := ops.swiglu(gate, up) + ops.squared_relu(up))
     x_BTD = x_BTD + ops.linear(hidden_BTF, w["down"])
     yield "head", (logits_BTV := ops.head(x_BTD, w["embedding"]))
-    yield "loss", ops.cross_entropy(logits_BTV, ids_BT.flip(1))
+    weights_BT = torch.ones(ids_BT.shape, device=device)
+    yield "loss", ops.cross_entropy(logits_BTV, ids_BT.flip(1), weights_BT)
 
 
 def _subnormals(ops: ExactOps, device: torch.device | str) -> Iterator[Tensor]:

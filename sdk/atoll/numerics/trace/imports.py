@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atoll.numerics.batch import gather_batch, inputs_of, targets_of
+from atoll.numerics.batch import BatchPosition, DrawnWindows, Windows
 from atoll.numerics.state import SeatState
 from atoll.numerics.tokens import TokenSource
 from atoll.numerics.trace.opcodes import Op
-from atoll.protocol.draws import batch_offsets, dropout_key
+from atoll.protocol.draws import dropout_key
 from atoll.protocol.leaves import StateRoots
 from atoll.protocol.words import Digest, SeatIndex
 
@@ -110,16 +110,23 @@ def _state(r: Reading) -> Tensor:
 
 
 def _tokens(r: Reading) -> Tensor:
-    size, seq, _, masked, limit = r.words
+    size, seq, token_bytes, is_masked, limit = r.words
     c = r.sources.context
-    drawn = (r.iteration + 1) * size
-    offsets = batch_offsets(c.data_seed, c.seat, c.step, drawn, limit)[-size:]
-    batch = gather_batch(r.sources.tokens, offsets, seq, masked=bool(masked))
-    return batch.to(torch.int32).flatten()
+    windows = Windows(r.sources.tokens, seq, mask_bit=is_masked << 8 * token_bytes - 1)
+    # A node does not say how large the batch is, and later draws change no earlier one.
+    drawn = DrawnWindows(windows, (r.iteration + 1) * size, size, limit)
+    position = BatchPosition(c.data_seed, c.seat, c.round, c.step, r.iteration)
+    return windows.signed(drawn.starts(position)).to(torch.int32).flatten()
 
 
-def _batch(r: Reading) -> Tensor:
-    return r.inputs[0].view(-1, r.words[0] + 1)
+def _ids(r: Reading) -> Tensor:
+    signed = r.inputs[0].view(-1, r.words[0] + 1)[:, :-1]
+    return torch.where(signed < 0, ~signed, signed).flatten()
+
+
+def _targets(r: Reading) -> Tensor:
+    """Targets and weights in one: a target of weight 0 stays negative."""
+    return r.inputs[0].view(-1, r.words[0] + 1)[:, 1:].flatten()
 
 
 def _rate(r: Reading) -> Tensor:
@@ -162,8 +169,8 @@ def _exponents(r: Reading) -> Tensor:
 READS: Final[dict[int, Read]] = {
     Op.STATE: _state,
     Op.TOKENS: _tokens,
-    Op.IDS: lambda r: inputs_of(_batch(r)).flatten(),
-    Op.TARGETS: lambda r: targets_of(_batch(r)).flatten(),
+    Op.IDS: _ids,
+    Op.TARGETS: _targets,
     Op.RATE: _rate,
     Op.CORRECTIONS: _corrections,
     Op.COSINES: _rotary(0),

@@ -444,7 +444,7 @@ def _size(document: Read) -> int:
 
 def _dtype(encoder: Encoder, options: DataOptions) -> TokenType:
     vocab = max(encoder.vocab, options.model_vocab or 0)
-    return dtype_for(vocab, masked=options.chat)
+    return dtype_for(vocab, mask_bits=int(options.chat))
 
 
 def _inputs(options: DataOptions, files: Sources, encoder: Encoder) -> object:

@@ -123,7 +123,7 @@ def tokens_of(changes: Changes, count: int) -> Tokens:
         shown = np.frombuffer(stream("mask", count), np.uint8) % 3 == 0
         shown[100:160] = False
         return drawn.astype(np.uint16) | (~shown).astype(np.uint16) << 15
-    return drawn.astype(DTYPES[dtype_for(vocab, masked=False)])
+    return drawn.astype(DTYPES[dtype_for(vocab, mask_bits=0)])
 
 
 def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
@@ -227,7 +227,15 @@ def make_small(changes: Changes) -> Small:
         ops = operations()
         weights = sorted(frozen.items())
         base = freeze(weights, manifest.init.root, manifest.model, manifest.lora, ops)
-    course = Course(manifest, Recipe.of(manifest, base), tokens, DATA_SEED, SEAT, 0, model)
+    course = Course(
+        manifest=manifest,
+        recipe=Recipe.of(manifest, base),
+        tokens=tokens,
+        data_seed=DATA_SEED,
+        seat=SEAT,
+        round=0,
+        model=model,
+    )
     opening = SeatState.opening(model, seat_layout(manifest))
     program = program_of(manifest, model.digest())
     return Small(manifest, program, course, opening, frozen)

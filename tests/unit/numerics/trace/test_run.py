@@ -11,15 +11,15 @@ import pytest
 import torch
 from tests.judge.finished import FinishedStep
 from tests.support.jobs import demo_model
-from tests.unit.numerics.trace.jobs import DATA_SEED, JOBS, SEAT, Small, make_small, small
+from tests.unit.numerics.trace.jobs import JOBS, Small, make_small, small
 
 from atoll.numerics import link
 from atoll.numerics.segment import run_segment
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import StepResult, inner_step, state_roots
 from atoll.numerics.tensors import raw_bytes
+from atoll.numerics.trace.opcodes import Op
 from atoll.numerics.trace.run import node_digest, run, tensors, trace_of
-from atoll.protocol.draws import dropout_key
 from atoll.protocol.leaves import float_bytes
 from atoll.protocol.manifest import CONTRIBUTOR_MEAN, SPARSE_CODECS
 from atoll.protocol.merkle import merkle_root
@@ -36,8 +36,7 @@ def outcome(job: Small, state: SeatState, step: int) -> FinishedStep:
 
 def reference(job: Small, state: SeatState, step: int) -> StepResult:
     """The step itself."""
-    batch = job.course.batch(job.course.offsets(step))
-    done = inner_step(state, batch, step, job.course.recipe, dropout_key(DATA_SEED, SEAT))
+    done = inner_step(state, job.course.input(step), job.course.recipe)
     return replace(done, state=job.course.end(done.state))
 
 
@@ -124,6 +123,20 @@ def test_a_step_of_adapters_of_rank_one_has_a_trace() -> None:
     assert len(trace.levels[0]) == job.program.nodes(Part.STEP)
 
 
+@pytest.mark.parametrize("name", ["plain", "one micro-batch", "masked"])
+def test_a_trace_reads_the_micro_batches_that_a_step_reads(name: str) -> None:
+    job, read = small(name), dict[int, list[list[int]]]({Op.IDS: [], Op.TARGETS: []})
+    for number, tensor in run(job.program, Part.STEP, job.sources(job.opening, 1)):
+        index, _ = job.program.at(Part.STEP, number)
+        if (op := job.program.templates[index].op) in read:
+            read[op].append(tensor.flatten().tolist())
+    batch = job.course.batch(1)
+    assert read[Op.IDS] == [m.ids.flatten().tolist() for m in batch]
+    signed = [torch.where(m.weights == 0, ~m.targets, m.targets) for m in batch]
+    assert read[Op.TARGETS] == [targets.flatten().tolist() for targets in signed]
+    assert any((m.weights == 0).any() for m in batch) == (name == "masked")
+
+
 def test_single_nodes_are_those_of_the_run() -> None:
     job = small("masked")
     sources = job.sources(job.opening, 0)
@@ -168,13 +181,7 @@ def test_the_step_that_takes_in_is_a_part_of_its_own(round: int) -> None:
     for step in range(segment):
         found = stepped(job, state, step)
         state = job.course.begin(state, step)
-        done = inner_step(
-            state,
-            job.course.batch(job.course.offsets(step)),
-            job.course.global_step0 + step,
-            job.course.recipe,
-            dropout_key(DATA_SEED, SEAT),
-        )
+        done = inner_step(state, job.course.input(step), job.course.recipe)
         assert same_work(found, done)
         state = done.state
         assert found.digest == state_roots(state).digest()
@@ -207,9 +214,7 @@ def test_a_step_says_what_its_update_would_leave_out(name: str, round: int) -> N
         found = stepped(job, state, step)
         begun = job.course.begin(state, step)
         assert all(torch.equal(begun.feedback[n], x) for n, x in before.left.items())
-        batch, key = job.course.batch(job.course.offsets(step)), dropout_key(DATA_SEED, SEAT)
-        place = job.course.global_step0 + step
-        done = inner_step(begun, batch, place, job.course.recipe, key)
+        done = inner_step(begun, job.course.input(step), job.course.recipe)
         state = job.course.end(done.state)
         assert same_work(found, done)
         assert found.digest == state_roots(state).digest()

@@ -74,7 +74,7 @@ def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tokens_of(store: LocalStore, data: PreparedData) -> tuple[list[int], list[int]]:
     """All words, for training and held out."""
-    form = WordForm(data.dtype, data.masked, data.vocab)
+    form = WordForm(data.dtype, data.spec(0).mask_bit, data.vocab)
     train = TokenFile(store, data.cid, data.train_tokens, form)
     held_out = TokenFile(store, data.eval_cid, data.eval_tokens, form)
     return train[:].tolist(), held_out[:].tolist()

@@ -27,7 +27,7 @@ def test_a_file_of_forty_gibibytes_is_opened_and_read_at_both_ends(store: LocalS
     last = Child(store.add_block(words[:9].tobytes(), RAW), 18)
     cid = store.join_leaves([*[leaf] * shards, last])
     tokens = shards * len(words) + 9
-    found = TokenFile(store, cid.to_bytes(), tokens, WordForm("uint16", False, 50_000))
+    found = TokenFile(store, cid.to_bytes(), tokens, WordForm("uint16", 0, 50_000))
     assert len(found) == tokens > 20 << 30
     assert np.array_equal(found[-12:], np.concatenate([words[-3:], words[:9]]))
     middle = 17_000 * len(words)

@@ -101,6 +101,17 @@ class Node:
     place: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a node is beside its operation and inputs; `Node` and `Value` say what each is."""
+
+    width: int = 4
+    tail: bytes = b""
+    start: int = 0
+    count: int = 1
+    place: int | None = None
+
+
 class Graph:
     """The nodes of a step while they are made."""
 
@@ -131,15 +142,15 @@ class Graph:
     ) -> Value:
         """A new node in this region, with so many elements of `width` bytes."""
         count = self.micro_batches if self._region in LOOPS else 1
-        return self._append(op, inputs, elements, words, (width, tail, 0, count, None))
+        return self._append(op, inputs, elements, words, _Form(width, tail, count=count))
 
     def summed(self, value: Value) -> Value:
         """The sum over all micro-batches of what each has of an f32 (S2), in their order."""
         if self.micro_batches == 1:
             return value
-        first = self._append(Op.COPY, [value], value.elements, [4], (4, b"", 0, 1, None))
-        rest = (4, b"", 1, self.micro_batches - 1, first.node)
-        added = self._append(Op.ADD, [first.before(), value], value.elements, [], rest)
+        first = self._append(Op.COPY, [value], value.elements, [4], _Form())
+        later = _Form(start=1, count=self.micro_batches - 1, place=first.node)
+        added = self._append(Op.ADD, [first.before(), value], value.elements, [], later)
         self._also[first.node] = added.node
         return first.of(self.micro_batches - 1)
 
@@ -149,14 +160,23 @@ class Graph:
         inputs: Sequence[Value],
         elements: int,
         words: Sequence[int],
-        rest: tuple[int, bytes, int, int, int | None],
+        form: _Form,
     ) -> Value:
         if len(self.nodes) == MOST_TEMPLATES:
             raise too_many()
-        width, tail, start, count, place = rest
-        value = Value(Source.TRACE, len(self.nodes), width, elements)
+        value = Value(Source.TRACE, len(self.nodes), form.width, elements)
         self.nodes.append(
-            Node(op, value, tuple(inputs), tuple(words), tail, self._region, start, count, place)
+            Node(
+                op=op,
+                value=value,
+                inputs=tuple(inputs),
+                words=tuple(words),
+                tail=form.tail,
+                region=self._region,
+                start=form.start,
+                count=form.count,
+                place=form.place,
+            )
         )
         return value
 

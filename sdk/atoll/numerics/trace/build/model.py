@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from atoll.numerics.kernels.philox import Mask
-from atoll.numerics.trace.build.attention import attention, from_heads, normed, rotated, to_heads
+from atoll.numerics.trace.build.attention import attention
 from atoll.numerics.trace.build.graph import Graph, Region, Value
 from atoll.numerics.trace.build.grids import (
     f32,
@@ -19,6 +21,7 @@ from atoll.numerics.trace.build.grids import (
 )
 from atoll.numerics.trace.build.linear import biased, head, linears
 from atoll.numerics.trace.build.making import CONTEXT, Back, Making, chained
+from atoll.numerics.trace.build.norm_and_rotary import from_heads, normed, rotated, to_heads
 from atoll.numerics.trace.integers import MAX_BLOCK, PREFIX_BLOCK
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.manifest import LINEARS, LinearName
@@ -29,9 +32,9 @@ EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 def micro_batch(m: Making) -> Value:
     """The loss of a micro-batch f32 [1]; its gradients are met in `m` (S1)."""
-    tokens, targets, count, counts = _tokens(m)
+    read = _read(m)
     with m.graph.within(Region.BODY):
-        ids = m.graph.add(Op.IDS, [tokens], m.tokens, [m.spec.seq])
+        ids = m.graph.add(Op.IDS, [read.tokens], m.tokens, [m.spec.seq])
         x, embedding_back = _embedded(m, ids)
         x, drop_back = dropped(m, x, 0)
         backs = [embedding_back, drop_back]
@@ -42,13 +45,27 @@ def micro_batch(m: Making) -> Value:
         backs.append(back)
         logits, back = head(m, x, EMBEDDING if m.spec.tied else HEAD)
         backs.append(back)
-        loss, g = _loss(m, logits, targets, (count, counts))
+        loss, g = _loss(m, logits, read)
         chained(backs)(g)
     return loss
 
 
-def _tokens(m: Making) -> tuple[Value, Value, Value, Value]:
-    """Token ids, targets, how many targets the micro-batch has, and how many the batch has."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a micro-batch reads, and how many of its targets are learned.
+
+    Attributes:
+        tokens: i32 [b, T + 1], −1 − id where a token has weight 0; targets: [b, T], likewise.
+        count: of the micro-batch; batch_count: of all micro-batches of the step.
+    """
+
+    tokens: Value
+    targets: Value
+    count: Value
+    batch_count: Value
+
+
+def _read(m: Making) -> _Read:
     g, data, size = m.graph, m.manifest.data, m.inner.micro_batch
     source = Value(Source.TOKENS, 0, data.token_bytes, data.train_tokens)
     limit = data.train_tokens - m.spec.seq
@@ -61,8 +78,8 @@ def _tokens(m: Making) -> tuple[Value, Value, Value, Value]:
         count = total(g, counted, blocks)
     with g.within(Region.SHARES):
         each = [count.of(at) for at in range(g.micro_batches)]
-        counts = total(g, joined(g, each), g.micro_batches)
-    return tokens, targets, count, counts
+        batch_count = total(g, joined(g, each), g.micro_batches)
+    return _Read(tokens, targets, count, batch_count)
 
 
 def _layer(m: Making, x: Value, layer: int) -> tuple[Value, Back]:
@@ -92,24 +109,27 @@ def _attention(m: Making, h: Value, at: str) -> tuple[Value, Back]:
     names = [at + LINEARS[name] for name in ("q", "k", "v")]
     outputs, qkv_back = linears(m, h, names)
     keys = m.spec.kv_heads
-    q, q_back = _heads_of(m, outputs[0], (names[0], m.spec.heads), at + "self_attn.q_norm")
-    k, k_back = _heads_of(m, outputs[1], (names[1], keys), at + "self_attn.k_norm")
-    v, v_back = _heads_of(m, outputs[2], (names[2], keys), "")
-    mixed, attention_back = attention(m, q, k, v)
+    q_norm, k_norm = at + "self_attn.q_norm", at + "self_attn.k_norm"
+    q, q_back = _heads_of(m, outputs[0], linear=names[0], heads=m.spec.heads, norm=q_norm)
+    k, k_back = _heads_of(m, outputs[1], linear=names[1], heads=keys, norm=k_norm)
+    v, v_back = _heads_of(m, outputs[2], linear=names[2], heads=keys)
+    mixed, attention_back = attention(m, q=q, k=k, v=v)
     (y,), out_back = linears(m, from_heads(m, mixed, m.spec.heads), [at + LINEARS["o"]])
 
     def back(gy: Value) -> Value:
-        dq, dk, dv = attention_back(to_heads(m, out_back([gy]), m.spec.heads))
-        return qkv_back([q_back(dq), k_back(dk), v_back(dv)])
+        d = attention_back(to_heads(m, out_back([gy]), m.spec.heads))
+        return qkv_back([q_back(d.q), k_back(d.k), v_back(d.v)])
 
     return y, back
 
 
-def _heads_of(m: Making, y: Value, linear: tuple[str, int], norm: str) -> tuple[Value, Back]:
+def _heads_of(
+    m: Making, y: Value, *, linear: str, heads: int, norm: str = ""
+) -> tuple[Value, Back]:
     """Queries, keys or values by head, with bias; those with a norm's name are turned."""
-    (name, heads), backs = linear, list[Back]()
+    backs = list[Back]()
     if m.spec.qkv_bias:
-        y, back = biased(m, y, f"{name}.bias")
+        y, back = biased(m, y, f"{linear}.bias")
         backs.append(back)
     y = to_heads(m, y, heads)
     backs.append(lambda g: from_heads(m, g, heads))
@@ -204,18 +224,16 @@ def _prefix(g: Graph, x: Value, columns: int) -> Value:
     return g.add(Op.ADD_BEFORE, [within, before], x.elements, words, width=8)
 
 
-def _loss(
-    m: Making, logits: Value, targets: Value, counts: tuple[Value, Value]
-) -> tuple[Value, Value]:
+def _loss(m: Making, logits: Value, read: _Read) -> tuple[Value, Value]:
     """Cross entropy f32 [1] and the gradient of the logits (C1 to C6)."""
     g, vocab, tokens = m.graph, m.spec.vocab, m.tokens
     peak = largest(g, logits, vocab, Op.MAX)
     weights = g.add(Op.SOFT_WEIGHT, [logits, peak], logits.elements, [vocab])
     sums = rounded_sum(g, weights, vocab, 2.0**30)
     totals = g.add(Op.TOTAL, [sums], tokens, [f64(2.0**-30)], width=8)
-    losses = g.add(Op.TOKEN_LOSS, [logits, peak, totals, targets], tokens, [vocab])
+    losses = g.add(Op.TOKEN_LOSS, [logits, peak, totals, read.targets], tokens, [vocab])
     summed, step = grid_sum(g, losses, tokens, 2**22)
-    loss = g.add(Op.LOSS, [summed, step, counts[0]], 1)
-    scale = g.add(Op.LOSS_SCALE, list(counts), 1)
-    inputs = [weights, totals, targets, scale]
+    loss = g.add(Op.LOSS, [summed, step, read.count], 1)
+    scale = g.add(Op.LOSS_SCALE, [read.count, read.batch_count], 1)
+    inputs = [weights, totals, read.targets, scale]
     return loss, g.add(Op.DLOGITS, inputs, logits.elements, [vocab])

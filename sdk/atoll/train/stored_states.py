@@ -1,0 +1,52 @@
+"""Global and seat states, read from the store and checked against the job's manifest."""
+
+from __future__ import annotations
+
+from atoll.numerics.layout import max_state_bytes, moment_layout, seat_layout, trained_shapes
+from atoll.numerics.state import GlobalState, SeatState
+from atoll.numerics.tensors import Source
+from atoll.protocol.manifest import Manifest
+from atoll.storage.cid import Cid
+from atoll.storage.local import LocalStore
+
+
+def read_global_state(
+    manifest: Manifest,
+    cid: bytes,
+    store: LocalStore,
+    *,
+    outer: bool = True,
+    moments: bool = True,
+) -> GlobalState:
+    """Raises MalformedState unless the blob is a global state of the manifest's job.
+
+    Args:
+        outer: false leaves the outer optimiser's slots out, two thirds of the state.
+        moments: false leaves the merged moments out.
+    """
+    source, shapes = _source(cid, manifest, store), trained_shapes(manifest)
+    state = GlobalState.from_bytes(source, shapes, outer=outer, moments=moments)
+    state.check_moments(moment_layout(manifest))
+    return state
+
+
+def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore) -> SeatState:
+    """Raises MalformedState unless the blob is a seat state of the manifest's job."""
+    return SeatState.from_bytes(_source(cid, manifest, store), seat_layout(manifest))
+
+
+def seat_state_bytes(manifest: Manifest) -> int:
+    """About how large a seat's state is in the store: its numbers, four bytes each."""
+    return 4 * seat_layout(manifest).elements
+
+
+def _source(cid: bytes, manifest: Manifest, store: LocalStore) -> Source:
+    """A state's bytes, read as they are parsed.
+
+    Raises:
+        TooLarge, MalformedDag: it cannot be one of this job's; the first may be raised as late as
+            the first byte is read.
+        NotFound, CorruptBlock: its root is missing or damaged.
+    """
+    file, limit = Cid.from_bytes(cid), max_state_bytes(manifest)
+    return Source(store.file_bytes(file), store.iter_bytes(file, limit))
