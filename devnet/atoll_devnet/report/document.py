@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from atoll.chain.contracts import Escrow
+from atoll.chain.structs import Escrow
 from atoll.job.books import Books, keep_books
 from atoll.job.event_text import via
 from atoll.job.figures import paid_seats

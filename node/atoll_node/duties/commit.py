@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 import structlog
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.errors import StorageError
 from atoll.protocol.hashing import commitment
 from atoll.protocol.leaves import Leaves, key_message, key_of

@@ -21,7 +21,7 @@ import structlog
 from eth_utils.address import to_checksum_address
 
 from atoll.chain.answers import Header, counter, quantity, tx_hash
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.contracts import LATEST, AtollChain
 from atoll.chain.doubts import Doubts, Kind
 from atoll.chain.fees import Fees, bid, raise_bid

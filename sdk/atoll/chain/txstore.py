@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.database import (
     Database,
     has_log,

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.keys import load_key, read_password

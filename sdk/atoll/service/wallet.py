@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.deployment import Deployment
 from atoll.chain.txqueue import TxQueue
 from atoll.chain.txstore import ENDED_WITHOUT_EFFECT, TxState

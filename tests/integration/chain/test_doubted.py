@@ -17,7 +17,7 @@ from tests.integration.chain.local_anvil import Anvil
 from tests.integration.chain.test_txqueue import SOMEONE, Clock
 from tests.unit.chain.trouble import TROUBLE
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import deploy
 from atoll.chain.deployment import Deployment

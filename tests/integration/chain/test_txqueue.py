@@ -19,7 +19,7 @@ from tests.integration.chain.local_anvil import Anvil, until
 
 from atoll.chain import rpc
 from atoll.chain.answers import TxReceipt
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.replies import Reply
 from atoll.chain.rpc import FailoverProvider

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.protocol.factories import address
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.database import Database, Parameters
 from atoll.chain.txstore import GasUse, Intent, Receipt, SignedTransaction, TxState, TxStore
 

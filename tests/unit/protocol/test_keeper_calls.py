@@ -449,7 +449,7 @@ def test_a_word_is_contested_with_a_key_that_was_shown_too_early() -> None:
     about = (FIRST, Role.VERIFIER, HolderId(guesser), seat)
     assert due_of == [[KeeperCall(Call.CONTEST, *about)]] * 2
     calls = Calls(Deployment(1, 0, dict.fromkeys(REQUIRED, WATCHER)))
-    sent = [calls.contest(v.settled[0], seat, HolderId(guesser)) for v in (view, early)]
+    sent = [calls.about(v.settled[0]).contest(seat, HolderId(guesser)) for v in (view, early)]
     assert sent[0] == sent[1]
 
 

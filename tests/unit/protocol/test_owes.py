@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import pytest
@@ -276,7 +276,7 @@ def test_evidence_has_the_programs_header_which_says_how_long_a_reset_period_is(
     assert first[7:10] == later[7:10] == header
     assert first[6] == later[6] == tuple(MODEL)
     for round, found in enumerate((first, later)):
-        assert found[0][:4] == shown(script.net.view.settled[round], SEAT)[:4]
+        assert found[0][:4] == astuple(shown(script.net.view.settled[round], SEAT))[:4]
         assert found[1:3] == (False, 7)
 
 

@@ -53,7 +53,7 @@ async def bid(
 
     calls = SimpleNamespace(
         crowded_out=lambda evidence: ("crowdedOut", 0),
-        challenge_claim=lambda evidence, bond: ("challenge", bond),
+        challenge=lambda evidence, bond: ("challenge", bond),
     )
     chain = SimpleNamespace(token_balance=token_balance, head=head)
     follower = SimpleNamespace(views={view.job_id: view})

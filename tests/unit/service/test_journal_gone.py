@@ -14,7 +14,7 @@ import pytest
 from tests.unit.protocol.factories import address
 
 from atoll.chain import database as database_module
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.keys import create_key
 from atoll.chain.txstore import (

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.protocol.factories import address
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.txstore import QUEUE_FILE, TxState, TxStore
 from atoll.errors import ChainError, ConfigError
 from atoll.service import transactions

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.protocol.factories import address
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.txstore import TxState
 from atoll.errors import TransactionFailed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import structlog
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.txqueue import MOST_CALLDATA, unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.protocol import events as ev
@@ -125,7 +125,7 @@ class SendChallenge(Transaction[NotChallenged]):
             bond = max(claim.lowest_bond, least, min(bond, balance - kept))
         await _allow(effects, bond)
         log.info("disputes", job=view.job_id, round=self.round, seat=self.seat, bond=bond)
-        return effects.calls.challenge_claim(evidence, bond)
+        return effects.calls.challenge(evidence, bond)
 
     def _worth(self, view: JobView, claim: Claim, me: Address) -> int:
         """What we bid where we have it, so that nobody gets before us for less than it costs."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
 import structlog
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.chain.deploy import FAMILIES
 from atoll.errors import ProtocolError
 from atoll.protocol.games.claims import Move
@@ -157,7 +158,7 @@ class SendTimeOut(ContractCall):
     moves: int
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        return calls.time_out(self.game)
+        return calls.timeout(self.game)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class SendCollect(Transaction[BondCollected]):
         account = effects.context.me
         if view.games[self.game].outcome is Outcome.CHALLENGER_FELL:  # its gain, not its own bond
             account = (await effects.context.chain.ownership(account)).payee
-        call = effects.calls.collect_bond(account)
+        call = effects.calls.game_withdraw(account)
         done = await effects.transact(view, self, call)
         return Done(BondCollected(), done.block)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.protocol.late_votes import grantable, lacks_word
 from atoll.protocol.views import Holder, JobView, SettledRound
 from atoll.protocol.words import Bitmap, HolderId, Role, RoundIndex, SeatIndex, to_bitmap
@@ -58,7 +59,7 @@ class SendGrant(ContractCall):
 
     def call(self, calls: Calls, view: JobView) -> Call:
         past, following = view.settled[self.round], view.settled_round(RoundIndex(self.round + 1))
-        return calls.grant(past, self.seat, following)
+        return calls.about(past).grant(self.seat, following)
 
 
 # --- decisions ---
