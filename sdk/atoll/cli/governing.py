@@ -370,7 +370,7 @@ async def _planned(way: Way, planned: Planned) -> tuple[Plan, list[dict[str, Any
 
 async def _finished(way: Way) -> None:
     """Waits for what was agreed to earlier and is in no block yet: what is so follows from it."""
-    from atoll.chain.txstore import QUEUE_FILE, read_intents
+    from atoll.chain.txfile import QUEUE_FILE, read_intents
     from atoll.service.transactions import UNDER_WAY
 
     path = way.network.home.expanduser() / QUEUE_FILE

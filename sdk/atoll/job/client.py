@@ -24,8 +24,10 @@ import structlog
 from atoll.chain import contract_views as views
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.deployment import Deployment
-from atoll.chain.txqueue import TxQueue, TxStatus
-from atoll.chain.txstore import ENDED_WITHOUT_EFFECT, QUEUE_FILE, read_intent
+from atoll.chain.txfile import QUEUE_FILE, read_intent
+from atoll.chain.txqueue import TxQueue
+from atoll.chain.txrecords import ENDED_WITHOUT_EFFECT
+from atoll.chain.txstatus import TxStatus
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
 from atoll.job.asking import Ask, asking
 from atoll.job.connection import ClientConfig, Connection

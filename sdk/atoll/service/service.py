@@ -19,7 +19,7 @@ import structlog
 
 from atoll.chain import answers
 from atoll.chain.follower import News
-from atoll.chain.txqueue import TRIED_AGAIN
+from atoll.chain.txstatus import TRIED_AGAIN
 from atoll.errors import AtollError, NotFound
 from atoll.protocol.views import JobView
 from atoll.protocol.words import JobId

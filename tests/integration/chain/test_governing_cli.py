@@ -19,8 +19,8 @@ from atoll.chain.contract_views import is_policy
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import DEFAULT_PARAMS
 from atoll.chain.keys import import_key
+from atoll.chain.txfile import QUEUE_FILE
 from atoll.chain.txqueue import TxQueue
-from atoll.chain.txstore import QUEUE_FILE
 from atoll.cli.governing import OURS
 from atoll.cli.main import app
 from atoll.cli.output import moment

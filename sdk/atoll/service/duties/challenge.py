@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 import structlog
 
 from atoll.chain.call import Call
-from atoll.chain.txqueue import MOST_CALLDATA, unspent_key
+from atoll.chain.txconfig import MOST_CALLDATA
+from atoll.chain.txqueue import unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
