@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tests.network.members import TERMS, Who, fallen, is_settled_up, kinds, network
 
+from atoll.protocol.holders import Holder
 from atoll.protocol.pay import round_pay
-from atoll.protocol.views import Holder, JobView
+from atoll.protocol.views import JobView
 from atoll.protocol.words import JobStatus, Miss, Phase
 
 WINDOWS = ("train_seconds", "reveal_seconds", "merge_seconds")

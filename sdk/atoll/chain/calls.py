@@ -22,7 +22,7 @@ from atoll.protocol.call_structs import Certified, Having
 from atoll.protocol.claims import shown
 from atoll.protocol.games.calls import calldata
 from atoll.protocol.games.claims import Claim, Move
-from atoll.protocol.views import SettledRound
+from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.words import (
     NO_BITS,
     ZERO_DIGEST,

@@ -16,8 +16,9 @@ from atoll.chain.calls import Calls
 from atoll.job.earnings import State, Statement
 from atoll.job.stake import Bond
 from atoll.protocol.call_structs import Due
+from atoll.protocol.holders import Holder
 from atoll.protocol.pay import MOST_CLAIMED, claim, claimable_to
-from atoll.protocol.views import Holder, JobView
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, JobId, Role, RoundIndex
 
 

@@ -14,13 +14,16 @@ from eth_abi.abi import encode
 
 from atoll.errors import ProtocolError
 from atoll.protocol.call_structs import Later, Shown
+from atoll.protocol.game_records import bond_set, pay_place
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.trees import root_from
 from atoll.protocol.hashing import accumulate_reveal, keccak256, sha256
 from atoll.protocol.leaves import StateRoots
+from atoll.protocol.open_rounds import SeatReveal
 from atoll.protocol.program import Header
 from atoll.protocol.reset_periods import goes_on
-from atoll.protocol.views import JobView, SeatReveal, SettledRound, bond_set, pay_place
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_HOLDER,
     ZERO_DIGEST,

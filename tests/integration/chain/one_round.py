@@ -20,7 +20,8 @@ from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import certificate_bytes
 from atoll.protocol.leaves import Leaves, key_hash
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     ZERO_DIGEST,
     Address,

@@ -19,13 +19,13 @@ from atoll.errors import ProtocolError
 from atoll.protocol import claims as law_claims
 from atoll.protocol import events as ev
 from atoll.protocol.claims import NOBODYS_WORD, Said, shown
+from atoll.protocol.game_records import bond_set, parties, pay_place, window_of
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.hashing import accumulate_reveal
 from atoll.protocol.leaves import LEAF_BYTES, masked
 from atoll.protocol.program import Header, MalformedProgram
 from atoll.protocol.reset_periods import earlier_rounds
-from atoll.protocol.views import bond_set, parties, pay_place, window_of
 from atoll.protocol.words import (
     NO_HOLDER,
     ZERO_DIGEST,

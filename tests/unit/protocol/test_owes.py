@@ -16,12 +16,13 @@ from atoll.protocol import claims as law_claims
 from atoll.protocol import events as ev
 from atoll.protocol import pay
 from atoll.protocol.claims import shown
+from atoll.protocol.game_records import GameRecord, bond_set, pay_place
+from atoll.protocol.game_records import parties as whose
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.owes import WHENEVER, Duty, Owed, committee_gateways, owed_by
 from atoll.protocol.rounds import apply
-from atoll.protocol.views import GameRecord, JobView, bond_set, pay_place
-from atoll.protocol.views import parties as whose
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_HOLDER,
     ZERO_DIGEST,

@@ -12,8 +12,8 @@ from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import VERIFIERS, WATCHER, Script
 from tests.unit.protocol.test_owes import claim_about
 
+from atoll.protocol.game_records import GameRecord
 from atoll.protocol.games.machine import Clock
-from atoll.protocol.views import GameRecord
 from atoll.protocol.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.duties import challenge
 from atoll.service.duties.challenge import SendChallenge

@@ -22,7 +22,8 @@ from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import ProtocolError, RpcUnavailable
 from atoll.protocol.certificates import alone, signer_of, signers_of
-from atoll.protocol.views import JobView, OpenRound
+from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Bitmap, Digest, HolderId, PlaceIndex, Verdict
 from atoll.service.duties.equivocation import note_name
 from atoll.service.duties.merge import DoMerge

@@ -13,7 +13,8 @@ from atoll.chain.calls import Calls
 from atoll.protocol.audit_reports import Body, audit_report_hash, salt_message
 from atoll.protocol.leaves import key_of
 from atoll.protocol.owes import Duty, Owed
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest, HolderId, RoundIndex
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.challenge import SendChallenge, may_challenge, one_at_a_time

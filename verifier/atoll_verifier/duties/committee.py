@@ -17,8 +17,10 @@ from atoll.errors import ProtocolError, RpcUnavailable
 from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import alone, is_enough
 from atoll.protocol.hashing import certificate_hash
+from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.owes import Duty, Owed, committee_accounts
-from atoll.protocol.views import JobView, OpenRound, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     Address,
     Bitmap,

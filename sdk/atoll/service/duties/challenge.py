@@ -19,12 +19,14 @@ from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
 from atoll.protocol.claims import MAX_WAITING, ModelRoots, ProgramHeader, Said
+from atoll.protocol.game_records import GameRecord, parties
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome as GameOutcome
 from atoll.protocol.leaves import key_hash
 from atoll.protocol.owes import Duty as Owes
 from atoll.protocol.owes import owed_by
-from atoll.protocol.views import GameRecord, JobView, SettledRound, parties
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.service.commands import Transaction
 from atoll.service.duties.game import SendMove

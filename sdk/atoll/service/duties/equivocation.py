@@ -20,7 +20,8 @@ from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import alone
 from atoll.protocol.hashing import certificate_hash
 from atoll.protocol.owes import committee_accounts
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     Address,
     Digest,

@@ -15,6 +15,7 @@ from atoll.chain.call import Call
 from atoll.chain.calls import Calls
 from atoll.chain.deploy import FAMILIES
 from atoll.errors import ProtocolError
+from atoll.protocol.game_records import GameRecord, parties
 from atoll.protocol.games.claims import Move
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.machine import Outcome
@@ -23,7 +24,7 @@ from atoll.protocol.games.words import explain
 from atoll.protocol.keeper_calls import Call as Kind
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.reset_periods import earlier_rounds
-from atoll.protocol.views import GameRecord, JobView, parties
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.config import KeeperConfig

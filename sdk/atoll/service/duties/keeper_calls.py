@@ -17,10 +17,13 @@ from atoll.chain.call import Call
 from atoll.chain.calls import Calls
 from atoll.errors import ProtocolError
 from atoll.protocol.call_structs import Due
+from atoll.protocol.game_records import bond_set
 from atoll.protocol.hashing import sha256
 from atoll.protocol.keeper_calls import Call as Kind
 from atoll.protocol.keeper_calls import KeeperCall, keeper_calls, money
-from atoll.protocol.views import JobView, OpenRound, SettledRound, bond_set
+from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, HolderId, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall
 from atoll.service.config import KeeperConfig

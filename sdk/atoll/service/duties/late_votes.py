@@ -12,8 +12,10 @@ from typing import ClassVar, Final, TypeVar
 
 from atoll.chain.call import Call
 from atoll.chain.calls import Calls
+from atoll.protocol.holders import Holder
 from atoll.protocol.late_votes import grantable, lacks_word
-from atoll.protocol.views import Holder, JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Bitmap, HolderId, Role, RoundIndex, SeatIndex, to_bitmap
 from atoll.service.commands import ContractCall
 from atoll.service.duties.material import has_material, spec_of

@@ -16,7 +16,8 @@ from atoll.chain.call import Call
 from atoll.chain.calls import Calls
 from atoll.protocol.hashing import hash_fields
 from atoll.protocol.keeper_calls import leaked_keys
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.challenge import (
