@@ -54,7 +54,9 @@ contract Jobs is IJobs, IJobsHooks, Owners, ReentrancyGuard {
     mapping(uint256 jobId => Terms) private _terms;
     mapping(uint256 jobId => Params) private _params;
     mapping(bytes32 set => bool) public isFallClosed; // all that it lost is burnt
-    mapping(uint256 jobId => mapping(address => uint256)) public creditOf;
+    /// @notice Wei that the account got by contests or by showing a key, and has not taken.
+    /// @custom:caller anyone
+    mapping(uint256 jobId => mapping(address account => uint256)) public creditOf;
     /// @inheritdoc IJobs
     mapping(address account => uint256) public keptOf;
 

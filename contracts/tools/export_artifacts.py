@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Builds the contracts and writes what the Python package ships of them.
 
-That is `sdk/atoll/chain/artifacts/{Name}.json`; those of `tests/judge` are for tests and benches.
-Run it after every change of a contract; `--check` fails where the committed files differ from the
-sources.
+That is `sdk/atoll/chain/artifacts/{Name}.json`, and typed events, calls and views (`generated.py`);
+artefacts in `tests/judge` are for tests and benches. Run it after every change of a contract;
+`--check` fails where the committed files differ from the sources.
 """
 # ruff: noqa: S603, T201 -- a command-line tool: it runs fixed commands and prints
 
@@ -17,6 +17,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from generated import generated, interface_text
+from interface import read_interface
+
 CONTRACTS = Path(__file__).resolve().parent.parent
 TARGET = CONTRACTS.parent / "sdk" / "atoll" / "chain" / "artifacts"
 TESTED = tuple(
@@ -24,6 +27,7 @@ TESTED = tuple(
     for path in ("judge/Arithmetic.sol", "judge/Replays.sol", "judge/SetGame.sol", "ToyClaims.sol")
 )
 TESTED_TARGET = CONTRACTS.parent / "tests" / "judge"
+INTERFACE = CONTRACTS / "interface.json"
 DEPLOYED = (
     "AtollToken",
     "EcdsaPolicy",
@@ -119,7 +123,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     arguments = parser.parse_args()
     subprocess.run([CONTRACTS / "tools" / "forge", "build", "--silent"], check=True)
-    wanted = artifacts()
+    interface = read_interface()
+    wanted = artifacts() | {INTERFACE: interface_text(interface)} | generated(interface)
     if arguments.check:
         stale = [path.name for path, wants in wanted.items() if not same(path, wants)]
         if stale:
@@ -128,8 +133,9 @@ def main() -> int:
         return 1 if stale else 0
     TARGET.mkdir(parents=True, exist_ok=True)
     for path, wants in wanted.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(wants)
-    print(f"wrote {len(wanted)} artefacts to {TARGET} and {TESTED_TARGET}")
+    print(f"wrote {len(wanted)} files, among them {TARGET.relative_to(CONTRACTS.parent)}")
     return 0
 
 

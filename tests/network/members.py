@@ -23,10 +23,12 @@ from atoll.aggregation.round import merge_updates
 from atoll.numerics.layout import max_state_bytes
 from atoll.numerics.state import GlobalState
 from atoll.protocol.certificates import Kind
+from atoll.protocol.holders import Holder
 from atoll.protocol.keeper_calls import Call, keeper_calls
 from atoll.protocol.manifest import Manifest, NumericsSpec
 from atoll.protocol.pay import budget
-from atoll.protocol.views import Holder, JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Digest, JobId, Miss, Phase, Role
 from atoll.service.beside import beside
 from atoll.service.duties.keeper_calls import is_over

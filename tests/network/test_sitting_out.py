@@ -14,8 +14,9 @@ from typing import Any
 
 from tests.network.members import Network, Who, everybody, is_settled_up, network
 
+from atoll.protocol.holders import Holder
 from atoll.protocol.pay import round_pay
-from atoll.protocol.views import Holder, JobView
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Role
 from atoll_devnet.processes.cluster import Member
 

@@ -17,7 +17,8 @@ from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.protocol.rounds import apply_all
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_ROUND
 
 HERE = Path(__file__).parent

@@ -25,10 +25,10 @@ from atoll.protocol import (
     clocks,
     committee_draws,
     draws,
+    game_records,
     hashing,
     misses,
     pay,
-    views,
 )
 from atoll.protocol.leaves import (
     Leaves,
@@ -469,10 +469,10 @@ def name_cases() -> list[Json]:
             "id": id,
             "kind": int(kind),
             "lock": text(hashing.bond_lock(SLOT.job, role, id)),
-            "place": text(views.pay_place(SLOT.job, role, id, SLOT.round)),
+            "place": text(game_records.pay_place(SLOT.job, role, id, SLOT.round)),
             "role": int(role),
             "seat": seat,
-            "set": text(views.bond_set(SLOT.job, role, id)),
+            "set": text(game_records.bond_set(SLOT.job, role, id)),
         }
         for role, id, kind, seat in (
             (Role.PROVIDER, HolderId(1), Miss.SEAT, SeatIndex(0)),

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from atoll.protocol.audit_reports import Body
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Bitmap, Digest, Verdict
 from atoll.service.duties.game import PLAY, Play
 from atoll.service.duties.replay import REPLAY, Replay

@@ -21,25 +21,38 @@ interface IConfig {
     event ProposalDropped();
     event PauseSet(bool paused);
 
+    /// @custom:caller the network's owner
     function proposeParams(Params calldata proposed) external;
+    /// @custom:caller the network's owner
     function proposePolicy(address policy) external;
+    /// @custom:caller the network's owner
     function dropProposals() external;
     /// @notice Anyone, once the delay has passed.
+    /// @custom:caller anyone, once
     function applyParams() external;
+    /// @custom:caller anyone, once
     function applyPolicy() external;
     /// @notice Stops new jobs. Everything in jobs that are open goes on.
+    /// @custom:caller the network's owner
     function setPaused(bool paused_) external;
 
+    /// @custom:caller anyone
     function owner() external view returns (address);
     function token() external view returns (address);
+    /// @custom:caller anyone
     function paused() external view returns (bool);
+    /// @custom:caller anyone
     function params() external view returns (Params memory);
     /// @notice What is proposed and from when on `applyParams` takes it; that second is 0 where nothing is.
+    /// @custom:caller anyone
     function proposedParams() external view returns (Params memory proposed, uint64 applicableAt);
+    /// @custom:caller anyone
     function proposedPolicy() external view returns (address policy, uint64 applicableAt);
+    /// @custom:caller anyone
     function isPolicy(address policy) external view returns (bool);
     /// @notice Seconds between asking for stake back and getting it; fixed at deployment.
     function unbondingDelay() external view returns (uint64);
+    /// @custom:caller anyone
     function changeDelay() external view returns (uint64);
     /// @notice Seconds that no game of the judge exceeds; fixed at deployment.
     function longestGame() external view returns (uint256);

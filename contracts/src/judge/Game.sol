@@ -26,12 +26,29 @@ contract Game is GameQueue {
 
     Judge public immutable judge;
 
+    /// @notice The holder shows the states of a segment.
+    /// @param states digests after each step
+    /// @param works of each step the norm and every micro-batch's loss
     event StepsOpened(uint256 indexed id, bytes32[] states, bytes works);
+    /// @notice The challenger names the first step that differs.
+    /// @param step within the segment
     event StepPicked(uint256 indexed id, uint256 step);
+    /// @notice The holder shows the top of the tree over a step's operations.
+    /// @param nodes how many operations the step has
+    /// @param row six levels below the top
     event TracePosted(uint256 indexed id, bytes32 root, uint256 nodes, bytes32[] row);
+    /// @notice The holder shows the row below the tree node in dispute.
     event RowRevealed(uint256 indexed id, bytes32[] row);
+    /// @notice The challenger names the first tree node of a row that differs.
+    /// @param level leaves being 0
+    /// @param index within the level
     event Picked(uint256 indexed id, uint256 level, uint256 index);
+    /// @notice The challenger names the first operation that differs.
+    /// @param node its number in the trace
+    /// @param digest of its result
+    /// @param size bytes of it
     event NodePicked(uint256 indexed id, uint256 node, bytes32 digest, uint256 size);
+    /// @notice The holder shows the bytes in dispute.
     event LeafPosted(uint256 indexed id, bytes leaf);
 
     error WrongSegment(uint256 segment, uint256 steps);

@@ -99,8 +99,15 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     mapping(bytes32 setOrPlace => uint256) public openGames;
     mapping(bytes32 set => bool) public hasFallen;
     mapping(bytes32 said => bool) public wasChallenged; // keccak of challenger, place, segment and whether it is the link
+    /// @notice Wei that `withdraw` sends to the account.
+    /// @custom:caller anyone
     mapping(address account => uint256) public owed;
 
+    /// @notice Somebody says that a claim is false.
+    /// @param id of the game, from 1
+    /// @param holder who made the claim
+    /// @param bond wei
+    /// @param evidence what shows the claim
     event Challenged(
         uint256 indexed id,
         address indexed holder,
@@ -109,11 +116,19 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         Claim claim,
         bytes evidence
     );
+    /// @notice A game is played, and its clocks run.
     event Began(uint256 indexed id, address indexed holder);
-    event Decided(uint256 indexed id, Outcome outcome); // by a proof
+    /// @notice A proof decided a game.
+    event Decided(uint256 indexed id, Outcome outcome);
+    /// @notice A game is over, and paid.
     event Ended(uint256 indexed id, Outcome outcome);
-    event CrowdedOut(address indexed challenger, Claim claim); // would challenge, and the queue is full
-    event NotTold(uint256 indexed id, bytes32 set); // `fell` reverted; the game ended all the same
+    /// @notice Somebody would challenge a claim, and the queue is full.
+    event CrowdedOut(address indexed challenger, Claim claim);
+    /// @notice A game ended of which the contract of claims could not be told.
+    /// @param set the bond that the claim stood on
+    event NotTold(uint256 indexed id, bytes32 set);
+    /// @notice An account has what games owed it.
+    /// @param amount wei
     event BondReturned(address indexed account, uint256 amount);
 
     error WindowOver(uint256 windowEnd, uint256 now_);
@@ -141,6 +156,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
 
     /// @notice Challenges a claim with a bond, which the caller has allowed this contract to take.
     /// @return id of the game, which begins at once unless another about the same bond is being played
+    /// @custom:caller a challenger
     function challenge(bytes calldata evidence, uint128 bond) external nonReentrant returns (uint256 id) {
         Claim memory c = claims.claim(evidence);
         if (block.timestamp >= c.windowEnd) revert WindowOver(c.windowEnd, block.timestamp);
@@ -160,6 +176,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
 
     /// @notice Remembers that the caller would challenge with the least bond, for which a full queue has no room. Takes nothing.
     /// @dev Else a holder that fills its own queue until half of the window makes honest accusations look dropped.
+    /// @custom:caller a challenger
     function crowdedOut(bytes calldata evidence) external {
         Claim memory c = claims.claim(evidence);
         if (block.timestamp >= c.windowEnd) revert WindowOver(c.windowEnd, block.timestamp);
@@ -177,6 +194,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     }
 
     /// @notice Ends a game in which who is to move has no time left. Anyone may call.
+    /// @custom:caller anyone, once
     function timeout(uint256 id) external nonReentrant {
         Match storage m = _matches[id];
         uint256 deadline = deadlineOf(id);
@@ -187,6 +205,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
 
     /// @notice Ends a game that a proof decided: pays, slashes, and lets the next one begin. Anyone may call.
     /// @dev Apart from the proof, so that this does not come on top of the dearest transaction.
+    /// @custom:caller anyone, once
     function conclude(uint256 id) external nonReentrant {
         Match storage m = _matches[id];
         if (m.phase != Phase.DECIDED) revert WrongPhase(m.phase, Phase.DECIDED);
@@ -194,6 +213,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     }
 
     /// @notice Ends the games about a holder that fell otherwise than by one of them: every bond goes home. Anyone may call.
+    /// @custom:caller anyone, once
     function endFallen(bytes32 set) external nonReentrant {
         uint256 playing = _queues[set].playing;
         if (playing == 0 || !claims.hasFallen(set)) revert NotFallen(set);
@@ -201,6 +221,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     }
 
     /// @notice Sends what an account is owed to it. Anyone may call.
+    /// @custom:caller anyone, once
     function withdraw(address account) external nonReentrant {
         uint256 amount = owed[account];
         owed[account] = 0;

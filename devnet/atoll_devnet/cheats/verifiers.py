@@ -11,7 +11,8 @@ from hashlib import sha256
 from typing import Final
 
 from atoll.protocol.audit_reports import FINE, Body, Duty
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Bitmap, Digest, Verdict
 from atoll.service.duties.game import Play
 from atoll.service.duties.replay import Replay

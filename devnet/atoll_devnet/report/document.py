@@ -11,19 +11,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from atoll.chain.contracts import Escrow
+from atoll.chain.structs import Escrow
 from atoll.job.books import Books, keep_books
 from atoll.job.event_text import via
 from atoll.job.figures import paid_seats
 from atoll.job.history import History, Loss, RoundRecord
 from atoll.job.signs import Signs, merged_seats
 from atoll.protocol.claims import BOND_SHARE
+from atoll.protocol.game_records import GameRecord, parties, window_of
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.held_out import loss_bytes
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.safety import last_safe, unsafe_rounds
+from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.terms import WHOLE_BPS
-from atoll.protocol.views import GameRecord, JobView, SettledRound, parties, window_of
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Role, RoundIndex, bits
 from atoll.service.metrics import read_metrics
 from atoll.storage.cid import Cid

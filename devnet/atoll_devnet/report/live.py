@@ -12,7 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from atoll.job.event_text import numbers
-from atoll.protocol.views import JobView, OpenRound, SettledRound
+from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import to_bitmap
 
 _COLOURS = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from atoll.chain.contracts import Escrow
+from atoll.chain.structs import Escrow
 from atoll.dashboard.page import write_page
 from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client

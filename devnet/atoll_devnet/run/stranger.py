@@ -30,7 +30,8 @@ from urllib.parse import urlsplit
 
 from eth_utils.address import to_checksum_address
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.chain.deployment import Deployment
 from atoll.errors import ProtocolError
 from atoll.protocol.views import JobView

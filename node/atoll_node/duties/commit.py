@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 import structlog
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.errors import StorageError
 from atoll.protocol.hashing import commitment
 from atoll.protocol.leaves import Leaves, key_message, key_of
 from atoll.protocol.owes import Duty, Owed
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.duties.disagreement import disagreement

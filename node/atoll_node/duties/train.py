@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from atoll.numerics.layout import max_state_bytes
+from atoll.protocol.holders import Holder
 from atoll.protocol.leaves import Leaves, key_hash, key_message, key_of, salt_message
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import is_whole_enough
+from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.reset_periods import earlier_rounds, round_of
-from atoll.protocol.views import Holder, JobView, OpenRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest, Phase, Reveal, Role, RoundIndex, SeatIndex, Slot
 from atoll.service import commands
 from atoll.service.duties.disagreement import disagreement

@@ -7,32 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
 
-from eth_utils.address import to_checksum_address
-
+from atoll.chain import contract_views as views
+from atoll.chain.contract_views import ProposedParams, ProposedPolicy
 from atoll.chain.contracts import AtollChain
-from atoll.chain.decode import from_abi
 from atoll.protocol.owners import NOBODY
 from atoll.protocol.words import Address, Params
-
-CONFIG: Final = "Config"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedParams:
-    """And the second of the chain's clock from which on anybody can apply them."""
-
-    params: Params
-    applicable_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedPolicy:
-    """The same of a contract that checks certificates."""
-
-    policy: Address
-    applicable_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,26 +42,22 @@ async def read_configuration(chain: AtollChain) -> Configuration:
     Raises:
         ChainError: no endpoint answers, or another version's contract is there.
     """
-    names = ("owner", "pendingOwner", "paused", "params", "changeDelay")
-    named = (chain.read(name, contract=CONFIG) for name in names)
-    waits = (chain.read(name, contract=CONFIG) for name in ("proposedParams", "proposedPolicy"))
-    *plain, (wanted, wanted_at), (policy, policy_at) = await asyncio.gather(*named, *waits)
-    owner, next_owner, paused, now, delay = (values[0] for values in plain)
-    asked = _address(next_owner)
+    owner, next_owner, paused, params, delay = await asyncio.gather(
+        chain.ask(views.owner()),
+        chain.ask(views.pending_owner()),
+        chain.ask(views.paused()),
+        chain.ask(views.params()),
+        chain.ask(views.change_delay()),
+    )
+    wanted, policy = await asyncio.gather(
+        chain.ask(views.proposed_params()), chain.ask(views.proposed_policy())
+    )
     return Configuration(
-        owner=_address(owner),
-        next_owner=None if asked == NOBODY else asked,
+        owner=owner,
+        next_owner=None if next_owner == NOBODY else next_owner,
         paused=paused,
-        params=from_abi(Params, now),
-        proposed_params=ProposedParams(params=from_abi(Params, wanted), applicable_at=wanted_at)
-        if wanted_at
-        else None,
-        proposed_policy=ProposedPolicy(policy=_address(policy), applicable_at=policy_at)
-        if policy_at
-        else None,
+        params=params,
+        proposed_params=wanted if wanted.applicable_at else None,
+        proposed_policy=policy if policy.applicable_at else None,
         change_delay=delay,
     )
-
-
-def _address(value: str) -> Address:
-    return Address(to_checksum_address(value))

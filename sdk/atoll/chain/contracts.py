@@ -7,33 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
-from eth_utils.address import to_checksum_address
 
 from atoll.chain import answers
+from atoll.chain import contract_views as views
 from atoll.chain.abi import Function, registry
-from atoll.chain.calls import Call, Calls
-from atoll.chain.decode import RawLog, from_abi, to_abi
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
+from atoll.chain.decode import RawLog, to_abi
 from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.logs import LogReader
 from atoll.chain.revert import reason_of
 from atoll.chain.rpc import FailoverProvider
+from atoll.chain.structs import Escrow, RoundState
 from atoll.chain.verdicts import RpcRefused
+from atoll.chain.view import View
 from atoll.errors import ChainError, RpcUnavailable, TransactionFailed
 from atoll.protocol.owners import NOBODY, Ownership
 from atoll.protocol.words import (
     Address,
-    Bitmap,
     BlockRef,
-    Digest,
     HolderId,
     JobId,
-    JobStatus,
-    Phase,
     Role,
     RoundIndex,
     Terms,
@@ -41,60 +39,6 @@ from atoll.protocol.words import (
 
 T = TypeVar("T")
 LATEST = "latest"
-
-
-@dataclass(frozen=True, slots=True)
-class Escrow:
-    """Wei; funded = claimed + refunded + burnt + balance."""
-
-    funded: int
-    claimed: int
-    refunded: int
-    burnt: int
-    balance: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stake:
-    """Wei. `active` includes `locked`: what may be locked or unbonded is the difference."""
-
-    active: int
-    locked: int
-    unbonding: int
-
-
-@dataclass(frozen=True, slots=True)
-class RoundState:
-    """What the rounds contract says of a job now; field order is `Types.sol`'s.
-
-    Attributes:
-        round: that runs or opens next, and how many are settled.
-        seed, next_seed, audit_seed: zero until they are known.
-        held: seats that the next round may count on.
-        seated: seats that count; committed ones from REVEAL on, revealed ones from MERGE on.
-        waiting: seats that have still to commit or to reveal; `owing` those with an uncut miss.
-        words: 28 bytes of the accumulator, and who of the committee has spoken.
-        digest: of the last certificate that not all of its committee had signed.
-    """
-
-    status: JobStatus
-    phase: Phase
-    round: RoundIndex
-    committee_draw: int
-    deadline: int
-    seed: Digest
-    next_seed: Digest
-    audit_seed: Digest
-    held: Bitmap
-    seated: Bitmap
-    waiting: Bitmap
-    owing: Bitmap
-    ready: Bitmap
-    committee: Bitmap
-    reveals: Digest
-    words: Digest
-    model: Digest
-    digest: Digest
 
 
 class AtollChain:
@@ -239,79 +183,75 @@ class AtollChain:
 
         Only of a deployment that has a registry of such keys.
         """
-        return bytes((await self._read("keyOf", account, contract="BlsPolicy"))[0])
+        return await self.ask(views.key_of(account))
 
     async def bls_sum(self, accounts: Sequence[Address]) -> bytes:
         """What the keys of these accounts add up to, as it is kept; empty where it is not."""
-        return bytes((await self._read("sumOf", list(accounts), contract="BlsPolicy"))[0])
+        return await self.ask(views.sum_of(accounts))
 
     # Jobs
 
     async def state(self, job: JobId) -> RoundState:
-        return await self._read_as(lambda out: from_abi(RoundState, out[0]), "state", job)
+        return await self.ask(views.state(job))
 
     async def terms(self, job: JobId) -> Terms:
-        return await self._read_as(lambda out: from_abi(Terms, out[0]), "termsOf", job)
+        return await self.ask(views.terms_of(job))
 
     async def escrow(self, job: JobId, block: str = LATEST) -> Escrow:
         """As of the end of that block: what is held against events has to be of their block."""
-        return await self._read_as(
-            lambda out: from_abi(Escrow, out[0]), "escrowOf", job, block=block
-        )
+        return await self.ask(views.escrow_of(job), block)
 
     async def budget(self, terms: Terms) -> int:
         """Wei that a job of these terms has to be funded with: every round at its dearest."""
-        return int((await self._read("budget", terms))[0])
+        return await self.ask(views.budget(terms))
 
     async def refundable(self, job: JobId) -> int:
         """Wei that `refund` would send home now."""
-        return int((await self._read("refundable", job))[0])
+        return await self.ask(views.refundable(job))
 
     async def credit_of(self, job: JobId, account: Address) -> int:
         """Wei that the account got by contests or by showing a key, and has not taken."""
-        return int((await self._read("creditOf", job, account))[0])
+        return await self.ask(views.credit_of(job, account))
 
     async def claimed_to(self, job: JobId, role: Role, id: HolderId) -> RoundIndex:
         """The first round that the holder has not claimed."""
-        return RoundIndex((await self._read("claimedTo", job, role, id))[0])
+        return await self.ask(views.claimed_to(job, role, id))
 
     async def absolute_end(self, job: JobId) -> int:
         """Unix seconds from which on no lock of the job holds."""
-        return int((await self._read("absoluteEnd", job))[0])
+        return await self.ask(views.absolute_end(job))
 
     # Members and money
 
-    async def id_of(self, job: JobId, account: Address) -> tuple[Role, HolderId] | None:
+    async def id_of(self, job: JobId, account: Address) -> views.Id | None:
         """Which seat's or place's holder the account is; None for none."""
-        role, id = await self._read("idOf", job, account)
-        return (Role(role), HolderId(id)) if id else None
+        holder = await self.ask(views.id_of(job, account))
+        return holder if holder.id else None
 
-    async def stake(self, account: Address, role: Role, block: str = LATEST) -> Stake:
+    async def stake(self, account: Address, role: Role, block: str = LATEST) -> views.Stake:
         """As of the end of that block: what is held against events has to be of their block."""
-        return await self._read_as(lambda out: Stake(*out), "stakeOf", account, role, block=block)
+        return await self.ask(views.stake_of(account, role), block)
 
     async def ownership(self, account: Address) -> Ownership:
         """Who moves the account's stake, and whom its pay is sent to."""
-        names = ("ownerOf", "payeeOf", "proposedOwnerOf")
-        found = [(await self._read(name, account, contract="Jobs"))[0] for name in names]
-        owner, payee, proposed = (Address(to_checksum_address(address)) for address in found)
+        owner = await self.ask(views.owner_of(account))
+        payee = await self.ask(views.payee_of(account))
+        proposed = await self.ask(views.proposed_owner_of(account))
         return Ownership(owner, payee, None if proposed == NOBODY else proposed)
 
     async def kept(self, account: Address, block: str = LATEST) -> int:
         """Wei that were claimed for the account, and that its payee could not be sent."""
-        return await self._read_as(lambda out: int(out[0]), "keptOf", account, block=block)
+        return await self.ask(views.kept_of(account), block)
 
     async def owed_by_games(self, account: Address, block: str = LATEST) -> int:
         """Wei that `withdraw` of the game contract would send to the account."""
-        return await self._read_as(
-            lambda out: int(out[0]), "owed", account, contract="Game", block=block
-        )
+        return await self.ask(views.owed(account), block)
 
     async def token_balance(self, account: Address) -> int:
-        return int((await self._read("balanceOf", account, contract="AtollToken"))[0])
+        return await self.ask(views.balance_of(account))
 
     async def allowance(self, owner: Address, spender: Address) -> int:
-        return int((await self._read("allowance", owner, spender, contract="AtollToken"))[0])
+        return await self.ask(views.allowance(owner, spender))
 
     async def native_balance(self, account: Address) -> int:
         """Wei for gas."""
@@ -332,12 +272,21 @@ class AtollChain:
             raise
 
     async def read(self, name: str, *args: Any, contract: str | None = None) -> tuple[Any, ...]:
-        """Any view function by its Solidity name; its outputs as a tuple.
+        """Any view function by its Solidity name; its outputs as a tuple. `ask` is the better way.
 
         Raises:
             TransactionFailed: the view reverted.
         """
-        return await self._read(name, *args, contract=contract)
+        return await self._read(registry().function(name, contract), args, LATEST, tuple)
+
+    async def ask(self, view: View[T], block: str = LATEST) -> T:
+        """A typed view as of the end of that block.
+
+        Raises:
+            TransactionFailed: the view reverted.
+        """
+        function = registry().function(view.name, view.contract)
+        return await self._read(function, view.args, block, view.read)
 
     async def simulate(self, call: Call, sender: Address, block: str = LATEST) -> bytes:
         """Runs a call without sending it; what it would return.
@@ -348,19 +297,14 @@ class AtollChain:
         query = {"from": sender, "to": call.to, "data": f"0x{call.data.hex()}"}
         return await self._eth_call(query, call.label, block, bytes)
 
-    async def _read(self, name: str, *args: Any, contract: str | None = None) -> tuple[Any, ...]:
-        return await self._read_as(tuple, name, *args, contract=contract)
-
-    async def _read_as(
+    async def _read(
         self,
+        function: Function,
+        args: Sequence[Any],
+        block: str,
         to: Callable[[tuple[Any, ...]], T],
-        name: str,
-        *args: Any,
-        contract: str | None = None,
-        block: str = LATEST,
     ) -> T:
         """One view function; `to` makes its outputs into what is wanted, or raises."""
-        function = registry().function(name, contract)
         data = function.selector + abi_encode(function.inputs, [to_abi(value) for value in args])
         address = self.deployment.addresses[function.contract]
         query = {"to": address, "data": f"0x{data.hex()}"}
@@ -372,7 +316,7 @@ class AtollChain:
             return to(abi_decode(function.outputs, returned))
 
         try:
-            return await self._eth_call(query, name, block, read)
+            return await self._eth_call(query, function.name, block, read)
         except RpcUnavailable as error:
             if not nothing.is_told:
                 raise

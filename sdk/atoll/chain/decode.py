@@ -100,7 +100,7 @@ def _log_values(abi: EventAbi, log: RawLog) -> tuple[Any, ...]:
 @cache
 def _field_converters(kind: Any) -> tuple[Convert, ...]:
     hints = get_type_hints(kind)
-    return tuple(_converter(hints[field.name]) for field in dataclasses.fields(kind))
+    return tuple(converter(hints[field.name]) for field in dataclasses.fields(kind))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -109,13 +109,14 @@ def checksummed(address: str) -> Address:
     return Address(to_checksum_address(address))
 
 
-def _converter(hint: Any) -> Convert:
+def converter(hint: Any) -> Convert:
+    """What makes a value of this type of an ABI value."""
     if hint is Address:
         return checksummed
     if hasattr(hint, "__supertype__"):
-        return _converter(hint.__supertype__)
+        return converter(hint.__supertype__)
     if get_origin(hint) is tuple:
-        item = _converter(get_args(hint)[0])
+        item = converter(get_args(hint)[0])
         return lambda values: tuple(item(value) for value in values)
     if dataclasses.is_dataclass(hint):
         return lambda values: from_abi(hint, values)  # type: ignore[arg-type]  # a type, as an annotation is

@@ -28,9 +28,10 @@ from atoll.protocol.events import (
     GatewayAnnounced,
     JobCreated,
 )
+from atoll.protocol.game_records import parties
 from atoll.protocol.owners import Ownership, enter, ownership_of
 from atoll.protocol.rounds import apply
-from atoll.protocol.views import JobView, parties
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, BlockRef, JobId
 
 log = structlog.get_logger("atoll.chain.follower")

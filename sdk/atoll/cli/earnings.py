@@ -351,7 +351,7 @@ async def _due(reader: Reader, known: Known, account: Address, job: int | None) 
         owed = await reader.chain.owed_by_games(who)
         if owed:
             key = f"games:{who}:{_emptied(known, who)}:{owed}"
-            due.append(Collect(key, calls.collect_bond(who), owed, "what games owe"))
+            due.append(Collect(key, calls.game_withdraw(who), owed, "what games owe"))
     kept = await reader.chain.kept(account)
     if kept:
         key = f"kept:{account}:{_emptied(known, account)}:{kept}"

@@ -49,7 +49,7 @@ async def _fund(
     client: Client, queue: TxQueue, to: Address, wanted: tuple[int, int]
 ) -> dict[str, Any]:
     """Of tokens and of the chain's coin, in wei."""
-    from atoll.chain.calls import Call
+    from atoll.chain.call import Call
     from atoll.chain.txqueue import unspent_key
     from atoll.job.event_text import tokens as shown
 

@@ -20,7 +20,7 @@ from atoll.cli.parameters import Settings, changes, configuration_lines, paramet
 from atoll.errors import AtollError, ConfigError, TransactionFailed
 
 if TYPE_CHECKING:
-    from atoll.chain.calls import Call
+    from atoll.chain.call import Call
     from atoll.chain.configuration import Configuration
     from atoll.chain.contracts import AtollChain
     from atoll.protocol.words import Address
@@ -199,7 +199,7 @@ async def _pausing(chain: AtollChain, now: Configuration, *, paused: bool) -> Pl
 
 async def _proposing_params(chain: AtollChain, now: Configuration, settings: list[str]) -> Plan:
     wanted, waits = parameters(now.params, settings), now.proposed_params
-    is_proposed = waits is not None and waits.params == wanted
+    is_proposed = waits is not None and waits.proposed == wanted
     if wanted == now.params and waits is None:
         raise ConfigError("these are the network's parameters already")
     effect = [*changes(now.params, wanted), await _due(chain, now)]
@@ -214,10 +214,12 @@ async def _proposing_params(chain: AtollChain, now: Configuration, settings: lis
 
 
 async def _proposing_policy(chain: AtollChain, now: Configuration, policy: Address) -> Plan:
+    from atoll.chain.contract_views import is_policy
+
     waits = now.proposed_policy
     if not await chain.code_at(policy):
         raise ConfigError(f"there is no contract at {policy}", next_step="deploy the policy first")
-    if (await chain.read("isPolicy", policy, contract="Config"))[0]:
+    if await chain.ask(is_policy(policy)):
         raise ConfigError(f"{policy} is allowed already")
     effect = ["once applied, jobs may name it for ever: nobody can forbid a policy again"]
     effect.append(await _due(chain, now))
@@ -249,7 +251,7 @@ async def _applying(chain: AtollChain, now: Configuration, way: Way) -> Plan:
     """
     waiting: list[tuple[Call, list[str]]] = []
     if (params := now.proposed_params) is not None:
-        waiting.append((chain.calls.apply_params(), changes(now.params, params.params)))
+        waiting.append((chain.calls.apply_params(), changes(now.params, params.proposed)))
     if (policy := now.proposed_policy) is not None:
         named = f"jobs may name the policy {policy.policy}"
         waiting.append((chain.calls.apply_policy(), [named]))
@@ -368,7 +370,7 @@ async def _planned(way: Way, planned: Planned) -> tuple[Plan, list[dict[str, Any
 
 async def _finished(way: Way) -> None:
     """Waits for what was agreed to earlier and is in no block yet: what is so follows from it."""
-    from atoll.chain.txstore import QUEUE_FILE, read_intents
+    from atoll.chain.txfile import QUEUE_FILE, read_intents
     from atoll.service.transactions import UNDER_WAY
 
     path = way.network.home.expanduser() / QUEUE_FILE

@@ -168,7 +168,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Say what a job costs and needs, and every figure that is computed. Spends nothing."""
-    from atoll.chain.txqueue import QueueConfig
+    from atoll.chain.txconfig import QueueConfig
     from atoll.job.quote import quote, report
     from atoll.job.sizing import size_job
 

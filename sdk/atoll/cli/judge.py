@@ -21,7 +21,8 @@ from atoll.cli.network import (
 from atoll.cli.output import Json, emit
 
 if TYPE_CHECKING:
-    from atoll.protocol.views import GameRecord, JobView
+    from atoll.protocol.game_records import GameRecord
+    from atoll.protocol.views import JobView
 
 FOLDER = Path("~/.atoll/judge")
 OnlyJobs = Annotated[

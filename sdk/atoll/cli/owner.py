@@ -18,7 +18,7 @@ from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
-    from atoll.chain.calls import Call
+    from atoll.chain.call import Call
     from atoll.job.account import Reader
     from atoll.protocol.owners import Ownership
     from atoll.protocol.words import Address

@@ -91,7 +91,7 @@ def proposal_lines(now: Configuration) -> list[str]:
     lines, params, policy = list[str](), now.proposed_params, now.proposed_policy
     if params is not None:
         lines.append(f"proposed: parameters, to be applied from {moment(params.applicable_at)} on")
-        lines += [f"    {line}" for line in changes(now.params, params.params)]
+        lines += [f"    {line}" for line in changes(now.params, params.proposed)]
     if policy is not None:
         lines.append(f"proposed: a policy, to be applied from {moment(policy.applicable_at)} on")
         lines.append(f"    {policy.policy}")
@@ -110,7 +110,7 @@ def plain(now: Configuration) -> dict[str, Any]:
     params, policy = now.proposed_params, now.proposed_policy
     waits: dict[str, Any] = {"proposed_params": None, "proposed_policy": None}
     if (params := now.proposed_params) is not None:
-        wanted = numbers(params.params)
+        wanted = numbers(params.proposed)
         waits["proposed_params"] = {"params": wanted, "applicable_at": params.applicable_at}
     if (policy := now.proposed_policy) is not None:
         at = policy.applicable_at

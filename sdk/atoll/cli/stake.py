@@ -228,7 +228,9 @@ async def _carry_out(
     account, role = of
     calls = reader.chain.calls
     for unbond in plan.take:
-        await send(f"withdraw:{unbond.id}:{int(role)}", calls.withdraw(account, role, unbond.id))
+        await send(
+            f"withdraw:{unbond.id}:{int(role)}", calls.stakes_withdraw(account, role, unbond.id)
+        )
     if plan.unbond:
         # How many there were tells this one from the last; one that is under way is waited for.
         own = (e for e in known.events if isinstance(e, UnbondStarted) and e.account == account)

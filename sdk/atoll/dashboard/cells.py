@@ -15,9 +15,13 @@ from atoll.chain.indexed import Indexed
 from atoll.job.event_text import Names, tokens, via, words
 from atoll.job.history import History
 from atoll.protocol import events as ev
+from atoll.protocol.game_records import GameRecord, parties
+from atoll.protocol.holders import Holder
 from atoll.protocol.merge_inputs import is_whole_enough
+from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.pay import seat_pay
-from atoll.protocol.views import GameRecord, Holder, JobView, OpenRound, SettledRound, parties
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import HolderId, Role, RoundIndex, SeatIndex
 from atoll.storage.cid import cid_text
 

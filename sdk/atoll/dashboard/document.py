@@ -22,10 +22,12 @@ from atoll.job.history import NOT_MOVES, History, RoundRecord
 from atoll.job.signs import Signs
 from atoll.job.story import RoundStory, tell_rounds
 from atoll.protocol import events as ev
+from atoll.protocol.game_records import GameRecord, parties, window_of
 from atoll.protocol.held_out import loss_of
+from atoll.protocol.holders import Holder
 from atoll.protocol.pay import claimable
 from atoll.protocol.safety import last_safe, unsafe_rounds
-from atoll.protocol.views import GameRecord, Holder, JobView, parties, window_of
+from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_ROUND, Address, Role
 from atoll.storage.cid import cid_text
 

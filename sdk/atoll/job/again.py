@@ -10,7 +10,8 @@ from atoll.job.followed import FollowedJob
 from atoll.numerics.layout import max_params_bytes, max_state_bytes
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeFacts, MergeTerms, candidates
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import to_bitmap
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.opening import INSPECT_STATE, MAKE_INITIAL_STATE, OpeningReady

@@ -18,7 +18,8 @@ import structlog
 from atoll.errors import AtollError
 from atoll.numerics.layout import max_state_bytes
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import SeatIndex, bits
 from atoll.service.beside import beside
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes

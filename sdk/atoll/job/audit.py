@@ -26,7 +26,8 @@ from atoll.protocol.audit_reports import Duty
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeFacts
 from atoll.protocol.safety import unsafe_rounds
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import RoundIndex, SeatIndex, Verdict
 from atoll.service.duties.material import CHECK_DATA, CHECK_MACHINE, files_of
 from atoll.service.duties.merge import MERGE_ROUND

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from atoll.protocol import events as ev
+from atoll.protocol.holders import Holder
 from atoll.protocol.pay import contest_reward, duties_paid, seat_pay, unpaid
-from atoll.protocol.views import Holder, JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_HOLDER, SINK, Address, HolderId, Role, RoundIndex, SeatIndex
 
 TRAINING, SIGNATURES, AUDITS, CREDITS = "training", "signatures", "audits", "credits"

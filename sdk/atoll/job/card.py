@@ -17,7 +17,8 @@ from atoll.job.figures import RoundFigures, cid_of, paid_seats
 from atoll.job.signs import Signs
 from atoll.protocol import events as ev
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, PlaceIndex, Role, SeatIndex, bits
 from atoll.storage.cid import cid_text
 

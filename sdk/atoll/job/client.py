@@ -21,10 +21,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from atoll.chain import contract_views as views
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.deployment import Deployment
-from atoll.chain.txqueue import TxQueue, TxStatus
-from atoll.chain.txstore import ENDED_WITHOUT_EFFECT, QUEUE_FILE, read_intent
+from atoll.chain.txfile import QUEUE_FILE, read_intent
+from atoll.chain.txqueue import TxQueue
+from atoll.chain.txrecords import ENDED_WITHOUT_EFFECT
+from atoll.chain.txstatus import TxStatus
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
 from atoll.job.asking import Ask, asking
 from atoll.job.connection import ClientConfig, Connection
@@ -49,7 +52,7 @@ from atoll.nested import loads
 from atoll.protocol.certificates import Kind
 from atoll.protocol.events import ContractEvent
 from atoll.protocol.manifest import Manifest, NumericsSpec
-from atoll.protocol.words import Address, JobId, Params
+from atoll.protocol.words import Address, JobId
 from atoll.storage.cid import DAG_CBOR, Cid
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
@@ -168,8 +171,7 @@ class Client(Connection):
             await asyncio.sleep(self.config.poll_seconds)
 
     async def _floors(self) -> Floors:
-        (values,) = await self.chain.read("params")
-        params = Params(*values)
+        params = await self.chain.ask(views.params())
         return Floors(params.min_provider_bond, params.min_verifier_bond, params.winner_share_bps)
 
     async def estimate(self, manifest: Manifest) -> Estimate:
@@ -303,7 +305,7 @@ class Client(Connection):
         return JobHandle(self, JobId(number))
 
     async def _check_open(self) -> None:
-        if (await self.chain.read("paused", contract="Config"))[0]:
+        if await self.chain.ask(views.paused()):
             raise ConfigError(
                 "the network is paused by its owner: no new job is created, and open ones go on",
                 next_step="run this again later; nothing was paid",

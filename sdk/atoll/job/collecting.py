@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from atoll.chain.calls import Call, Calls, Due
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.job.earnings import State, Statement
 from atoll.job.stake import Bond
+from atoll.protocol.call_structs import Due
+from atoll.protocol.holders import Holder
 from atoll.protocol.pay import MOST_CLAIMED, claim, claimable_to
-from atoll.protocol.views import Holder, JobView
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, JobId, Role, RoundIndex
 
 
@@ -84,7 +87,7 @@ def _claims(view: JobView, holder: Holder, now: int, calls: Calls) -> Iterator[C
 
 
 def _key(due: Due, start: int) -> str:
-    return f"claim:{due.job}:{int(due.role)}:{due.id}:{start}:{due.to}"
+    return f"claim:{due.job_id}:{int(due.role)}:{due.id}:{start}:{due.to}"
 
 
 def transactions(items: Iterable[Collect], calls: Calls) -> Iterator[tuple[str, Call]]:

@@ -17,11 +17,13 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.keys import load_key, read_password
-from atoll.chain.txqueue import QueueConfig, TxQueue, TxStatus, unspent_key
+from atoll.chain.txconfig import QueueConfig
+from atoll.chain.txqueue import TxQueue, unspent_key
+from atoll.chain.txstatus import TxStatus
 from atoll.errors import ConfigError
 from atoll.job.figures import Figures
 from atoll.job.following import JobFollower

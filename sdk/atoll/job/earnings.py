@@ -15,9 +15,12 @@ from atoll.job.books import AUDITS, CREDITS, REASONS, SIGNATURES, TRAINING, keep
 from atoll.job.event_text import MISSES, words
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
+from atoll.protocol.holders import Holder
 from atoll.protocol.late_votes import electors, having, is_had_late, without_pay
+from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.pay import contest_reward
-from atoll.protocol.views import Holder, JobView, OpenRound, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_HOLDER,
     NO_ROUND,

@@ -15,12 +15,13 @@ from atoll.job.signs import Signs, listed, taint_of
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Body, Duty
 from atoll.protocol.events import ContractEvent
+from atoll.protocol.game_records import parties, window_of
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome as GameOutcome
 from atoll.protocol.leaves import LEAF_BYTES
 from atoll.protocol.owners import NOBODY
 from atoll.protocol.safety import unsafe_rounds
-from atoll.protocol.views import JobView, parties, window_of
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_HOLDER,
     TOKEN,
@@ -103,7 +104,7 @@ class JobSnapshot:
         job exists.
         """
         pool, running, terms = view.pool(view.round), view.open, view.require_terms()
-        (held, enough_providers), (ready, enough_ready) = view.gathered()
+        there = view.gathered()
         return cls(
             job=view.job_id,
             status=view.status,
@@ -113,11 +114,11 @@ class JobSnapshot:
             committee_draw=running.committee_draw if running else 0,
             deadline=running.deadline if running else 0,
             expiry=terms.expiry,
-            providers=held,
+            providers=there.held,
             verifiers=len(pool),
-            ready=ready,
-            enough_providers=enough_providers,
-            enough_ready=enough_ready,
+            ready=there.ready,
+            enough_providers=there.enough_held,
+            enough_ready=there.enough_ready,
             settled_rounds=len(view.settled),
             final_rounds=final_rounds(view, max(now, view.block.timestamp)),
             funded_wei=view.funded,

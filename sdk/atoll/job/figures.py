@@ -16,7 +16,9 @@ from atoll.chain.database import Database
 from atoll.errors import ProtocolError
 from atoll.job.signs import RoundSigns, Signs
 from atoll.protocol.held_out import loss_of
-from atoll.protocol.views import JobView, SeatReveal, SettledRound
+from atoll.protocol.open_rounds import SeatReveal
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import ZERO_DIGEST, Address, Digest, SeatIndex
 from atoll.storage.cid import Cid
 

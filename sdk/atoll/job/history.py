@@ -15,9 +15,10 @@ from atoll.chain.indexed import Indexed
 from atoll.job.event_text import MISSES, disputed
 from atoll.protocol import events as ev
 from atoll.protocol.disputes import DISPUTE_HANDLERS
+from atoll.protocol.game_records import parties
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
-from atoll.protocol.views import JobView, parties
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, BlockRef, HolderId, JobId, Miss, Role
 
 PHASES = ("train", "reveal", "merge")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from atoll.protocol import events as ev
+from atoll.protocol.game_records import parties
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.owners import Ownership, enter, payee_of
-from atoll.protocol.views import parties
 from atoll.protocol.words import Address, JobId
 
 _Own: TypeAlias = (

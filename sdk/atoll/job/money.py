@@ -10,8 +10,9 @@ from contextlib import suppress
 from atoll.errors import TransactionFailed
 from atoll.job.collecting import collectable, transactions
 from atoll.job.followed import FollowedJob
+from atoll.protocol.holders import Holder
 from atoll.protocol.pay import MOST_CLAIMED
-from atoll.protocol.views import Holder, JobView
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, RoundIndex
 
 

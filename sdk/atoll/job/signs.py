@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
+from atoll.protocol.game_records import parties
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.held_out import loss_of
 from atoll.protocol.merge_inputs import is_whole_enough
-from atoll.protocol.views import JobView, SettledRound, parties
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_BITS,
     Address,

@@ -12,8 +12,9 @@ from typing import Any
 
 from atoll.job.event_text import words
 from atoll.protocol import events as ev
+from atoll.protocol.holders import Holder
 from atoll.protocol.keeper_calls import is_releasable
-from atoll.protocol.views import Holder, JobView
+from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_ROUND, Address, HolderId, JobId, Phase, Role
 
 

@@ -12,9 +12,11 @@ from typing import Any
 from atoll.errors import ConfigError
 from atoll.job.event_text import final_rounds, numbers, tokens
 from atoll.job.figures import paid_seats
+from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.pay import round_pay
 from atoll.protocol.safety import last_safe, unsafe_rounds
-from atoll.protocol.views import JobView, OpenRound, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_BITS, Bitmap, SeatIndex, bits, to_bitmap
 
 

@@ -12,7 +12,9 @@ from typing import Any, Final
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Body
 from atoll.protocol.membership import Handler, drop, put
-from atoll.protocol.views import Contest, JobView, OpenRound, SettledRound
+from atoll.protocol.open_rounds import OpenRound, Sealed
+from atoll.protocol.settled_rounds import Contest, SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_HOLDER,
     Address,
@@ -59,7 +61,7 @@ def _audit_report_sealed(view: JobView, event: ev.AuditReportSealed, block: Bloc
     if told is None or holder is None:
         return view
     if isinstance(told, OpenRound):
-        early = put(told.early_audit_reports, holder, (event.audit_report, block.timestamp))
+        early = put(told.early_audit_reports, holder, Sealed(event.audit_report, block.timestamp))
         return replace(view, open=replace(told, early_audit_reports=early))
     audit_reports = drop(told.audit_reports, holder)
     if told.clock.is_auditing(block.timestamp):

@@ -13,13 +13,17 @@ from typing import Final, NamedTuple
 from eth_abi.abi import encode
 
 from atoll.errors import ProtocolError
+from atoll.protocol.call_structs import Later, Shown
+from atoll.protocol.game_records import bond_set, pay_place
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.trees import root_from
 from atoll.protocol.hashing import accumulate_reveal, keccak256, sha256
 from atoll.protocol.leaves import StateRoots
+from atoll.protocol.open_rounds import SeatReveal
 from atoll.protocol.program import Header
 from atoll.protocol.reset_periods import goes_on
-from atoll.protocol.views import JobView, SeatReveal, SettledRound, bond_set, pay_place
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_HOLDER,
     ZERO_DIGEST,
@@ -92,7 +96,7 @@ class ProgramHeader:
         return root_from(keccak256(self.header.to_bytes()), 0, self.leaves, self.proof)
 
 
-def shown(past: SettledRound, seat: SeatIndex) -> tuple[object, ...]:
+def shown(past: SettledRound, seat: SeatIndex) -> Shown:
     """`Shown`: that the holder of a seat revealed this. Contests and claims take it.
 
     Raises ProtocolError for a seat that did not reveal.
@@ -104,10 +108,17 @@ def shown(past: SettledRound, seat: SeatIndex) -> tuple[object, ...]:
     for other in order[:place]:
         before = accumulate_reveal(before, other, past.reveals[other].commitment)
     for other in order[place + 1 :]:
-        later.append((other, past.reveals[other].commitment))
-    slot = past.slot
-    facts, reveal = astuple(past.facts), astuple(told.reveal)
-    return (slot.job, slot.round, seat, told.holder, facts, before, later, reveal)
+        later.append(Later(other, past.reveals[other].commitment))
+    return Shown(
+        job_id=past.slot.job,
+        round=past.slot.round,
+        seat=seat,
+        id=told.holder,
+        facts=past.facts,
+        before=before,
+        later=tuple(later),
+        reveal=told.reveal,
+    )
 
 
 def _told(past: SettledRound, seat: SeatIndex) -> SeatReveal:
@@ -264,7 +275,7 @@ class Said:
         window, header = self._window, self.header
         body = window.bodies.get(self.member)
         values = (
-            shown(self.past, self.seat),
+            astuple(shown(self.past, self.seat)),
             is_link,
             segment,
             self._key(is_link=is_link),
@@ -276,7 +287,7 @@ class Said:
             list(header.proof),
             window.round,
             self._shown_before(segment, is_link=is_link),
-            [shown(past, self.seat) for past in self._onwards()],
+            [astuple(shown(past, self.seat)) for past in self._onwards()],
         )
         return encode([_EVIDENCE], [values])
 
@@ -307,6 +318,6 @@ class Said:
             return _NOTHING_SHOWN
         told = before.reveals.get(self.seat)
         if told is not None and told.holder == self.told.holder:
-            return shown(before, self.seat)
+            return astuple(shown(before, self.seat))
         where = (before.slot.job, before.slot.round, self.seat, self.told.holder)
         return (*where, astuple(before.facts), ZERO_DIGEST, [], _NO_REVEAL)

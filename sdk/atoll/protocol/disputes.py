@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from atoll.protocol import events as ev
+from atoll.protocol.game_records import GameRecord, accusation, parties
 from atoll.protocol.games.machine import Game
 from atoll.protocol.membership import Handler, put
-from atoll.protocol.views import GameRecord, JobView, accusation, parties
+from atoll.protocol.views import JobView
 from atoll.protocol.words import BlockRef
 
 GameMove = (

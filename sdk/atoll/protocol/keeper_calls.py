@@ -13,10 +13,13 @@ from typing import Final, NamedTuple
 
 from atoll.protocol.audit_reports import fine_word
 from atoll.protocol.clocks import last_moment
+from atoll.protocol.game_records import parties
+from atoll.protocol.holders import Holder
 from atoll.protocol.leaves import Leaves, key_hash
 from atoll.protocol.owes import is_played
 from atoll.protocol.pay import MOST_CLAIMED, claimable_to, round_pay, unpaid
-from atoll.protocol.views import Holder, JobView, SettledRound, parties
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_HOLDER,
     NO_ROUND,

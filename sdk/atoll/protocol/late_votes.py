@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from atoll.protocol.views import Holder, JobView, SettledRound
+from atoll.protocol.holders import Holder
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_BITS, Bitmap, RoundIndex, SeatIndex, bits, to_bitmap
 
 

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from atoll.protocol import events as ev
+from atoll.protocol.holders import Holder
 from atoll.protocol.misses import ORDINARY, Record
-from atoll.protocol.views import Holder, JobView
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_ROUND,
     Bitmap,

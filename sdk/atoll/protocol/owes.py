@@ -13,16 +13,12 @@ from typing import Final
 
 from atoll.protocol.audit_reports import Duty as AuditReportDuty
 from atoll.protocol.clocks import last_moment
-from atoll.protocol.views import (
-    GameRecord,
-    Holder,
-    JobView,
-    OpenRound,
-    SettledRound,
-    parties,
-    pay_place,
-)
-from atoll.protocol.views import accusation as made
+from atoll.protocol.game_records import Accusation, GameRecord, parties, pay_place
+from atoll.protocol.game_records import accusation as made
+from atoll.protocol.holders import Holder
+from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_HOLDER,
     Address,
@@ -193,9 +189,9 @@ def is_played(
     is_link = accusation.at == done
     segment = max(0, done - 1) if is_link else accusation.at
     place = pay_place(view.job_id, Role.PROVIDER, about, past.round)
-    said = (author, place, segment, is_link)
+    wanted = Accusation(author, place, segment, is_link)
     games = view.games.values()
-    return said in view.crowded_out or any(said == made(g.challenger, g.claim) for g in games)
+    return wanted in view.crowded_out or any(wanted == made(g.challenger, g.claim) for g in games)
 
 
 # --- games ---

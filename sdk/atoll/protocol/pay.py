@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from atoll.protocol.committee_draws import COMMITTEE, LAST_AUDITORS, audited_share, draw_seats
+from atoll.protocol.holders import Holder
 from atoll.protocol.misses import first_cut
+from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.terms import WHOLE_BPS
-from atoll.protocol.views import Holder, JobView, SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Facts, Params, Role, RoundIndex, SeatIndex, Terms, Wei, bits
 
 MOST_CLAIMED: Final = 3_000

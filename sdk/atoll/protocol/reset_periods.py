@@ -7,7 +7,9 @@ chapter 8.
 from __future__ import annotations
 
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.views import JobView, OpenRound, SettledRound
+from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import HolderId, RoundIndex, SeatIndex
 
 

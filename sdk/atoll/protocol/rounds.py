@@ -15,9 +15,12 @@ from atoll.protocol.clocks import AuditClock, last_audits, last_moment, seed_due
 from atoll.protocol.committee_draws import audited_share, draw_duties, draw_seats, next_committee
 from atoll.protocol.disputes import DISPUTE_HANDLERS
 from atoll.protocol.events import ContractEvent
+from atoll.protocol.holders import Holder
 from atoll.protocol.membership import MEMBERSHIP_HANDLERS, Handler, put, with_holder
 from atoll.protocol.merge_inputs import is_whole_enough
-from atoll.protocol.views import Holder, JobView, OpenRound, SeatCommit, SeatReveal, SettledRound
+from atoll.protocol.open_rounds import OpenRound, SeatCommit, SeatReveal
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_BITS,
     Bitmap,
@@ -276,9 +279,7 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         pay=Bitmap(event.available if event.verdict.merged else event.available & ~short),
         short=short,
         early_keys=running.early_keys,
-        audit_reports={
-            holder: audit_report for holder, (audit_report, sealed_at) in early if sealed_at == now
-        },
+        audit_reports={holder: sealed.audit_report for holder, sealed in early if sealed.at == now},
         is_consistent=facts == facts_of(running, event.verdict.excluded),
         committee_seed=running.committee_seed,
         accused=running.accused,

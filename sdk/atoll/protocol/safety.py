@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from atoll.protocol.merge_inputs import MergeFacts
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Bitmap, Digest, RoundIndex, to_bitmap
 
 

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from atoll.errors import ProtocolError
-from atoll.protocol.audit_reports import Body
-from atoll.protocol.clocks import AuditClock, last_moment
+from atoll.protocol.clocks import last_moment
+from atoll.protocol.game_records import Accusation, GameRecord, parties, window_of
 from atoll.protocol.games.claims import Claim
-from atoll.protocol.games.machine import Clock
-from atoll.protocol.games.machine import Outcome as GameOutcome
-from atoll.protocol.hashing import accumulate_reveal, accumulate_words, certificate_hash
-from atoll.protocol.leaves import LEAF_BYTES, Leaves, key_hash, plain_words
-from atoll.protocol.merge_inputs import MergeFacts, had, is_settled_who_is_had
+from atoll.protocol.holders import Holder
 from atoll.protocol.misses import Record
-from atoll.protocol.played import is_holders_turn
+from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.words import (
     NO_BITS,
     NO_ROUND,
@@ -31,27 +27,19 @@ from atoll.protocol.words import (
     BlockRef,
     Digest,
     Domain,
-    Facts,
     HolderId,
     JobId,
     JobStatus,
-    Miss,
     Params,
     Phase,
     PlaceIndex,
-    Reveal,
     Role,
     RoundIndex,
     SeatIndex,
     Slot,
     Terms,
-    Verdict,
-    Wei,
     to_bitmap,
 )
-
-if TYPE_CHECKING:
-    from atoll.protocol.events import ContractEvent
 
 _FIRST_ROUND: Final = RoundIndex(0)
 _NO_BLOCK: Final = BlockRef(0, ZERO_DIGEST, 0)
@@ -60,369 +48,18 @@ EMPTY_ROUNDS: Final = 3
 """So many rounds running that merge nothing end a job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who holds, or held, a seat or a place: in rounds `start` to, but not, `to`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """Who is there for the next round, and how many open it: held seats, ready verifiers."""
 
-    Attributes:
-        index: the seat or the place.
-        bond: wei that are left of it.
-        is_ready, ready_until: of a verifier, whether it said so, and by when it has to.
-        lost_from: the first round that a fall took the pay of.
-        claimed_to: the first round that it has not claimed.
-        missed: a seat's miss that nobody has cut yet, by its round; `cuts` what was cut.
-        bound_until: of a provider that disagreed, when its bond may go home at the earliest.
-    """
-
-    id: HolderId
-    role: Role
-    account: Address
-    index: int
-    start: RoundIndex
-    bond: Wei
-    to: RoundIndex = NO_ROUND
-    is_ready: bool = False
-    ready_until: int = 0
-    lost_from: RoundIndex = NO_ROUND
-    has_fallen: bool = False
-    claimed_to: RoundIndex = _FIRST_ROUND
-    is_released: bool = False
-    missed: RoundIndex = NO_ROUND
-    cuts: frozenset[tuple[RoundIndex, Miss]] = frozenset()
-    bound_until: int = 0
-
-    def counts_in(self, round: int) -> bool:
-        """Whether the round, when it opens, has it."""
-        return self.start <= round < self.to
-
-
-@dataclass(frozen=True, slots=True)
-class SeatCommit:
-    holder: HolderId
-    account: Address
-    commitment: Digest
-
-
-@dataclass(frozen=True, slots=True)
-class SeatReveal:
-    """What a seat's commitment opened to."""
-
-    holder: HolderId
-    account: Address
-    commitment: Digest
-    reveal: Reveal
+    held: int
+    enough_held: int
+    ready: int
+    enough_ready: int
 
     @property
-    def leaves(self) -> Leaves:
-        """States and blinded tags."""
-        return Leaves.from_bytes(self.reveal.leaves)
-
-    def words(self, key: Digest) -> tuple[Digest, ...]:
-        """The plain words under the seat's key."""
-        return plain_words(self.reveal.leaves, key)
-
-    @property
-    def segments(self) -> int:
-        """What it did of the round."""
-        return len(self.reveal.leaves) // LEAF_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class OpenRound:
-    """The round that is trained, revealed or merged.
-
-    Attributes:
-        block: in which it opened.
-        seated: seats that it opened with; `stopped` those that disagreed or fell since.
-        ready: places of its pool; `committee` those of the committee draw number `committee_draw`.
-        committee_seed: what its words begin with; of the first committee draw the data seed.
-        model: digest of the global state that it opens from; zero in round 0.
-        deadline: of the phase, unix seconds.
-        half_merge: until then a word waits for updates that are not here.
-        seed_due: from then on somebody should have the audit seed drawn, if no word has.
-        words_end: of the committee draw; from then on no word is taken.
-        audit_seed, next_seed: zero until they are known.
-        seats, places: the holders of both.
-        reveals, words: in the chain's order; words of the committee draw.
-        silent: places that said nothing in a committee draw that was replaced.
-        accused, fallen: seats, as of MERGE's opening.
-        early_keys: that the round's providers have shown before it is settled.
-        early_audit_reports: what members of its pool have sealed by now, and when: it counts where
-        the
-            round is settled in that second.
-    """
-
-    slot: Slot
-    phase: Phase
-    block: BlockRef
-    seed: Digest
-    seated: Bitmap
-    ready: Bitmap
-    committee: Bitmap
-    model: Digest
-    deadline: int
-    seats: Mapping[SeatIndex, HolderId]
-    places: Mapping[PlaceIndex, HolderId]
-    committee_draw: int = 0
-    committee_seed: Digest = ZERO_DIGEST
-    stopped: Bitmap = NO_BITS
-    half_merge: int = 0
-    seed_due: int = 0
-    words_end: int = 0
-    audit_seed: Digest = ZERO_DIGEST
-    next_seed: Digest = ZERO_DIGEST
-    commits: Mapping[SeatIndex, SeatCommit] = field(default_factory=dict)
-    reveals: Mapping[SeatIndex, SeatReveal] = field(default_factory=dict)
-    words: Mapping[PlaceIndex, Bitmap] = field(default_factory=dict)
-    silent: Bitmap = NO_BITS
-    accused: Bitmap = NO_BITS
-    fallen: Bitmap = NO_BITS
-    early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
-    early_audit_reports: Mapping[HolderId, tuple[Digest, int]] = field(default_factory=dict)
-
-    @property
-    def round(self) -> RoundIndex:
-        return self.slot.round
-
-    @property
-    def counting(self) -> Bitmap:
-        """Seats that the round waits for, or has heard of."""
-        return Bitmap(self.seated & ~self.stopped)
-
-    @property
-    def standing(self) -> Bitmap:
-        """Seats that have done by now what phases before this one asked for."""
-        if self.phase is Phase.TRAIN:
-            return self.counting
-        return self.committed if self.phase is Phase.REVEAL else self.revealed
-
-    @property
-    def committed(self) -> Bitmap:
-        return to_bitmap(self.commits)
-
-    @property
-    def revealed(self) -> Bitmap:
-        return to_bitmap(self.reveals)
-
-    @property
-    def reveal_accumulator(self) -> Digest:
-        """Over the reveals so far."""
-        return reduce(
-            lambda acc, item: accumulate_reveal(acc, item[0], item[1].commitment),
-            self.reveals.items(),
-            self.seed,
-        )
-
-    @property
-    def words_accumulator(self) -> Digest:
-        """Over the committee draw's words so far."""
-        return accumulate_words(self.committee_seed, self.words.items())
-
-    @property
-    def available(self) -> Bitmap:
-        """Seats that more than half of the committee said to have."""
-        return had(self.words.values(), self.committee.bit_count(), self.revealed)
-
-    @property
-    def is_merge_over(self) -> bool:
-        """Whether no word to come can change who is available."""
-        words = list(self.words.values())
-        return is_settled_who_is_had(words, self.committee.bit_count(), self.revealed)
-
-    @property
-    def segments(self) -> dict[SeatIndex, int]:
-        """What each revealed seat did."""
-        return {seat: item.segments for seat, item in self.reveals.items()}
-
-    @property
-    def merge_facts(self) -> MergeFacts:
-        """What decides whose updates are merged, beside the updates."""
-        words, members = list(self.words.values()), self.committee.bit_count()
-        return MergeFacts(
-            self.revealed, members, words, self.segments, fallen=self.fallen, accused=self.accused
-        )
-
-    def digest_of(self, verdict: Verdict) -> Digest:
-        """What the committee draw's committee signs, if this is its verdict."""
-        return certificate_hash(self.slot, self.seed, self.words_accumulator, verdict)
-
-    def may_settle(self, now: int) -> bool:
-        """Whether a certificate would be taken now, as far as time and words decide."""
-        return self.phase is Phase.MERGE and (self.is_merge_over or now >= self.words_end)
-
-    @property
-    def lacking(self) -> Bitmap:
-        """Places whose word lacks a seat that is available: they need not sign."""
-        had = self.available
-        return to_bitmap(place for place, has in self.words.items() if had & ~has)
-
-
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """Somebody has shown that an opened *fine* does not tell the seat's words: its fee is gone.
-
-    `is_wrong` is None until the seat's round is FINAL and somebody settles it. Then who showed an
-    auditor's first wrong word of the round is credited `pay.contest_reward`; where the seat fell
-    for that round, the auditor is credited its fee.
-
-    The half of a seat's pay that waits for who showed its key is one of NO_HOLDER's.
-    """
-
-    by: Address
-    is_wrong: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SettledRound:
-    """A settled round with its audit.
-
-    Attributes:
-        digest: of the verdict, which is what its committee signs.
-        signers: places that have signed it by now.
-        silent: places that said nothing by the end of a committee draw's words.
-        words: of the committee draw that settled.
-        drawn: seats that are audited; `duties` by place.
-        pay: seats that are paid, as far as falls take nothing.
-        short: seats that did too little to be merged, where a certificate settled the round.
-        audit reports, bodies: by auditor, before and after the opening.
-        keys: shown, whether they are what was committed to or not.
-        early_keys: shown before the settlement; known to all, and not shown for any rule.
-        leaks: keys that somebody else showed first, and who.
-        late: words said after the settlement, by member.
-        dropped: accusations that their authors did not play, by author and seat.
-        proven: those whose fee is credited, since the seat has fallen.
-        is_consistent: the facts are those that the events give.
-        committee_seed: of the committee draw that settled.
-        accused, fallen: seats, as of MERGE's opening.
-    """
-
-    slot: Slot
-    block: BlockRef
-    digest: Digest
-    verdict: Verdict
-    facts: Facts
-    signers: Bitmap
-    silent: Bitmap
-    seats: Mapping[SeatIndex, HolderId]
-    places: Mapping[PlaceIndex, HolderId]
-    reveals: Mapping[SeatIndex, SeatReveal]
-    words: Mapping[PlaceIndex, Bitmap]
-    clock: AuditClock
-    drawn: Bitmap
-    duties: Mapping[PlaceIndex, tuple[SeatIndex, ...]]
-    pay: Bitmap
-    is_consistent: bool
-    audit_reports: Mapping[HolderId, Digest] = field(default_factory=dict)
-    bodies: Mapping[HolderId, Body] = field(default_factory=dict)
-    keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
-    leaks: Mapping[SeatIndex, Address] = field(default_factory=dict)
-    struck: Bitmap = NO_BITS
-    contests: Mapping[tuple[HolderId, SeatIndex], Contest] = field(default_factory=dict)
-    late: Mapping[HolderId, Bitmap] = field(default_factory=dict)
-    dropped: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
-    proven: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
-    early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
-    committee_seed: Digest = ZERO_DIGEST
-    accused: Bitmap = NO_BITS
-    fallen: Bitmap = NO_BITS
-    short: Bitmap = NO_BITS
-
-    @property
-    def round(self) -> RoundIndex:
-        return self.slot.round
-
-    @property
-    def unearned(self) -> Bitmap:
-        """Short seats of a round that merged nothing: they earn nothing, and nothing is burnt."""
-        return NO_BITS if self.verdict.merged else self.short
-
-    @property
-    def merge_facts(self) -> MergeFacts:
-        """What decided whose updates were merged, beside the updates."""
-        words, members = list(self.words.values()), self.facts.committee.bit_count()
-        segments = {seat: item.segments for seat, item in self.reveals.items()}
-        said = (self.facts.revealed, members, words, segments)
-        return MergeFacts(*said, fallen=self.fallen, accused=self.accused)
-
-    @property
-    def unsigned(self) -> Bitmap:
-        """Places that have not signed, but for those whose word lacks an available seat: they earn
-        nothing for it, and miss nothing. None of a round that was settled without a certificate.
-        """
-        if not any(self.digest):
-            return NO_BITS
-        had = self.facts.available
-        lacking = to_bitmap(place for place, has in self.words.items() if had & ~has)
-        return Bitmap(self.facts.committee & ~self.signers & ~lacking)
-
-    def key_of(self, seat: SeatIndex) -> Digest | None:
-        """The key that was committed to, once it is shown."""
-        key, told = self.keys.get(seat), self.reveals.get(seat)
-        if key is None or told is None or key_hash(key) != told.reveal.key_hash:
-            return None
-        return key
-
-    def known_key(self, seat: SeatIndex) -> Digest | None:
-        """The key that was committed to, shown in time or too early."""
-        early, told = self.early_keys.get(seat), self.reveals.get(seat)
-        if early is None or told is None or key_hash(early) != told.reveal.key_hash:
-            return self.key_of(seat)
-        return early
-
-    def place_of(self, holder: HolderId) -> PlaceIndex | None:
-        """The place that the holder has in this round's pool."""
-        return next((place for place, held in self.places.items() if held == holder), None)
-
-    def duties_of(self, holder: HolderId) -> tuple[SeatIndex, ...]:
-        """Seats that the holder audits."""
-        place = self.place_of(holder)
-        return () if place is None else self.duties.get(place, ())
-
-
-@dataclass(frozen=True, slots=True)
-class GameRecord:
-    """A game about a settled round of the job.
-
-    Attributes:
-        bond: wei, the challenger's.
-        evidence: what the claim was proved with; dropped with the moves when the game is over.
-        began_at: unix seconds of its beginning; 0 while it waits.
-        clock: what time is left; None while it waits.
-        moves: the parties' events, in the chain's order.
-        decided: by the contract's computation; it pays once somebody concludes the game.
-    """
-
-    id: int
-    challenger: Address
-    bond: int
-    claim: Claim
-    evidence: bytes
-    began_at: int = 0
-    clock: Clock | None = None
-    moves: tuple[ContractEvent, ...] = ()
-    decided: GameOutcome = GameOutcome.NONE
-    outcome: GameOutcome = GameOutcome.NONE
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it waits or is being played."""
-        return self.outcome is GameOutcome.NONE
-
-    @property
-    def is_holders_turn(self) -> bool:
-        """Whose turn it is, where it has begun and is not over."""
-        return is_holders_turn(self.moves)
-
-    @property
-    def deadline(self) -> int:
-        """Unix seconds from which who is to move has lost; 0 where nobody is to move."""
-        if self.clock is None or not self.is_open or self.decided:
-            return 0
-        return self.clock.deadline(self.is_holders_turn)
-
-
-Accusation = tuple[Address, Digest, int, bool]
-"""As the game remembers it: by whom, of which place, the segment, and whether it is the link."""
+    def can_open(self) -> bool:
+        return self.held >= self.enough_held and self.ready >= self.enough_ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -636,57 +273,18 @@ class JobView:
         if now >= last_moment(terms):
             return True
         if self.open is None:
-            return now >= terms.expiry or self._can_open()
+            return now >= terms.expiry or self.gathered().can_open
         if self.phase is Phase.MERGE:
             return self.open.deadline <= now < terms.expiry
         return now >= self.open.deadline
 
-    def gathered(self) -> tuple[tuple[int, int], tuple[int, int]]:
+    def gathered(self) -> Gathered:
         """Seats that are held and verifiers that are ready, each with how many open a round."""
         terms = self.require_terms()
-        ready = self.ready_places(self.round).bit_count()
-        enough = max(terms.min_providers, 2 * terms.f + 1)
-        return (self.held.bit_count(), enough), (ready, terms.min_verifiers)
-
-    def _can_open(self) -> bool:
-        return all(here >= enough for here, enough in self.gathered())
-
-
-_ROLE_BIT: Final = 32
-_JOB_BIT: Final = 40
-
-
-def bond_set(job: JobId, role: Role, holder: HolderId) -> Digest:
-    """Names the bond that a holder's claims stand on."""
-    return Digest((job << _JOB_BIT | int(role) << _ROLE_BIT | holder).to_bytes(32, "big"))
-
-
-def pay_place(job: JobId, role: Role, holder: HolderId, round: RoundIndex) -> Digest:
-    """Names a holder's round, whose pay waits for games."""
-    whole = int.from_bytes(bond_set(job, role, holder), "big") << 32 | round
-    return Digest(whole.to_bytes(32, "big"))
-
-
-def parties(claim: Claim) -> tuple[JobId, Role, HolderId] | None:
-    """Whose bond a claim stands on: job, role, id; None for what is no such name."""
-    value = int.from_bytes(claim.set, "big")
-    role = value >> _ROLE_BIT & 0xFF
-    if role not in tuple(Role):
-        return None
-    return JobId(value >> _JOB_BIT), Role(role), HolderId(value & 0xFFFFFFFF)
-
-
-def accusation(challenger: Address, claim: Claim) -> Accusation:
-    """What a challenge says differs; about an earlier round of the reset period the place's
-    beginning.
-    """
-    is_earlier = claim.round < window_of(claim)
-    said = (0, False) if is_earlier else (claim.segment, claim.is_link)
-    return (challenger, claim.place, *said)
-
-
-def window_of(claim: Claim) -> RoundIndex:
-    """The round in whose window the claim was challenged, which may be a later one of its reset
-    period.
-    """
-    return RoundIndex(int.from_bytes(claim.place[-4:], "big"))
+        # Fewer than 2f + 1 updates merge nothing: a round of them would cost all and move nothing.
+        return Gathered(
+            held=self.held.bit_count(),
+            enough_held=max(terms.min_providers, 2 * terms.f + 1),
+            ready=self.ready_places(self.round).bit_count(),
+            enough_ready=terms.min_verifiers,
+        )

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
+from atoll.protocol.holders import Holder
 from atoll.protocol.owes import Duty, Owed, owed_by
-from atoll.protocol.views import Holder, JobView
+from atoll.protocol.views import JobView
 from atoll.protocol.words import TOKEN, Phase, Role, Terms
 from atoll.service.condition import Condition
 from atoll.service.duties.disagreement import disagreement
@@ -38,11 +39,11 @@ def waits_for(state: State[S]) -> str:
         return ""
     if view.phase is not Phase.WAITING or view.is_advance_due(state.now):
         return ""
-    (held, seats), (ready, verifiers) = view.gathered()
+    there = view.gathered()
     left = view.require_terms().expiry - state.now
     return (
-        f"waits for members: {held} of {seats} seats are held, {ready} of {verifiers} verifiers "
-        f"are ready; it ends in {left} s without them"
+        f"waits for members: {there.held} of {there.enough_held} seats are held, {there.ready} of "
+        f"{there.enough_ready} verifiers are ready; it ends in {left} s without them"
     )
 
 

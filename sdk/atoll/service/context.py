@@ -15,7 +15,8 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower
 from atoll.chain.keys import load_key, read_password
-from atoll.chain.txqueue import GWEI, QueueConfig, TxQueue
+from atoll.chain.txconfig import GWEI, QueueConfig
+from atoll.chain.txqueue import TxQueue
 from atoll.protocol.words import Address, Digest, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.control import NotRunning, Refused, ask

@@ -12,7 +12,7 @@ from typing import Never, Protocol, TypeVar
 
 import structlog
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.errors import NotFound, StorageError, TransactionFailed
 from atoll.protocol.owes import committee_gateways
 from atoll.protocol.views import JobView

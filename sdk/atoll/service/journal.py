@@ -28,7 +28,7 @@ import structlog
 
 from atoll.chain.database import Database, has_log, is_damage, make_database, open_read_only
 from atoll.chain.deployment import Deployment
-from atoll.chain.txstore import QUEUE_FILE, read_pairing
+from atoll.chain.txfile import QUEUE_FILE, read_pairing
 from atoll.errors import ProtocolError, StorageError
 from atoll.service.facts import OF_SERVICE, Fact, Facts
 from atoll.service.plain import JournalError, from_json, to_json

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from atoll.chain.database import Database, has_log
-from atoll.chain.txstore import QUEUE_FILE, pair_with, read_pairing, read_signed
+from atoll.chain.txfile import QUEUE_FILE, pair_with, read_pairing, read_signed
 from atoll.errors import ConfigError, StorageError
 from atoll.files import write_once
 from atoll.nested import loads

@@ -21,8 +21,9 @@ from atoll.chain.deployment import DEVELOPMENT_CHAINS, Deployment
 from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex
 from atoll.chain.keys import sign_digest, sign_hash
-from atoll.chain.txqueue import QueueConfig, TxQueue
-from atoll.chain.txstore import QUEUE_FILE
+from atoll.chain.txconfig import QueueConfig
+from atoll.chain.txfile import QUEUE_FILE
+from atoll.chain.txqueue import TxQueue
 from atoll.errors import ConfigError
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Digest, JobId

@@ -14,8 +14,10 @@ from typing import Any, Final, Literal
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import load_key, read_password
-from atoll.chain.txqueue import GWEI, QueueConfig, TxQueue
-from atoll.chain.txstore import QUEUE_FILE, Intent, TxState, read_intents
+from atoll.chain.txconfig import GWEI, QueueConfig
+from atoll.chain.txfile import QUEUE_FILE, read_intents
+from atoll.chain.txqueue import TxQueue
+from atoll.chain.txrecords import Intent, TxState
 from atoll.errors import ChainError, ConfigError
 from atoll.service.config import ServiceConfig
 from atoll.service.control import ask

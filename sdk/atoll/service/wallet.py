@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.deployment import Deployment
 from atoll.chain.txqueue import TxQueue
-from atoll.chain.txstore import ENDED_WITHOUT_EFFECT, TxState
+from atoll.chain.txrecords import ENDED_WITHOUT_EFFECT, TxState
 from atoll.errors import ConfigError, TransactionFailed
 from atoll.protocol.words import Address
 from atoll.service.beside import beside

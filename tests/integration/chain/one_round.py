@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.keys import sign_hash
 from atoll.numerics.init import initial_global_state
 from atoll.protocol import hashing
 from atoll.protocol.audit_reports import Body, Duty, audit_report_hash
+from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import certificate_bytes
 from atoll.protocol.leaves import Leaves, key_hash
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     ZERO_DIGEST,
     Address,
@@ -107,8 +109,8 @@ class OneRound:
         signature = sign_hash(self.accounts[1], running.digest_of(verdict))
         certificate = certificate_bytes([self.verifier], {self.verifier: signature})
         calls = self.chain.calls
-        certified = (verdict, [self.verifier], certificate)
-        self.send(self.provider, calls.settle(self.job, running.words, certified))
+        certified = Certified(verdict, (self.verifier,), certificate)
+        self.send(self.provider, calls.settle_words(self.job, running.words, certified))
         self.anvil.mine()
 
     def audit(self, past: SettledRound, manifest: Manifest) -> None:
@@ -125,7 +127,7 @@ class OneRound:
         sealed = audit_report_hash(past.slot, seed, who, body.hash, SALT)
         self.send(self.verifier, calls.seal_audit_report(self.job, ROUND, sealed))
         self.wait_until(past.clock.audit_end)
-        self.send(self.verifier, calls.open_audit_report(past, id, body, SALT))
+        self.send(self.verifier, calls.about(past).open_audit_report(id, body, SALT))
         self.wait_until(past.clock.open_end)
         self.send(self.provider, calls.show_key(self.job, ROUND, KEY))
 

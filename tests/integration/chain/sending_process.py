@@ -12,7 +12,7 @@ from eth_account import Account
 from tests.integration.chain.paying_process import KEY, SOMEONE
 
 from atoll import Client, ClientConfig
-from atoll.chain.txqueue import QueueConfig
+from atoll.chain.txconfig import QueueConfig
 
 
 async def main(url: str, deployment: str, home: str, name: str, times: int) -> None:

@@ -29,7 +29,7 @@ from atoll import Client, ClientConfig, JobSpec
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key
-from atoll.chain.txqueue import QueueConfig
+from atoll.chain.txconfig import QueueConfig
 from atoll.errors import (
     ChainError,
     ConfigError,

@@ -12,7 +12,8 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil, stop, until
 
-from atoll.chain.contracts import AtollChain, Stake
+from atoll.chain.contract_views import Stake
+from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import DEFAULT_PARAMS, DeployConfig, deploy
 from atoll.chain.deployment import Deployment
 from atoll.errors import (

@@ -17,12 +17,14 @@ from tests.integration.chain.local_anvil import Anvil
 from tests.integration.chain.test_txqueue import SOMEONE, Clock
 from tests.unit.chain.trouble import TROUBLE
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import deploy
 from atoll.chain.deployment import Deployment
-from atoll.chain.txqueue import GWEI, NO_MONEY, TRIED_AGAIN, QueueConfig, TxQueue, TxStatus
-from atoll.chain.txstore import TxState
+from atoll.chain.txconfig import GWEI, QueueConfig
+from atoll.chain.txqueue import TxQueue
+from atoll.chain.txrecords import TxState
+from atoll.chain.txstatus import NO_MONEY, TRIED_AGAIN, TxStatus
 from atoll.errors import ChainError
 from atoll.protocol.words import Address, Role
 

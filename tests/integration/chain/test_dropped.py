@@ -18,7 +18,8 @@ from tests.unit.chain.test_endpoints import served
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
-from atoll.chain.txqueue import QueueConfig, TxQueue
+from atoll.chain.txconfig import QueueConfig
+from atoll.chain.txqueue import TxQueue
 from atoll.protocol.words import Address
 from atoll.service.beside import beside
 

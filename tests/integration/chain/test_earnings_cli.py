@@ -58,7 +58,7 @@ class Challenged:
         for account in (self.account(LOSER), self.account(WINNER)):
             send(self.account(0), calls.transfer(account, GIVEN))
             send(account, calls.approve(game, BOND))
-            send(account, calls.challenge_claim(self.evidence, BOND))
+            send(account, calls.challenge(self.evidence, BOND))
 
     def answer(self) -> None:
         """The holder's first move in the first game."""
@@ -70,7 +70,7 @@ class Challenged:
         """Whoever is to move is silent until its clock is over."""
         terms = self.manifest.terms
         pass_time(self.submitted, terms.game_seconds + terms.move_seconds)
-        self.members.send(self.account(VERIFIER), self.members.chain.calls.time_out(game))
+        self.members.send(self.account(VERIFIER), self.members.chain.calls.timeout(game))
 
 
 async def challenged(submitted: Submitted) -> Challenged:

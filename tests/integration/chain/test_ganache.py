@@ -15,8 +15,9 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import deploy
 from atoll.chain.index import Advanced, EventIndex
 from atoll.chain.indexed import Indexed
-from atoll.chain.txqueue import QueueConfig, TxQueue
-from atoll.chain.txstore import TxState
+from atoll.chain.txconfig import QueueConfig
+from atoll.chain.txqueue import TxQueue
+from atoll.chain.txrecords import TxState
 from atoll.errors import TransactionFailed
 from atoll.protocol.words import JobId
 

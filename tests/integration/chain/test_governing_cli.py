@@ -15,11 +15,12 @@ from tests.integration.chain.test_job_cli import PASSWORD, Submitted, submitted
 from typer.testing import CliRunner
 
 from atoll import Client
+from atoll.chain.contract_views import is_policy
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import DEFAULT_PARAMS
 from atoll.chain.keys import import_key
+from atoll.chain.txfile import QUEUE_FILE
 from atoll.chain.txqueue import TxQueue
-from atoll.chain.txstore import QUEUE_FILE
 from atoll.cli.governing import OURS
 from atoll.cli.main import app
 from atoll.cli.output import moment
@@ -185,9 +186,9 @@ def test_a_policy_is_proposed_dropped_and_allowed(submitted: Submitted) -> None:
 
 async def is_allowed(submitted: Submitted, policy: Address) -> bool:
     chain = await AtollChain.connect(submitted.anvil.url, submitted.deployment)
-    (allowed,) = await chain.read("isPolicy", policy, contract="Config")
+    allowed = await chain.ask(is_policy(policy))
     await chain.close()
-    return bool(allowed)
+    return allowed
 
 
 @pytest.mark.parametrize(

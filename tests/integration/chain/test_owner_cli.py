@@ -116,7 +116,7 @@ async def check_refused(owned: Owned) -> None:
     for thief in (owned.hot, THIEF):
         for call in (
             calls.unbond(owned.hot, role, 1),
-            *(calls.withdraw(owned.hot, role, number) for number in range(3)),
+            *(calls.stakes_withdraw(owned.hot, role, number) for number in range(3)),
             calls.deposit_for(owned.hot, role, 1),
             calls.propose_owner(owned.hot, thief),
             calls.accept_owner(owned.hot),

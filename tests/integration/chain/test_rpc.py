@@ -18,7 +18,8 @@ from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex, Rewound
 from atoll.chain.indexed import Indexed
 from atoll.chain.logs import LogReader
-from atoll.chain.txqueue import QueueConfig, TxQueue
+from atoll.chain.txconfig import QueueConfig
+from atoll.chain.txqueue import TxQueue
 from atoll.errors import ChainError, RpcUnavailable
 from atoll.protocol.events import GatewayAnnounced
 from atoll.protocol.words import Address, Role

@@ -19,7 +19,7 @@ from tests.integration.chain.local_anvil import Anvil
 from tests.integration.chain.paying_process import SOMEONE
 from tests.support.patience import PATIENCE
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key
 from atoll.cli import services

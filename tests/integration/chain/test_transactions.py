@@ -13,8 +13,9 @@ from tests.integration.chain.local_anvil import Anvil
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key, load_key
+from atoll.chain.txfile import QUEUE_FILE, read_pairing
 from atoll.chain.txqueue import TxQueue
-from atoll.chain.txstore import QUEUE_FILE, TxState, read_pairing
+from atoll.chain.txrecords import TxState
 from atoll.errors import ChainError, ConfigError
 from atoll.protocol.words import Address
 from atoll.service.config import ServiceConfig

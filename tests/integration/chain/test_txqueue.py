@@ -19,12 +19,14 @@ from tests.integration.chain.local_anvil import Anvil, until
 
 from atoll.chain import rpc
 from atoll.chain.answers import TxReceipt
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.replies import Reply
 from atoll.chain.rpc import FailoverProvider
-from atoll.chain.txqueue import MOST_CALLDATA, MOST_GAS, NO_MONEY, TOO_LARGE, QueueConfig, TxQueue
-from atoll.chain.txstore import TxState
+from atoll.chain.txconfig import MOST_CALLDATA, MOST_GAS, QueueConfig
+from atoll.chain.txqueue import TxQueue
+from atoll.chain.txrecords import TxState
+from atoll.chain.txstatus import NO_MONEY, TOO_LARGE
 from atoll.errors import (
     ChainError,
     ConfigError,

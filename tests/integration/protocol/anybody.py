@@ -14,9 +14,11 @@ from tests.integration.protocol.live import Contract, Live
 from tests.unit.protocol.script import WATCHER
 
 from atoll.protocol.claims import shown
+from atoll.protocol.game_records import parties
 from atoll.protocol.keeper_calls import Call, KeeperCall, burnable_to, keeper_calls
 from atoll.protocol.pay import claimable_to
-from atoll.protocol.views import JobView, SettledRound, parties
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_HOLDER, HolderId, Role, SeatIndex
 
 Key = tuple[object, ...]

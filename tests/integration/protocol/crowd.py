@@ -29,9 +29,11 @@ from atoll.protocol.claims import Said, shown
 from atoll.protocol.events import ContractEvent, Settled
 from atoll.protocol.games.calls import calldata
 from atoll.protocol.hashing import certificate_hash, commitment, keccak256
+from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.owes import committee_accounts
 from atoll.protocol.rounds import apply, facts_of
-from atoll.protocol.views import JobView, OpenRound, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_BITS,
     TOKEN,

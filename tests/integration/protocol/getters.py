@@ -11,10 +11,14 @@ from eth_utils.address import to_checksum_address
 from tests.integration.protocol.live import Chain
 
 from atoll.protocol import pay
+from atoll.protocol.game_records import GameRecord
 from atoll.protocol.hashing import facts_hash
+from atoll.protocol.holders import Holder
+from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.owners import Ownership, ownership_of
 from atoll.protocol.played import rebuilt
-from atoll.protocol.views import GameRecord, Holder, JobView, OpenRound, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_ROUND, Address, Phase, Role, bits, to_bitmap
 
 Compared = tuple[object, object, object]

@@ -23,6 +23,7 @@ from tests.unit.protocol.script import PROVIDERS, SECRETS, VERIFIERS, WATCHER
 
 from atoll.chain.abi import load_artifact
 from atoll.chain.decode import from_abi, to_abi
+from atoll.protocol.call_structs import Shown
 from atoll.protocol.certificates import certificate_bytes
 from atoll.protocol.claims import shown
 from atoll.protocol.events import EVENT_TYPES, ContractEvent, JobCreated
@@ -378,7 +379,7 @@ class Live(Network):
         sent = (account, self.chain.audits, "key", self.job, round, key)
         self.both(sent, lambda: super(Live, self).show_key(round, seat, key))
 
-    def _shown(self, round: int, seat: int) -> tuple[object, ...]:
+    def _shown(self, round: int, seat: int) -> Shown:
         return shown(self.folded.settled[round], SeatIndex(seat))
 
     def leak(self, round: int, seat: int, key: Digest, by: Address) -> None:

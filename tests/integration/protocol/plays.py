@@ -13,13 +13,13 @@ from tests.support.games import TOY
 from tests.unit.protocol.factories import digest
 from tests.unit.protocol.models import HEADER, LEAVES, PROGRAM, TEMPLATE
 
+from atoll.protocol.game_records import GameRecord
 from atoll.protocol.games.claims import Claim, Move, ProgramPart
 from atoll.protocol.games.machine import Game, Phase, result_of
 from atoll.protocol.games.players import NothingDiffers, answered, attack, defend
 from atoll.protocol.games.trees import MemoryTree, piece_tree, top
 from atoll.protocol.merkle import merkle_proof
 from atoll.protocol.played import rebuilt
-from atoll.protocol.views import GameRecord
 from atoll.protocol.words import Digest
 
 _WORK = 8 + 4 * HEADER.micro_batches

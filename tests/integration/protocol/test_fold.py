@@ -29,6 +29,7 @@ from atoll.chain.decode import from_abi
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import ProtocolError
 from atoll.protocol import pay
+from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import certificate_bytes
 from atoll.protocol.claims import ProgramHeader, Said
 from atoll.protocol.events import EVENT_TYPES, Missed
@@ -491,9 +492,10 @@ def test_who_signs_two_verdicts_about_the_same_words_loses_its_bond(chain: Chain
     )
     addresses = dict.fromkeys(REQUIRED, chain.words.address)
     calls = Calls(Deployment(net.domain.chain_id, 0, addresses))
-    first, second = (other, [account], both[0]), (past.verdict, [account], both[1])
-    same = calls.equivocated(past, holder, (second, second))
-    shown = calls.equivocated(past, holder, (first, second))
+    first = Certified(other, (account,), both[0])
+    second = Certified(past.verdict, (account,), both[1])
+    same = calls.about(past).equivocated(holder, (second, second))
+    shown = calls.about(past).equivocated(holder, (first, second))
     with pytest.raises(Reverted):
         chain.transact({"from": WATCHER, "to": same.to, "data": "0x" + same.data.hex()})
     chain.transact({"from": WATCHER, "to": shown.to, "data": "0x" + shown.data.hex()})

@@ -15,7 +15,8 @@ from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import Script
 
 from atoll.protocol import misses, pay
-from atoll.protocol.views import Holder, SettledRound
+from atoll.protocol.holders import Holder
+from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.words import NO_ROUND, Phase, SeatIndex
 
 ROUNDS, SEATS, WHOLE, PART = 9, 4, 8, 3

@@ -16,9 +16,9 @@ from tests.unit.protocol.network import Refused, bitmap, hashed, numbers
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import misses, pay
+from atoll.protocol.holders import Holder
 from atoll.protocol.keeper_calls import Call, KeeperCall, keeper_calls
 from atoll.protocol.owes import Duty, Owed, owed_by
-from atoll.protocol.views import Holder
 from atoll.protocol.words import NO_ROUND, Phase, Role, SeatIndex
 
 WAITS = st.sampled_from([1, 5, 20, 30, 40, 60, 100, 250, 600])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from atoll.chain.revert import RevertReason, decode_revert, reason_of
 from atoll.chain.rpc import FailoverProvider
 from atoll.chain.verdicts import RpcRefused
 from atoll.errors import ChainError, ConfigError
+from atoll.protocol.call_structs import Certified
 from atoll.protocol.games.claims import Claim, Reveal
 from atoll.protocol.words import (
     Address,
@@ -33,15 +33,6 @@ from atoll.protocol.words import (
 )
 
 NAMES = (*ENTRY_CONTRACTS, "Claims", "Game", "Judge")
-GAMES = {
-    "challengeClaim": "challenge",
-    "collectBond": "withdraw",
-    "conclude": "conclude",
-    "timeOut": "timeout",
-    "crowdedOut": "crowdedOut",
-    "endFallen": "endFallen",
-}
-"""Calls of the game's contract, some of whose names others have, too."""
 DEPLOYMENT = Deployment(
     31337, 4, {name: Address(f"0x{index + 1:040d}") for index, name in enumerate(NAMES)}
 )
@@ -63,7 +54,9 @@ def test_dataclasses_and_words_encode_by_position() -> None:
     verdict = Verdict(Bitmap(4), 2, SEED, b"cid", b"\x01" * 8)
     words = {PlaceIndex(7): Bitmap(0b101), PlaceIndex(3): Bitmap(1)}
     member = Address("0x" + "ab" * 20)
-    call = Calls(DEPLOYMENT).settle(JobId(1), words, (verdict, [member], b"certificate"))
+    call = Calls(DEPLOYMENT).settle_words(
+        JobId(1), words, Certified(verdict, (member,), b"certificate")
+    )
     certified = "((uint256,uint16,bytes32,bytes,bytes8),address[],bytes)"
     said = ((4, 2, bytes(SEED), b"cid", b"\x01" * 8), (member,), b"certificate")
     given = decode(["uint256", "bytes", "uint256[]", certified], call.data[4:])
@@ -89,17 +82,14 @@ def test_a_name_of_several_contracts_has_to_be_completed() -> None:
     assert Calls(DEPLOYMENT).sit(JobId(1), SeatIndex(0)).to == DEPLOYMENT.addresses["Members"]
 
 
-def test_every_typed_call_finds_its_contract() -> None:
-    names = [name for name in dir(Calls) if not name.startswith("_") and name != "build"]
-    solidity = [re.sub("_([a-z])", lambda found: found[1].upper(), name) for name in names]
-    for name in GAMES.values():
-        assert registry().function(name, "Game").name == name
-    renamed = {"openAuditReport": "open", "showKey": "key"}
-    named = {"approve": "AtollToken", "transfer": "AtollToken", "cancel": "Jobs", "burn": "Jobs",
-             "open": "Audits", "sit": "Members"}  # fmt: skip
-    for call in set(solidity) - set(GAMES) - {"play"}:
-        name = renamed.get(call, call)
-        assert registry().function(name, named.get(name)).name == name
+def test_every_call_of_the_abi_goes_to_the_contract_that_says_it() -> None:
+    """What is made from the ABI names its contract; two contracts may have one name."""
+    account, calls = Address("0x" + "ab" * 20), Calls(DEPLOYMENT)
+    staked = calls.stakes_withdraw(account, Role.PROVIDER, 3)
+    owed = calls.game_withdraw(account)
+    assert (staked.to, owed.to) == tuple(DEPLOYMENT.addresses[n] for n in ("Stakes", "Game"))
+    assert staked.data[:4] == registry().function("withdraw", "Stakes").selector
+    assert owed.data[:4] == registry().function("withdraw", "Game").selector
 
 
 def test_a_deployment_survives_its_file(tmp_path: Path) -> None:

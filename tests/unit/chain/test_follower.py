@@ -19,10 +19,10 @@ from atoll.chain.index import Advanced, Change, EventIndex, Rewound
 from atoll.chain.indexed import Indexed
 from atoll.errors import RpcUnavailable
 from atoll.protocol import events as ev
+from atoll.protocol.game_records import bond_set
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome as GameOutcome
 from atoll.protocol.owners import Ownership
-from atoll.protocol.views import bond_set
 from atoll.protocol.words import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
 
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})

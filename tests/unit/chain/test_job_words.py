@@ -22,10 +22,10 @@ from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Body
 from atoll.protocol.audit_reports import Duty as AuditReportDuty
 from atoll.protocol.events import EVENT_TYPES
+from atoll.protocol.game_records import bond_set
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.rounds import apply
-from atoll.protocol.views import bond_set
 from atoll.protocol.words import (
     TOKEN,
     ZERO_DIGEST,

@@ -10,8 +10,8 @@ import pytest
 from eth_abi.abi import encode
 
 from atoll.chain.abi import EventAbi, load_artifact, registry
-from atoll.chain.contracts import RoundState
 from atoll.chain.decode import RawLog, decode_log, event_topics, from_abi, to_abi
+from atoll.chain.structs import RoundState
 from atoll.errors import UndecodableLog
 from atoll.protocol import words as types
 from atoll.protocol.events import (

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from tests.unit.protocol.factories import address
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.database import Database, Parameters
-from atoll.chain.txstore import GasUse, Intent, Receipt, SignedTransaction, TxState, TxStore
+from atoll.chain.txrecords import GasUse, Intent, Receipt, SignedTransaction, TxState
+from atoll.chain.txstore import TxStore
 
 CALL = Call(address("stakes"), b"data", "deposit")
 

@@ -32,7 +32,7 @@ async def _due_where(owed: object, payee: Address = ME) -> list[Any]:
         return 3 * (payee != ME)
 
     calls = SimpleNamespace(
-        collect_bond=lambda account: ("bond", account), collect=lambda account: ("kept", account)
+        game_withdraw=lambda account: ("bond", account), collect=lambda account: ("kept", account)
     )
     chain = SimpleNamespace(calls=calls, owed_by_games=owed, ownership=ownership, kept=kept)
     sent = [BondReturned(ME, 5), BondReturned(ME, 5), BondReturned(OTHER, 5)]

@@ -6,7 +6,8 @@ from dataclasses import asdict
 
 import pytest
 
-from atoll.chain.configuration import Configuration, ProposedParams, ProposedPolicy
+from atoll.chain.configuration import Configuration
+from atoll.chain.contract_views import ProposedParams, ProposedPolicy
 from atoll.chain.deploy import DEFAULT_PARAMS
 from atoll.cli.parameters import (
     changes,
@@ -91,7 +92,7 @@ def test_a_person_reads_who_owns_it_what_is_in_force_and_what_waits() -> None:
     wanted = parameters(DEFAULT_PARAMS, ["min_window=60"])
     waiting = configuration(
         paused=True,
-        params=ProposedParams(params=wanted, applicable_at=AT),
+        params=ProposedParams(proposed=wanted, applicable_at=AT),
         policy=ProposedPolicy(policy=OTHER, applicable_at=AT),
         next_owner=OTHER,
     )

@@ -11,9 +11,9 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from atoll.chain.indexed import Indexed
 from atoll.dashboard.document import Seen, job_document
 from atoll.protocol import events as ev
+from atoll.protocol.game_records import bond_set
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
-from atoll.protocol.views import bond_set
 from atoll.protocol.words import ZERO_DIGEST, Address, Digest, HolderId, Role
 
 LIAR = 3

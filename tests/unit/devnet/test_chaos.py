@@ -15,9 +15,10 @@ from tests.unit.devnet.test_report import LIAR, finished
 from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import Script
 
-from atoll.chain.contracts import AtollChain, Escrow
+from atoll.chain.contracts import AtollChain
 from atoll.chain.follower import Follower
 from atoll.chain.indexed import Indexed
+from atoll.chain.structs import Escrow
 from atoll.protocol.rounds import apply
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Role

@@ -13,8 +13,8 @@ from tests.unit.dashboard.jobs import LIAR, play
 from tests.unit.protocol.factories import make_manifest, make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.chain.contracts import Escrow
 from atoll.chain.indexed import Indexed
+from atoll.chain.structs import Escrow
 from atoll.job.history import History
 from atoll.protocol.events import Fell
 from atoll.protocol.rounds import apply

@@ -9,9 +9,9 @@ from tests.unit.protocol.factories import JOB, digest, make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import events as ev
+from atoll.protocol.game_records import bond_set
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.owes import Duty
-from atoll.protocol.views import bond_set
 from atoll.protocol.words import Address, Role, SeatIndex
 from atoll_devnet.run.skipping import (
     FAR,

@@ -11,7 +11,7 @@ from tests.unit.job.trained import InProcess, TrainedJob, lies_at
 from tests.unit.protocol.factories import digest
 from tests.unit.protocol.script import VERIFIERS
 
-from atoll.chain.contracts import Escrow
+from atoll.chain.structs import Escrow
 from atoll.errors import ChainError, ConfigError
 from atoll.job import archive as archiving
 from atoll.job import audit as auditing

@@ -7,12 +7,13 @@ from tests.unit.job.test_books import claim_all
 from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import PROVIDERS, WATCHER, Script
 
-from atoll.chain.calls import Calls, Due
+from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.job import collecting
 from atoll.job.collecting import Collect, collectable, later, releasable, transactions
 from atoll.job.earnings import statement
 from atoll.job.stake import bonds_of
+from atoll.protocol.call_structs import Due
 from atoll.protocol.words import Address, HolderId, Role, RoundIndex
 
 CALLS = Calls(Deployment(31337, 0, dict.fromkeys(REQUIRED, WATCHER)))

@@ -7,9 +7,9 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.holdings import Found, Share, holdings
 from atoll.protocol import events as ev
+from atoll.protocol.game_records import bond_set
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
-from atoll.protocol.views import bond_set
 from atoll.protocol.words import (
     TOKEN,
     ZERO_DIGEST,

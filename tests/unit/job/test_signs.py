@@ -12,10 +12,10 @@ from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.signs import RoundSigns, Signs, found_false, listed, merged_seats
 from atoll.protocol import events as ev
+from atoll.protocol.game_records import bond_set
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.held_out import loss_bytes
-from atoll.protocol.views import bond_set
 from atoll.protocol.words import (
     ZERO_DIGEST,
     Bitmap,

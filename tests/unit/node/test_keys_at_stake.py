@@ -8,7 +8,8 @@ from typing import Any, cast
 from tests.unit.chain.several import DEPLOYMENT
 from tests.unit.protocol.script import Script
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.chain.deployment import Deployment
 from atoll.protocol.words import ZERO_DIGEST, RoundIndex, SeatIndex
 from atoll.service.facts import Done

@@ -19,13 +19,13 @@ from atoll.errors import ProtocolError
 from atoll.protocol import claims as law_claims
 from atoll.protocol import events as ev
 from atoll.protocol.claims import NOBODYS_WORD, Said, shown
+from atoll.protocol.game_records import bond_set, parties, pay_place, window_of
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.hashing import accumulate_reveal
 from atoll.protocol.leaves import LEAF_BYTES, masked
 from atoll.protocol.program import Header, MalformedProgram
 from atoll.protocol.reset_periods import earlier_rounds
-from atoll.protocol.views import bond_set, parties, pay_place, window_of
 from atoll.protocol.words import (
     NO_HOLDER,
     ZERO_DIGEST,
@@ -83,13 +83,14 @@ def test_what_a_seat_revealed_is_shown_among_what_was_revealed_before_and_after(
     past = played().net.view.settled[0]
     commitments = [(seat, told.commitment) for seat, told in past.reveals.items()]
     for place, (seat, _) in enumerate(commitments):
-        job, round, of, holder, facts, before, later, _ = shown(past, seat)
-        assert (job, round, of, holder) == (past.slot.job, 0, seat, past.reveals[seat].holder)
-        assert (facts, later) == (astuple(past.facts), commitments[place + 1 :])
+        told = shown(past, seat)
+        assert (told.job_id, told.round, told.seat) == (past.slot.job, 0, seat)
+        assert (told.id, told.facts) == (past.reveals[seat].holder, past.facts)
+        assert [astuple(later) for later in told.later] == commitments[place + 1 :]
         accumulated = past.facts.seed
         for other in commitments[:place]:
             accumulated = accumulate_reveal(accumulated, *other)
-        assert before == accumulated
+        assert told.before == accumulated
     with pytest.raises(ProtocolError, match="did not reveal"):
         shown(past, SeatIndex(9))
 

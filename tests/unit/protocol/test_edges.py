@@ -216,8 +216,8 @@ def test_what_was_refunded_adds_up() -> None:
 
 def test_a_round_needs_twice_what_it_bears_and_one_more() -> None:
     def needed(**terms: int) -> tuple[int, int]:
-        seats, verifiers = Script.ready(make_terms(**terms)).net.view.gathered()
-        return seats[1], verifiers[1]
+        there = Script.ready(make_terms(**terms)).net.view.gathered()
+        return there.enough_held, there.enough_ready
 
     assert needed(f=1, min_providers=1, min_verifiers=2) == (3, 2)
     assert needed(f=1, min_providers=4, min_verifiers=3) == (4, 3)

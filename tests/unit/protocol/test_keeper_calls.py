@@ -16,8 +16,10 @@ from atoll.protocol import events as ev
 from atoll.protocol import pay
 from atoll.protocol.audits import with_settled
 from atoll.protocol.clocks import last_moment
+from atoll.protocol.game_records import GameRecord, bond_set, pay_place
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
+from atoll.protocol.holders import Holder
 from atoll.protocol.keeper_calls import (
     Call,
     KeeperCall,
@@ -30,7 +32,6 @@ from atoll.protocol.keeper_calls import (
 from atoll.protocol.leaves import key_hash
 from atoll.protocol.owes import Duty, owed_by
 from atoll.protocol.pay import duties_paid
-from atoll.protocol.views import GameRecord, Holder, bond_set, pay_place
 from atoll.protocol.words import (
     NO_HOLDER,
     NO_ROUND,
@@ -449,7 +450,7 @@ def test_a_word_is_contested_with_a_key_that_was_shown_too_early() -> None:
     about = (FIRST, Role.VERIFIER, HolderId(guesser), seat)
     assert due_of == [[KeeperCall(Call.CONTEST, *about)]] * 2
     calls = Calls(Deployment(1, 0, dict.fromkeys(REQUIRED, WATCHER)))
-    sent = [calls.contest(v.settled[0], seat, HolderId(guesser)) for v in (view, early)]
+    sent = [calls.about(v.settled[0]).contest(seat, HolderId(guesser)) for v in (view, early)]
     assert sent[0] == sent[1]
 
 

@@ -8,6 +8,7 @@ from tests.unit.protocol.network import Refused
 from tests.unit.protocol.script import WATCHER, Script
 
 from atoll.protocol import pay
+from atoll.protocol.holders import Holder
 from atoll.protocol.late_votes import (
     electors,
     grantable,
@@ -16,7 +17,7 @@ from atoll.protocol.late_votes import (
     lacks_word,
     without_pay,
 )
-from atoll.protocol.views import Holder, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.words import Role, SeatIndex
 
 SEAT = SeatIndex(3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import pytest
@@ -16,12 +16,13 @@ from atoll.protocol import claims as law_claims
 from atoll.protocol import events as ev
 from atoll.protocol import pay
 from atoll.protocol.claims import shown
+from atoll.protocol.game_records import GameRecord, bond_set, pay_place
+from atoll.protocol.game_records import parties as whose
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.owes import WHENEVER, Duty, Owed, committee_gateways, owed_by
 from atoll.protocol.rounds import apply
-from atoll.protocol.views import GameRecord, JobView, bond_set, pay_place
-from atoll.protocol.views import parties as whose
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_HOLDER,
     ZERO_DIGEST,
@@ -276,7 +277,7 @@ def test_evidence_has_the_programs_header_which_says_how_long_a_reset_period_is(
     assert first[7:10] == later[7:10] == header
     assert first[6] == later[6] == tuple(MODEL)
     for round, found in enumerate((first, later)):
-        assert found[0][:4] == shown(script.net.view.settled[round], SEAT)[:4]
+        assert found[0][:4] == astuple(shown(script.net.view.settled[round], SEAT))[:4]
         assert found[1:3] == (False, 7)
 
 

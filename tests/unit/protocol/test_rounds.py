@@ -14,13 +14,13 @@ from atoll.protocol import events as ev
 from atoll.protocol import pay
 from atoll.protocol.audit_reports import Body
 from atoll.protocol.audit_reports import Duty as AuditReportDuty
+from atoll.protocol.game_records import GameRecord, bond_set, pay_place
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.keeper_calls import Call, keeper_calls
 from atoll.protocol.late_votes import without_pay
 from atoll.protocol.owes import WHENEVER, Duty, committee_accounts, owed_by
 from atoll.protocol.rounds import apply
-from atoll.protocol.views import GameRecord, bond_set, pay_place
 from atoll.protocol.words import (
     NO_ROUND,
     HolderId,

@@ -12,9 +12,17 @@ from tests.unit.protocol.test_claims import SEAT, played, said_of
 from atoll.errors import ProtocolError
 from atoll.protocol import events as ev
 from atoll.protocol.clocks import last_moment
+from atoll.protocol.game_records import (
+    Accusation,
+    GameRecord,
+    accusation,
+    bond_set,
+    parties,
+    pay_place,
+)
 from atoll.protocol.games.machine import Clock, Outcome
 from atoll.protocol.keeper_calls import keeper_calls
-from atoll.protocol.views import GameRecord, JobView, accusation, bond_set, parties, pay_place
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_ROUND,
     Address,
@@ -137,10 +145,10 @@ def test_a_bonds_name_is_job_role_and_holder_and_a_pays_the_round_too() -> None:
 
 def test_an_accusation_names_segment_and_link_but_of_an_earlier_round_its_beginning() -> None:
     claim = replace(said_of(played()).claim(7, is_link=True), round=0)
-    assert accusation(WATCHER, claim) == (WATCHER, claim.place, 7, True)
+    assert accusation(WATCHER, claim) == Accusation(WATCHER, claim.place, 7, True)
     where = (JOB, Role.PROVIDER, HolderId(1), RoundIndex(1))
     later = replace(claim, place=pay_place(*where))
-    assert accusation(WATCHER, later) == (WATCHER, later.place, 0, False)
+    assert accusation(WATCHER, later) == Accusation(WATCHER, later.place, 0, False)
 
 
 # --- the clock ---

@@ -10,8 +10,9 @@ import pytest
 from tests.support.schedules import Away, Cast, Member, World, is_settled_up
 from tests.unit.protocol.factories import make_terms
 
+from atoll.protocol.holders import Holder
 from atoll.protocol.pay import round_pay
-from atoll.protocol.views import Holder, JobView
+from atoll.protocol.views import JobView
 from atoll.protocol.words import ZERO_DIGEST, JobStatus, Miss, Phase, Role
 
 DROPPING = "no-sign+false-differs+no-challenge"

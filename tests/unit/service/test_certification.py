@@ -17,8 +17,9 @@ from atoll.chain.keys import sign_hash
 from atoll.errors import ConfigError
 from atoll.protocol import bls
 from atoll.protocol.certificates import Bls, Ecdsa, Kind, signer_of
+from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.owes import committee_accounts
-from atoll.protocol.views import JobView, OpenRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Bitmap, Domain, JobId, RoundIndex
 from atoll.service.duties.certification import (
     ensure_key,

@@ -12,8 +12,8 @@ from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import VERIFIERS, WATCHER, Script
 from tests.unit.protocol.test_owes import claim_about
 
+from atoll.protocol.game_records import GameRecord
 from atoll.protocol.games.machine import Clock
-from atoll.protocol.views import GameRecord
 from atoll.protocol.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.duties import challenge
 from atoll.service.duties.challenge import SendChallenge
@@ -53,7 +53,7 @@ async def bid(
 
     calls = SimpleNamespace(
         crowded_out=lambda evidence: ("crowdedOut", 0),
-        challenge_claim=lambda evidence, bond: ("challenge", bond),
+        challenge=lambda evidence, bond: ("challenge", bond),
     )
     chain = SimpleNamespace(token_balance=token_balance, head=head)
     follower = SimpleNamespace(views={view.job_id: view})

@@ -594,8 +594,8 @@ async def test_what_a_game_left_is_collected_for_whom_it_is_owed(context: Any) -
     view = replace(view_at(1), games=games)
     for game in games:
         assert (await effects(context).run(view, SendCollect(game))).fact == BondCollected()
-    asked = [call for call in context.queue.calls.values() if call[0] == "collect_bond"]
-    assert asked == [("collect_bond", of) for of in (ME, address("wallet"), ME)]
+    asked = [call for call in context.queue.calls.values() if call[0] == "game_withdraw"]
+    assert asked == [("game_withdraw", of) for of in (ME, address("wallet"), ME)]
 
 
 async def test_a_deposit_under_way_is_not_sent_twice(context: Any) -> None:

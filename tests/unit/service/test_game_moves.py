@@ -12,11 +12,12 @@ from tests.unit.protocol.script import WATCHER, Script
 from tests.unit.protocol.test_owes import claim_about
 
 from atoll.errors import ProtocolError
+from atoll.protocol.game_records import GameRecord
 from atoll.protocol.games.claims import Pick
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.machine import Clock
 from atoll.protocol.games.players import Question
-from atoll.protocol.views import GameRecord, JobView
+from atoll.protocol.views import JobView
 from atoll.protocol.words import ZERO_DIGEST, SeatIndex
 from atoll.service.duties.challenge import NotChallenged
 from atoll.service.duties.game import PLAY, NoMove, SendMove

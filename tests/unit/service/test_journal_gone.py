@@ -14,16 +14,12 @@ import pytest
 from tests.unit.protocol.factories import address
 
 from atoll.chain import database as database_module
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.chain.keys import create_key
-from atoll.chain.txstore import (
-    QUEUE_FILE,
-    SignedTransaction,
-    TxStore,
-    read_pairing,
-    read_signed,
-)
+from atoll.chain.txfile import QUEUE_FILE, read_pairing, read_signed
+from atoll.chain.txrecords import SignedTransaction
+from atoll.chain.txstore import TxStore
 from atoll.errors import AtollError, ConfigError, StorageError
 from atoll.service import main as main_module
 from atoll.service.config import ServiceConfig

@@ -19,7 +19,7 @@ import structlog
 from tests.unit.protocol.network import Network
 
 from atoll.protocol.words import TOKEN
-from atoll.service import service as service_module
+from atoll.service import performing as performing_module
 from atoll.service.duties.unpin import DoUnpin
 from atoll.service.facts import Done
 from atoll.service.logs import log_file
@@ -133,11 +133,11 @@ async def test_a_command_whose_end_cannot_be_told_is_no_longer_under_way(
         return Done(block=5)
 
     service: Service[Any] = Service("provider", None, cast(Any, None), cast(Any, Mock(run=run)))
-    service._is_alone.set()
+    service.alone.is_alone.set()
     view, command = Network().view, DoUnpin(0, 1)
-    service._start(view.job_id, view, command)
+    service.performing.start(view.job_id, view, command)
     refuse = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    monkeypatch.setattr(service_module, "log", Mock(info=refuse, exception=refuse))
-    await asyncio.wait(service._running.values())
-    job, event = service._events.get_nowait()
+    monkeypatch.setattr(performing_module, "log", Mock(info=refuse, exception=refuse))
+    await asyncio.wait(service.performing.running.values())
+    job, event = service.machines.events.get_nowait()
     assert (job, cast(Failed, event).key, service.under_way) == (view.job_id, command.key, 0)

@@ -23,7 +23,9 @@ from atoll.protocol import events as ev
 from atoll.protocol.claims import Said
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.words import Address, JobId, Role, SeatIndex
+from atoll.service import draining as draining_module
 from atoll.service import occupied, power
+from atoll.service import participation as participation_module
 from atoll.service import service as service_module
 from atoll.service.config import ScheduleSection, ServiceConfig, read_config
 from atoll.service.duties.game import SendCollect
@@ -175,6 +177,7 @@ def test_hours_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(draining_module, "LOOK_SECONDS", 0.01)
 
 
 async def asked(running: Running, question: str, **arguments: int) -> dict[str, Any]:
@@ -220,13 +223,13 @@ async def test_a_drained_service_ends_once_and_stays_out(
     running.journal.close()
     again = start(tmp_path, job)
     looks = asyncio.Semaphore(0)
-    is_bound = again.service._is_bound
+    is_bound = again.service.draining.is_bound
 
     def looked() -> bool:
         looks.release()
         return is_bound()
 
-    monkeypatch.setattr(again.service, "_is_bound", looked)
+    monkeypatch.setattr(again.service.draining, "is_bound", looked)
     for _ in range(3):
         await looks.acquire()
     assert not again.task.done()  # what restarts it would do so for ever
@@ -240,7 +243,7 @@ async def test_on_battery_it_leaves_and_on_mains_it_comes_back(
 ) -> None:
     supplies = plugged(tmp_path / "supplies", BAT0=DISCHARGING)
     monkeypatch.setattr(power, "AWHILE_SECONDS", 0.0)
-    monkeypatch.setattr(service_module, "Mains", partial(Mains, supplies=supplies))
+    monkeypatch.setattr(participation_module, "Mains", partial(Mains, supplies=supplies))
     running = start(tmp_path, training_job())
     running.service.effects.context.config.schedule = ScheduleSection(on_battery=False)
     await running.effects.committed.wait()  # it finishes the round that runs
@@ -263,7 +266,7 @@ async def test_while_others_use_the_machine_it_is_out(
 ) -> None:
     stat = tmp_path / "stat"
     monkeypatch.setattr(occupied, "AWHILE_SECONDS", 0.05)
-    monkeypatch.setattr(service_module, "Occupied", partial(Occupied, stat=stat))
+    monkeypatch.setattr(participation_module, "Occupied", partial(Occupied, stat=stat))
     running = start(tmp_path, training_job())
     running.service.effects.context.config.schedule = ScheduleSection(most_by_others=0.25)
 
@@ -356,7 +359,7 @@ async def test_a_drained_service_plays_its_challenges_to_their_end(
     running = start(tmp_path, net)
     await asked(running, "drain")
     await running.effects.did[DoFetchSpec].wait()
-    assert running.service._is_bound()
+    assert running.service.draining.is_bound()
     net.emit(ev.Ended(1, Outcome.SENT_HOME))
     running.index.tell_everything()
     await running.effects.did[SendCollect].wait()

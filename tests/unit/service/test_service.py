@@ -29,7 +29,7 @@ from atoll.errors import InsufficientFunds, NotFound, RpcUnavailable, StorageErr
 from atoll.protocol import events as ev
 from atoll.protocol.views import JobView
 from atoll.protocol.words import ZERO_DIGEST, Digest, JobId, Phase, Role
-from atoll.service import service as service_module
+from atoll.service import measuring as measuring_module
 from atoll.service.config import PolicySection, ScheduleSection, WatchdogSection
 from atoll.service.duties.game import BondCollected, SendCollect
 from atoll.service.duties.material import (
@@ -42,12 +42,13 @@ from atoll.service.duties.material import (
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
 from atoll.service.facts import Done
+from atoll.service.feeding import LOOK_BLOCKS
 from atoll.service.journal import Belongs, Journal, JournalGone
 from atoll.service.machine import AnyCommand, Event, Finished, Head, HeadAdvanced, Setup, State
 from atoll.service.metrics import Measure, read_metrics, write_metrics
 from atoll.service.moving import renew_journal
 from atoll.service.outside import metrics_of
-from atoll.service.service import LOOK_BLOCKS, Service
+from atoll.service.service import Service
 from atoll.service.stands import note_name
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit, SendKey, SendReveal
@@ -324,7 +325,7 @@ async def test_a_further_job_waits_until_there_is_a_place_for_it(tmp_path: Path)
     running = start(tmp_path, net)
     running.effects.context.config.policy = PolicySection(jobs_at_once=1)
     await running.effects.did[DoFetchData].wait()
-    why = running.service._machines[other].reasons["membership"]
+    why = running.service.machines.states[other].reasons["membership"]
     assert "looks at no further one: it serves 1, and policy.jobs_at_once is 1" in why
     assert len(running.journal.read(other)) == 0
     net.advance()
@@ -336,7 +337,7 @@ async def test_a_further_job_waits_until_there_is_a_place_for_it(tmp_path: Path)
     async with asyncio.timeout(600):
         while len(running.journal.read(other)) < 1:  # noqa: ASYNC110 - the older one has its turn
             await asyncio.sleep(0.01)
-    assert running.service._machines[other].may_take is False
+    assert running.service.machines.states[other].may_take is False
     await running.stop()
 
 
@@ -366,7 +367,7 @@ async def test_a_job_that_is_over_is_looked_at_now_and_then(
 
 async def looks_at(running: Running, net: Network) -> int:
     """How often a service that can do nothing looks at its job within so many blocks."""
-    works, looks = running.service.step, 0
+    works, looks = running.service.machines.step, 0
 
     def counted(state: Any, *events: Event) -> Any:
         nonlocal looks
@@ -374,7 +375,7 @@ async def looks_at(running: Running, net: Network) -> int:
         # What it wants of a job that it was in, nobody carries out here.
         return replace(works(state, *events)[0], in_flight={}), []
 
-    running.service.step = counted
+    running.service.machines.step = counted
     await running.index.read.wait()
     for _ in range(2 * LOOK_BLOCKS):
         net.wait(1)
@@ -411,7 +412,7 @@ async def test_a_job_that_did_not_step_and_steps_again_is_stuck_no_more(tmp_path
             raise ZeroDivisionError("a defect")
         return works(state, event)
 
-    service.step = step_or_fail
+    service.machines.step = step_or_fail
     for is_stuck in (1, 0):
         while service.stuck != is_stuck:
             job.wait(2)
@@ -438,7 +439,7 @@ async def test_what_ended_while_a_job_did_not_step_is_told_when_it_does(tmp_path
             raise ZeroDivisionError("a defect")
         return works(state, *events)
 
-    service.step = step_or_fail
+    service.machines.step = step_or_fail
     while not failed.is_set():
         job.wait(2)
         running.index.tell_everything()
@@ -464,8 +465,8 @@ async def test_metrics_that_cannot_be_written_end_nothing(
             thrice.set()
         raise fails
 
-    monkeypatch.setattr(service_module, "write_metrics", write)
-    monkeypatch.setattr(service_module, "METRICS_SECONDS", 0.0)
+    monkeypatch.setattr(measuring_module, "write_metrics", write)
+    monkeypatch.setattr(measuring_module, "METRICS_SECONDS", 0.0)
     running = start(tmp_path, training_job())
     await running.effects.committed.wait()
     await thrice.wait()
@@ -522,7 +523,7 @@ class Writer:
 @pytest.fixture
 async def writer(monkeypatch: pytest.MonkeyPatch) -> Writer:
     found = Writer(asyncio.get_running_loop())
-    monkeypatch.setattr(service_module, "write_metrics", found)
+    monkeypatch.setattr(measuring_module, "write_metrics", found)
     return found
 
 
@@ -545,7 +546,7 @@ async def test_what_is_being_written_at_the_end_is_not_the_last(
             super().shutdown(*told, **options)
             assert writer.written == [0]
 
-    monkeypatch.setattr(service_module, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(measuring_module, "ThreadPoolExecutor", Pool)
     running = start(tmp_path, training_job())
     await writer.began.wait()
     running.journal.measure(99, 0, "train_seconds", 1.5)
@@ -557,8 +558,8 @@ async def test_what_is_being_written_at_the_end_is_not_the_last(
 async def test_metrics_of_many_rounds_are_written_less_often(
     tmp_path: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_module, "METRICS_SECONDS", 0.0)
-    monkeypatch.setattr(service_module, "SECONDS_BY_MEASURE", 3600.0)
+    monkeypatch.setattr(measuring_module, "METRICS_SECONDS", 0.0)
+    monkeypatch.setattr(measuring_module, "SECONDS_BY_MEASURE", 3600.0)
     with closing(Journal(tmp_path / "journal.sqlite")) as journal:
         journal.measure(1, 0, "train_seconds", 1.5)
     writer.may_write.set()
@@ -584,7 +585,7 @@ async def test_a_job_whose_machine_does_not_step_leaves_the_others_alone(tmp_pat
             raise ZeroDivisionError("a hostile job")
         return step(state, *events)
 
-    running.service.step = fails_for_the_stranger
+    running.service.machines.step = fails_for_the_stranger
     await running.effects.committed.wait()
     await running.stop()
     assert '"stuck_jobs": [\n  99\n ]' in (tmp_path / "metrics.json").read_text()
@@ -692,7 +693,7 @@ async def test_a_status_says_up_to_which_block_everything_has_been_begun(tmp_pat
     assert status["sent"] == 1  # as the scripted chain says of every transaction
     while running.service.status()["taken"] < job.number:  # noqa: ASYNC110 (what a stranger sees)
         await asyncio.sleep(0.001)
-    running.service._events.put_nowait((job.job, HeadAdvanced(Head(job.number, job.now))))
+    running.service.machines.put(job.job, HeadAdvanced(Head(job.number, job.now)))
     assert running.service.status()["taken"] == -1  # a machine has yet to be given that
     await running.stop()
 
@@ -791,9 +792,9 @@ async def test_what_it_refuses_is_served_and_in_its_status(tmp_path: Path) -> No
 
     await stands("joins")
     key = DoFetchSpec(b"", ZERO_DIGEST).key
-    service._events.put_nowait((other, Finished(key, JobRefused("move window 1 s < 60 s"))))
+    service.machines.put(other, Finished(key, JobRefused("move window 1 s < 60 s")))
     await stands("refuses")
-    service._say_stands()
+    service.stand_notes.say(service.effects.context)
     assert running.journal.note(note_name(JobId(5))) is None
     note = running.journal.note(note_name(other))
     assert note is not None and note.endswith(b"move window 1 s < 60 s")

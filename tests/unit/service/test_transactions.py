@@ -9,8 +9,10 @@ from typing import Any, cast
 import pytest
 from tests.unit.protocol.factories import address
 
-from atoll.chain.calls import Call
-from atoll.chain.txstore import QUEUE_FILE, TxState, TxStore
+from atoll.chain.call import Call
+from atoll.chain.txfile import QUEUE_FILE
+from atoll.chain.txrecords import TxState
+from atoll.chain.txstore import TxStore
 from atoll.errors import ChainError, ConfigError
 from atoll.service import transactions
 from atoll.service.lock import hold_folder

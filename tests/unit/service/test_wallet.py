@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 from tests.unit.protocol.factories import address
 
-from atoll.chain.calls import Call
+from atoll.chain.call import Call
 from atoll.chain.deployment import REQUIRED, Deployment
-from atoll.chain.txstore import TxState
+from atoll.chain.txrecords import TxState
 from atoll.errors import TransactionFailed
 from atoll.service.control import Refused, listening
 from atoll.service.lock import hold_folder

@@ -16,7 +16,8 @@ from atoll.chain.abi import registry
 from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.protocol.audit_reports import Body, Duty
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import ZERO_DIGEST, Address, Digest, HolderId, RoundIndex, SeatIndex
 from atoll.service.duties.challenge import SendChallenge
 from atoll.service.duties.material import DoFetchSpec, JobRefused, SpecReady

@@ -17,11 +17,13 @@ from tests.unit.protocol.script import SECRETS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.chain.abi import registry
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import ProtocolError, RpcUnavailable
 from atoll.protocol.certificates import alone, signer_of, signers_of
-from atoll.protocol.views import JobView, OpenRound
+from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Bitmap, Digest, HolderId, PlaceIndex, Verdict
 from atoll.service.duties.equivocation import note_name
 from atoll.service.duties.merge import DoMerge
@@ -80,7 +82,7 @@ class Desk:
             follower=SimpleNamespace(views={self.view.job_id: self.view}),
             sign_hash=lambda message: signed(ME, message),
         )
-        calls = SimpleNamespace(settle=lambda *said: said)
+        calls = SimpleNamespace(settle_words=lambda *said: said)
         effects = SimpleNamespace(context=context, calls=calls, transact=self.transact)
         return cast(Effects, effects)
 
@@ -143,10 +145,10 @@ def settling(desk: Desk, signers: Sequence[Address]) -> SendSettle:
 async def test_a_whole_committee_settles_at_once(desk: Desk) -> None:
     settle = settling(desk, VERIFIERS[:4])
     assert (await settle.perform(desk.effects, desk.view)).block == 7
-    ((command, (job, words, (verdict, shown, certificate))),) = desk.sent
+    ((command, (job, words, shown)),) = desk.sent
     assert (command, job, words) == (settle, desk.view.job_id, running(desk).words)
-    assert (verdict, list(shown)) == (VERDICT, VERIFIERS[:4])
-    assert signers_of(settle.digest, certificate, VERIFIERS[:4]) == 0b1111
+    assert (shown.verdict, list(shown.accounts)) == (VERDICT, VERIFIERS[:4])
+    assert signers_of(settle.digest, shown.certificate, VERIFIERS[:4]) == 0b1111
 
 
 async def test_two_thirds_wait_for_the_others_a_little_while(desk: Desk) -> None:
@@ -156,8 +158,8 @@ async def test_two_thirds_wait_for_the_others_a_little_while(desk: Desk) -> None
         await settle.perform(desk.effects, desk.view)
     desk.now += 1
     await settle.perform(desk.effects, desk.view)
-    ((_, (_, _, (_, _, certificate))),) = desk.sent
-    assert signers_of(settle.digest, certificate, VERIFIERS[:4]) == 0b0111
+    ((_, (_, _, shown)),) = desk.sent
+    assert signers_of(settle.digest, shown.certificate, VERIFIERS[:4]) == 0b0111
 
 
 async def test_half_of_a_committee_never_settles(desk: Desk) -> None:
@@ -183,9 +185,9 @@ async def test_the_accounts_of_a_drawn_committee_are_the_contracts_to_read(desk:
     larger = replace(running(desk), ready=Bitmap(running(desk).ready | 1 << 9))
     desk.view = replace(desk.view, open=larger)
     await settle.perform(desk.effects, desk.view)
-    ((_, (_, _, (_, shown, certificate))),) = desk.sent
-    assert shown == []
-    assert signers_of(settle.digest, certificate, VERIFIERS[:4]) == 0b1111
+    ((_, (_, _, shown)),) = desk.sent
+    assert shown.accounts == ()
+    assert signers_of(settle.digest, shown.certificate, VERIFIERS[:4]) == 0b1111
 
 
 async def test_what_is_settled_or_of_other_words_by_now_is_not_sent(desk: Desk) -> None:

@@ -13,7 +13,7 @@ from tests.unit.protocol.script import VERIFIERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.protocol.audit_reports import Body, Duty
-from atoll.protocol.views import SettledRound
+from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.words import Address, Bitmap, Digest, PlaceIndex, Role, SeatIndex, Verdict
 from atoll.service.duties.challenge import SendChallenge
 from atoll.service.duties.keeper_calls import SendKeeperCall

@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.protocol.audit_reports import Body, audit_report_hash, salt_message
 from atoll.protocol.leaves import key_of
 from atoll.protocol.owes import Duty, Owed
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest, HolderId, RoundIndex
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.challenge import SendChallenge, may_challenge, one_at_a_time
@@ -84,7 +86,7 @@ class SendOpen(ContractCall):
 
     def call(self, calls: Calls, view: JobView) -> Call:
         past, body = view.settled[self.round], Body.from_bytes(self.sealed.body)
-        return calls.open_audit_report(past, self.holder, body, self.sealed.salt)
+        return calls.about(past).open_audit_report(self.holder, body, self.sealed.salt)
 
 
 def _about(round: RoundIndex, seed: Digest, holder: HolderId) -> tuple[object, ...]:

@@ -11,12 +11,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Never
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.errors import ProtocolError, RpcUnavailable
+from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import alone, is_enough
 from atoll.protocol.hashing import certificate_hash
+from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.owes import Duty, Owed, committee_accounts
-from atoll.protocol.views import JobView, OpenRound, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     Address,
     Bitmap,
@@ -156,9 +160,9 @@ class SendSettle(Transaction[Never]):
             raise NotYet(f"{len(signatures)} of {len(committee)} have signed", None)
         certificate = scheme.certificate(committee, signatures)
         # Of a committee that is drawn from a larger pool the contract knows no accounts beforehand.
-        shown = committee if running.committee == running.ready else []
-        certified = (self.verdict, shown, certificate)
-        call = effects.calls.settle(view.job_id, running.words, certified)
+        shown = tuple(committee) if running.committee == running.ready else ()
+        certified = Certified(self.verdict, shown, certificate)
+        call = effects.calls.settle_words(view.job_id, running.words, certified)
         done = await effects.transact(view, self, call)
         with suppress(RpcUnavailable):  # nothing waits for it, and the next settlement asks again
             await ensure_sum(effects, current, running)

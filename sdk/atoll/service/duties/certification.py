@@ -14,8 +14,9 @@ from atoll.protocol import bls
 from atoll.protocol.certificates import SIGNATURE_BYTES, Bls, Ecdsa, Kind, Scheme
 from atoll.protocol.hashing import keccak256
 from atoll.protocol.leaves import key_of
+from atoll.protocol.open_rounds import OpenRound
 from atoll.protocol.owes import committee_accounts
-from atoll.protocol.views import JobView, OpenRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Digest
 
 if TYPE_CHECKING:

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import structlog
 
-from atoll.chain.calls import Call
-from atoll.chain.txqueue import MOST_CALLDATA, unspent_key
+from atoll.chain.call import Call
+from atoll.chain.txconfig import MOST_CALLDATA
+from atoll.chain.txqueue import unspent_key
 from atoll.errors import InsufficientFunds, ProtocolError
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
 from atoll.protocol.claims import MAX_WAITING, ModelRoots, ProgramHeader, Said
+from atoll.protocol.game_records import GameRecord, parties
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome as GameOutcome
 from atoll.protocol.leaves import key_hash
 from atoll.protocol.owes import Duty as Owes
 from atoll.protocol.owes import owed_by
-from atoll.protocol.views import GameRecord, JobView, SettledRound, parties
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_HOLDER, Address, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.service.commands import Transaction
 from atoll.service.duties.game import SendMove
@@ -125,7 +128,7 @@ class SendChallenge(Transaction[NotChallenged]):
             bond = max(claim.lowest_bond, least, min(bond, balance - kept))
         await _allow(effects, bond)
         log.info("disputes", job=view.job_id, round=self.round, seat=self.seat, bond=bond)
-        return effects.calls.challenge_claim(evidence, bond)
+        return effects.calls.challenge(evidence, bond)
 
     def _worth(self, view: JobView, claim: Claim, me: Address) -> int:
         """What we bid where we have it, so that nobody gets before us for less than it costs."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import structlog
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Work

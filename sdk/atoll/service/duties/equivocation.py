@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import structlog
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.errors import NotFound
+from atoll.protocol.call_structs import Certified
 from atoll.protocol.certificates import alone
 from atoll.protocol.hashing import certificate_hash
 from atoll.protocol.owes import committee_accounts
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     Address,
     Digest,
@@ -121,9 +124,9 @@ class SendEquivocated(ContractCall):
 
     def call(self, calls: Calls, view: JobView) -> Call:
         past, shown = view.settled[self.round], self.shown
-        own = (self.verdict, (view.verifiers[shown.holder].account,), shown.own)
-        certified = (past.verdict, shown.together, shown.certified)
-        return calls.equivocated(past, shown.holder, (own, certified))
+        own = Certified(self.verdict, (view.verifiers[shown.holder].account,), shown.own)
+        certified = Certified(past.verdict, shown.together, shown.certified)
+        return calls.about(past).equivocated(shown.holder, (own, certified))
 
 
 def note_name(view: JobView, round: RoundIndex, digest: Digest) -> str:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
 import structlog
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.chain.deploy import FAMILIES
 from atoll.errors import ProtocolError
+from atoll.protocol.game_records import GameRecord, parties
 from atoll.protocol.games.claims import Move
 from atoll.protocol.games.judge import Need
 from atoll.protocol.games.machine import Outcome
@@ -22,7 +24,7 @@ from atoll.protocol.games.words import explain
 from atoll.protocol.keeper_calls import Call as Kind
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.reset_periods import earlier_rounds
-from atoll.protocol.views import GameRecord, JobView, parties
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Transaction
 from atoll.service.config import KeeperConfig
@@ -157,7 +159,7 @@ class SendTimeOut(ContractCall):
     moves: int
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        return calls.time_out(self.game)
+        return calls.timeout(self.game)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ class SendCollect(Transaction[BondCollected]):
         account = effects.context.me
         if view.games[self.game].outcome is Outcome.CHALLENGER_FELL:  # its gain, not its own bond
             account = (await effects.context.chain.ownership(account)).payee
-        call = effects.calls.collect_bond(account)
+        call = effects.calls.game_withdraw(account)
         done = await effects.transact(view, self, call)
         return Done(BondCollected(), done.block)
 

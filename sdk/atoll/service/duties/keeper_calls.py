@@ -13,12 +13,17 @@ from typing import ClassVar, Final, TypeVar
 
 import structlog
 
-from atoll.chain.calls import Call, Calls, Due
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.errors import ProtocolError
+from atoll.protocol.call_structs import Due
+from atoll.protocol.game_records import bond_set
 from atoll.protocol.hashing import sha256
 from atoll.protocol.keeper_calls import Call as Kind
 from atoll.protocol.keeper_calls import KeeperCall, keeper_calls, money
-from atoll.protocol.views import JobView, OpenRound, SettledRound, bond_set
+from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, HolderId, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall
 from atoll.service.config import KeeperConfig
@@ -55,7 +60,7 @@ class SendKeeperCall(ContractCall):
         of_job: dict[Kind, Callable[[], Call]] = {
             Kind.ADVANCE: lambda: calls.advance(job),
             Kind.SEED_AUDIT: lambda: calls.seed_audit(job),
-            Kind.SETTLE_LATE: lambda: calls.settle_late(job, _running(view).words),
+            Kind.SETTLE_LATE: lambda: calls.settle_words_late(job, _running(view).words),
             Kind.CUT_SEAT: lambda: calls.cut_seat(job, seat),
             Kind.CUT_MEMBER: lambda: calls.cut_member(job, round, holder),
             Kind.CLAIM: lambda: calls.claim(job, self.role, holder, round),
@@ -66,15 +71,16 @@ class SendKeeperCall(ContractCall):
         if self.what in of_job:
             return of_job[self.what]()
         past = _settled(view, round)
+        about = calls.about(past)
         of_audit: dict[Kind, Callable[[], Call]] = {
-            Kind.LEAK: lambda: calls.leak(past, seat, past.known_key(seat) or past.keys[seat]),
-            Kind.ABSENT: lambda: calls.absent(past, holder, seat),
-            Kind.REPORT_MISSING_KEY: lambda: calls.report_missing_key(past, seat),
-            Kind.NO_KEY: lambda: calls.no_key(past, seat),
-            Kind.CONTEST: lambda: calls.contest(past, seat, holder),
-            Kind.SETTLE_CONTEST: lambda: calls.settle_contest(past, seat, holder),
-            Kind.DROPPED: lambda: calls.dropped(past, holder, seat),
-            Kind.PROVEN: lambda: calls.proven(past, holder, seat),
+            Kind.LEAK: lambda: about.leak(seat, past.known_key(seat) or past.keys[seat]),
+            Kind.ABSENT: lambda: about.absent(holder, seat),
+            Kind.REPORT_MISSING_KEY: lambda: about.report_missing_key(seat),
+            Kind.NO_KEY: lambda: about.no_key(seat),
+            Kind.CONTEST: lambda: about.contest(seat, holder),
+            Kind.SETTLE_CONTEST: lambda: about.settle_contest(seat, holder),
+            Kind.DROPPED: lambda: about.dropped(holder, seat),
+            Kind.PROVEN: lambda: about.proven(holder, seat),
         }
         return of_audit[self.what]()
 

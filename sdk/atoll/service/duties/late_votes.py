@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
+from atoll.protocol.holders import Holder
 from atoll.protocol.late_votes import grantable, lacks_word
-from atoll.protocol.views import Holder, JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Bitmap, HolderId, Role, RoundIndex, SeatIndex, to_bitmap
 from atoll.service.commands import ContractCall
 from atoll.service.duties.material import has_material, spec_of
@@ -58,7 +61,7 @@ class SendGrant(ContractCall):
 
     def call(self, calls: Calls, view: JobView) -> Call:
         past, following = view.settled[self.round], view.settled_round(RoundIndex(self.round + 1))
-        return calls.grant(past, self.seat, following)
+        return calls.about(past).grant(self.seat, following)
 
 
 # --- decisions ---

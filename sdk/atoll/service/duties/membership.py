@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, Never, TypeVar
 
 from eth_utils.address import to_checksum_address
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.errors import InsufficientFunds
-from atoll.protocol.views import Holder, JobView
+from atoll.protocol.holders import Holder
+from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_ROUND,
     Address,

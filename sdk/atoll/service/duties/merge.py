@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeFacts, MergeTerms, candidates, had
-from atoll.protocol.views import JobView, OpenRound, SettledRound
+from atoll.protocol.open_rounds import OpenRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest, Phase, Slot, Verdict, to_bitmap
 from atoll.service.commands import Work
 from atoll.service.duties.material import has_material, manifest_of, spec_of

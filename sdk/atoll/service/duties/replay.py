@@ -15,7 +15,8 @@ from atoll.protocol.audit_reports import Duty
 from atoll.protocol.leaves import Leaves
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.reset_periods import earlier_rounds
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Digest, RoundIndex, SeatIndex, Slot
 from atoll.service.commands import Work
 from atoll.service.duties.model import model_of_round

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.views import JobView, OpenRound, SeatReveal
+from atoll.protocol.open_rounds import OpenRound, SeatReveal
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
 from atoll.service.commands import Work
 from atoll.service.duties.material import has_material, spec_of

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
 
 import structlog
 
-from atoll.chain.calls import Call, Calls
+from atoll.chain.call import Call
+from atoll.chain.calls import Calls
 from atoll.protocol.hashing import hash_fields
 from atoll.protocol.keeper_calls import leaked_keys
-from atoll.protocol.views import JobView, SettledRound
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Work
 from atoll.service.duties.challenge import (
@@ -73,7 +75,7 @@ class SendLeak(ContractCall):
 
     def call(self, calls: Calls, view: JobView) -> Call:
         log.info("leaks", job=view.job_id, round=self.round, seat=self.seat)
-        return calls.leak(view.settled[self.round], self.seat, self.key_shown)
+        return calls.about(view.settled[self.round]).leak(self.seat, self.key_shown)
 
 
 @dataclass(frozen=True, slots=True)

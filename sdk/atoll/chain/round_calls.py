@@ -1,0 +1,338 @@
+"""Typed calls of Rounds, Members, Audits, Words and BlsPolicy, named as in Solidity.
+
+Made by contracts/tools/export_artifacts.py from the contracts; not edited by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from atoll.chain.call import Call, CallBuilder
+from atoll.protocol.call_structs import Certified, Having, Shown
+from atoll.protocol.words import (
+    Address,
+    Bitmap,
+    Digest,
+    Facts,
+    HolderId,
+    JobId,
+    PlaceIndex,
+    Reveal,
+    Role,
+    RoundIndex,
+    SeatIndex,
+)
+
+
+class RoundCalls(CallBuilder):
+    """One method a function; it only encodes."""
+
+    # Rounds
+
+    def advance(self, job_id: JobId) -> Call:
+        """Anyone: moves a job on whose deadline has passed. Reverts with NothingToDo when nothing
+        is due.
+        """
+        return self.build("advance", job_id, contract="Rounds", permissionless=True)
+
+    def commit(self, job_id: JobId, seat: SeatIndex, seed: Digest, commitment: Digest) -> Call:
+        """Binds a seat to its work before anyone shows theirs. The last commit opens the
+        reveals.
+
+        Args:
+            seed: data seed of the round: what was made for another one is refused.
+        """
+        return self.build("commit", job_id, seat, seed, commitment, contract="Rounds")
+
+    def reveal(self, job_id: JobId, seat: SeatIndex, seed: Digest, reveal: Reveal) -> Call:
+        """Opens a commitment. The last reveal fixes the next data seed and opens the merge.
+
+        Args:
+            seed: data seed of the round, which the commitment has to name, too.
+        """
+        return self.build("reveal", job_id, seat, seed, reveal, contract="Rounds")
+
+    def word(self, job_id: JobId, place: PlaceIndex, seed: Digest, has: Bitmap) -> Call:
+        """A committee member's word: the seats whose update it has. Once a committee draw. The
+        first one after the block in which the merge opened fixes the audit seed, by that block's
+        hash.
+
+        Args:
+            has: seats; those that did not reveal count nothing.
+        """
+        return self.build("word", job_id, place, seed, has, contract="Rounds")
+
+    def seed_audit(self, job_id: JobId) -> Call:
+        """Anyone, from the block after the one in which the merge opened: fixes the audit seed, if
+        no word has. Where 256 blocks have passed since, the chain has forgotten that block's
+        hash, and this notes the present block instead.
+        """
+        return self.build("seedAudit", job_id, contract="Rounds", permissionless=True)
+
+    def settle(self, job_id: JobId, places: bytes, has: Sequence[Bitmap], shown: Certified) -> Call:
+        """Anyone: ends the merge with what two thirds of the committee signed, and opens the next
+        round.
+
+        Args:
+            places: of the committee draw's words, a byte each, in the chain's order.
+            has: the words themselves.
+            shown: the committee's accounts in it, by ascending place, need not be there: they are
+                cheaper shown than read, once a whole pool has settled a round and is the next one's
+                committee too.
+        """
+        return self.build(
+            "settle", job_id, places, has, shown, contract="Rounds", permissionless=True
+        )
+
+    def settle_late(self, job_id: JobId, places: bytes, has: Sequence[Bitmap]) -> Call:
+        """Anyone, from the job's expiry on, once the committee draw's deadline has passed: pays
+        what was had and closes the job.
+
+        Args:
+            places: of the committee draw's words, a byte each, in the chain's order.
+            has: the words themselves.
+        """
+        return self.build("settleLate", job_id, places, has, contract="Rounds", permissionless=True)
+
+    def sign(self, job_id: JobId, facts: Facts, id: HolderId, certificate: bytes) -> Call:
+        """Adds a member's signature of the last certificate, until the next settlement and
+        auditEnd.
+
+        Args:
+            id: of a member of the committee that settled.
+        """
+        return self.build(
+            "sign", job_id, facts, id, certificate, contract="Rounds", permissionless=True
+        )
+
+    # Members
+
+    def sit(self, job_id: JobId, seat: SeatIndex) -> Call:
+        """Takes a free seat from the next opening on; locks Terms.providerBond."""
+        return self.build("sit", job_id, seat, contract="Members")
+
+    def leave_seat(self, job_id: JobId) -> Call:
+        """The caller's seat is free after the round that runs, which it still owes."""
+        return self.build("leaveSeat", job_id, contract="Members")
+
+    def disagree(self, job_id: JobId, seed: Digest, root: Digest) -> Call:
+        """ "I computed another model": leaves without a miss, before the round's commit."""
+        return self.build("disagree", job_id, seed, root, contract="Members")
+
+    def cut_seat(self, job_id: JobId, seat: SeatIndex) -> Call:
+        """Cuts the last miss of a seat, which can be taken then. Anyone."""
+        return self.build("cutSeat", job_id, seat, contract="Members", permissionless=True)
+
+    def enrol(self, job_id: JobId, place: PlaceIndex, bond: int) -> Call:
+        """Takes a place of the pool: a free one, one whose member is not ready in time, or for a
+        tenth more the cheapest.
+        """
+        return self.build("enrol", job_id, place, bond, contract="Members")
+
+    def ready(self, job_id: JobId) -> Call:
+        """ "I hold manifest, data and model." Counts from the next settlement on; where the caller
+        is a member of the running round, from its end on, and while none runs at once.
+        """
+        return self.build("ready", job_id, contract="Members")
+
+    def leave_pool(self, job_id: JobId) -> Call:
+        return self.build("leavePool", job_id, contract="Members")
+
+    def cut_member(self, job_id: JobId, round: RoundIndex, id: HolderId) -> Call:
+        """Cuts a member that gave no word by the end of a committee draw's words. Anyone."""
+        return self.build("cutMember", job_id, round, id, contract="Members", permissionless=True)
+
+    def release(self, job_id: JobId, role: Role, id: HolderId) -> Call:
+        """Unlocks the bond of who owes nothing any more. Anyone."""
+        return self.build("release", job_id, role, id, contract="Members", permissionless=True)
+
+    def announce_gateway(self, url: str) -> Call:
+        """Says where the caller serves its blocks; the last one said counts. Visible ASCII (RFC
+        3986).
+        """
+        return self.build("announceGateway", url, contract="Members")
+
+    # Audits
+
+    def seal_audit_report(self, job_id: JobId, round: RoundIndex, audit_report: Digest) -> Call:
+        """A member's sealed audit report of a round's duties. The last one before auditEnd counts,
+        so one that was made for another seed can be replaced. Warning: one that is sealed later
+        replaces it, too, and cannot be opened.
+        """
+        return self.build("sealAuditReport", job_id, round, audit_report, contract="Audits")
+
+    def open(
+        self,
+        *,
+        job_id: JobId,
+        round: RoundIndex,
+        id: HolderId,
+        facts: Facts,
+        body: bytes,
+        salt: Digest,
+    ) -> Call:
+        """Opens it, between auditEnd and openEnd. Every seat in it has to be a duty of the
+        member.
+
+        Args:
+            body: 35 bytes a duty: seat, 0xffff or the first segment that differs, word.
+        """
+        return self.build("open", job_id, round, id, facts, body, salt, contract="Audits")
+
+    def key(self, job_id: JobId, round: RoundIndex, key: Digest) -> Call:
+        """The holder of a seat shows the key of its words' masks. Warning: before auditEnd anyone
+        can take half of the pay. What is shown in the block of its settlement or before is none,
+        and the last one counts.
+        """
+        return self.build("key", job_id, round, key, contract="Audits")
+
+    def leak(self, shown: Shown, key: Digest) -> Call:
+        """Anyone but the holder, before auditEnd: shows a key that it was told, for half of the
+        seat's pay.
+        """
+        return self.build("leak", shown, key, contract="Audits", permissionless=True)
+
+    def contest(self, shown: Shown, id: HolderId, body: bytes, key: Digest) -> Call:
+        """Anyone: an opened *fine* is not what the reveal's leaves and the key give."""
+        return self.build("contest", shown, id, body, key, contract="Audits", permissionless=True)
+
+    def settle_contest(
+        self, job_id: JobId, round: RoundIndex, id: HolderId, seat_id: HolderId
+    ) -> Call:
+        """Anyone, once the seat's round is FINAL: a miss, and a part of the fee to who contested;
+        or the fee back.
+        """
+        return self.build(
+            "settleContest", job_id, round, id, seat_id, contract="Audits", permissionless=True
+        )
+
+    def report_missing_key(self, shown: Shown) -> Call:
+        """Anyone, after keysEnd: a drawn seat without the committed key loses the round's pay and
+        misses.
+        """
+        return self.build("reportMissingKey", shown, contract="Audits", permissionless=True)
+
+    def no_key(self, shown: Shown) -> Call:
+        """Anyone, in the second half of the window: a drawn seat without the committed key has
+        lost.
+        """
+        return self.build("noKey", shown, contract="Audits", permissionless=True)
+
+    def absent(
+        self,
+        *,
+        job_id: JobId,
+        round: RoundIndex,
+        id: HolderId,
+        seat: SeatIndex,
+        facts: Facts,
+        body: bytes,
+    ) -> Call:
+        """Anyone, after openEnd: the auditor of a drawn seat said nothing about it.
+
+        Args:
+            body: what it opened; empty for nothing.
+        """
+        return self.build(
+            "absent", job_id, round, id, seat, facts, body, contract="Audits", permissionless=True
+        )
+
+    def dropped(
+        self,
+        *,
+        job_id: JobId,
+        round: RoundIndex,
+        id: HolderId,
+        seat: SeatIndex,
+        seat_id: HolderId,
+        body: bytes,
+    ) -> Call:
+        """Anyone, in the second half of the window: an opened *differs* that its author did not
+        challenge.
+        """
+        return self.build(
+            "dropped",
+            job_id,
+            round,
+            id,
+            seat,
+            seat_id,
+            body,
+            contract="Audits",
+            permissionless=True,
+        )
+
+    def proven(
+        self, job_id: JobId, round: RoundIndex, id: HolderId, seat_id: HolderId, body: bytes
+    ) -> Call:
+        """Anyone, once the seat's holder has fallen, by whose game it may be: credits the author of
+        an opened *differs* its fee.
+        """
+        return self.build(
+            "proven", job_id, round, id, seat_id, body, contract="Audits", permissionless=True
+        )
+
+    # Words
+
+    def late_vote(self, job_id: JobId, round: RoundIndex, id: HolderId, has: Bitmap) -> Call:
+        """A member of the round's pool, or of the next one's: "I have these updates now", for their
+        pay. Before auditEnd.
+
+        Args:
+            has: their seats.
+        """
+        return self.build("lateVote", job_id, round, id, has, contract="Words")
+
+    def grant(self, job_id: JobId, round: RoundIndex, seat: SeatIndex, having: Having) -> Call:
+        """Anyone, before auditEnd: more than half of both committees have the seat's update; so it
+        is paid.
+        """
+        return self.build(
+            "grant", job_id, round, seat, having, contract="Words", permissionless=True
+        )
+
+    def equivocated(
+        self,
+        *,
+        job_id: JobId,
+        round: RoundIndex,
+        id: HolderId,
+        seed: Digest,
+        words: Digest,
+        shown: Sequence[Certified],
+    ) -> Call:
+        """Anyone: one member signed two verdicts about the same words, each alone or with
+        others.
+        """
+        return self.build(
+            "equivocated",
+            job_id,
+            round,
+            id,
+            seed,
+            words,
+            shown,
+            contract="Words",
+            permissionless=True,
+        )
+
+    # BlsPolicy
+
+    def register(self, key: bytes, proof: bytes) -> Call:
+        """Makes it the caller's key, once and for ever.
+
+        Args:
+            key: x ‖ y, 48 bytes each.
+            proof: the key's own signature of `proofOf`, under the suite's domain for proofs of
+                possession.
+        """
+        return self.build("register", key, proof, contract="BlsPolicy")
+
+    def keep(self, accounts: Sequence[Address]) -> Call:
+        """Anyone: keeps the sum of the keys of these accounts, in this order, which certificates of
+        theirs are then checked with. Nothing waits for it: without it each signer's key is read.
+
+        Args:
+            accounts: at most 32, which all have a key.
+        """
+        return self.build("keep", accounts, contract="BlsPolicy", permissionless=True)

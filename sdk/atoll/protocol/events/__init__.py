@@ -1,0 +1,298 @@
+"""What the contracts say, as data: one frozen dataclass per event.
+
+Made by contracts/tools/export_artifacts.py from the contracts; not edited by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from atoll.protocol.events.audit_events import (
+    AuditReportSealed,
+    Contested,
+    ContestSettled,
+    Dropped,
+    KeyShown,
+    LateVote,
+    Leaked,
+    Opened,
+    Proven,
+    Struck,
+)
+from atoll.protocol.events.game_events import (
+    Began,
+    BondReturned,
+    Challenged,
+    CrowdedOut,
+    Decided,
+    Ended,
+    LeafPosted,
+    NodePicked,
+    NotTold,
+    Picked,
+    RowRevealed,
+    StepPicked,
+    StepsOpened,
+    TracePosted,
+)
+from atoll.protocol.events.job_events import (
+    Burnt,
+    CancelRequested,
+    Claimed,
+    Collected,
+    CreditClaimed,
+    Credited,
+    JobCreated,
+    JobFunded,
+    Kept,
+    OwnerAccepted,
+    OwnerProposed,
+    PayeeSet,
+    Refunded,
+)
+from atoll.protocol.events.member_events import (
+    Enrolled,
+    Fell,
+    GatewayAnnounced,
+    Missed,
+    PlaceLeaving,
+    Ready,
+    Released,
+    Seated,
+    SeatLeaving,
+)
+from atoll.protocol.events.round_events import (
+    AuditSeeded,
+    Closed,
+    Committed,
+    CommitteeDrawn,
+    MergeOpened,
+    PayChanged,
+    Revealed,
+    RevealOpened,
+    RoundOpened,
+    Said,
+    Settled,
+    Signed,
+    Stopped,
+    Waiting,
+)
+from atoll.protocol.events.stake_events import (
+    Deposited,
+    Locked,
+    Slashed,
+    UnbondStarted,
+    Unlocked,
+    Withdrawn,
+)
+
+__all__ = [
+    "EVENT_TYPES",
+    "AuditReportSealed",
+    "AuditSeeded",
+    "Began",
+    "BondReturned",
+    "Burnt",
+    "CancelRequested",
+    "Challenged",
+    "Claimed",
+    "Closed",
+    "Collected",
+    "Committed",
+    "CommitteeDrawn",
+    "ContestSettled",
+    "Contested",
+    "ContractEvent",
+    "CreditClaimed",
+    "Credited",
+    "CrowdedOut",
+    "Decided",
+    "Deposited",
+    "Dropped",
+    "Ended",
+    "Enrolled",
+    "Fell",
+    "GatewayAnnounced",
+    "JobCreated",
+    "JobFunded",
+    "Kept",
+    "KeyShown",
+    "LateVote",
+    "LeafPosted",
+    "Leaked",
+    "Locked",
+    "MergeOpened",
+    "Missed",
+    "NodePicked",
+    "NotTold",
+    "Opened",
+    "OwnerAccepted",
+    "OwnerProposed",
+    "PayChanged",
+    "PayeeSet",
+    "Picked",
+    "PlaceLeaving",
+    "Proven",
+    "Ready",
+    "Refunded",
+    "Released",
+    "RevealOpened",
+    "Revealed",
+    "RoundOpened",
+    "RowRevealed",
+    "Said",
+    "SeatLeaving",
+    "Seated",
+    "Settled",
+    "Signed",
+    "Slashed",
+    "StepPicked",
+    "StepsOpened",
+    "Stopped",
+    "Struck",
+    "TracePosted",
+    "UnbondStarted",
+    "Unlocked",
+    "Waiting",
+    "Withdrawn",
+]
+
+ContractEvent = (
+    RoundOpened
+    | Committed
+    | RevealOpened
+    | Revealed
+    | MergeOpened
+    | AuditSeeded
+    | Said
+    | CommitteeDrawn
+    | Settled
+    | Signed
+    | Stopped
+    | Waiting
+    | PayChanged
+    | Closed
+    | Seated
+    | SeatLeaving
+    | Enrolled
+    | Ready
+    | PlaceLeaving
+    | Missed
+    | Fell
+    | Released
+    | GatewayAnnounced
+    | AuditReportSealed
+    | Opened
+    | KeyShown
+    | Leaked
+    | Contested
+    | ContestSettled
+    | Struck
+    | Dropped
+    | Proven
+    | LateVote
+    | JobCreated
+    | JobFunded
+    | CancelRequested
+    | Claimed
+    | Credited
+    | CreditClaimed
+    | Kept
+    | Collected
+    | Burnt
+    | Refunded
+    | OwnerProposed
+    | OwnerAccepted
+    | PayeeSet
+    | Deposited
+    | UnbondStarted
+    | Withdrawn
+    | Locked
+    | Unlocked
+    | Slashed
+    | Challenged
+    | Began
+    | Decided
+    | Ended
+    | CrowdedOut
+    | NotTold
+    | BondReturned
+    | StepsOpened
+    | StepPicked
+    | TracePosted
+    | RowRevealed
+    | Picked
+    | NodePicked
+    | LeafPosted
+)
+"""Any event of the contracts."""
+
+EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
+    "RoundOpened": RoundOpened,
+    "Committed": Committed,
+    "RevealOpened": RevealOpened,
+    "Revealed": Revealed,
+    "MergeOpened": MergeOpened,
+    "AuditSeeded": AuditSeeded,
+    "Said": Said,
+    "CommitteeDrawn": CommitteeDrawn,
+    "Settled": Settled,
+    "Signed": Signed,
+    "Stopped": Stopped,
+    "Waiting": Waiting,
+    "PayChanged": PayChanged,
+    "Closed": Closed,
+    "Seated": Seated,
+    "SeatLeaving": SeatLeaving,
+    "Enrolled": Enrolled,
+    "Ready": Ready,
+    "PlaceLeaving": PlaceLeaving,
+    "Missed": Missed,
+    "Fell": Fell,
+    "Released": Released,
+    "GatewayAnnounced": GatewayAnnounced,
+    "AuditReportSealed": AuditReportSealed,
+    "Opened": Opened,
+    "KeyShown": KeyShown,
+    "Leaked": Leaked,
+    "Contested": Contested,
+    "ContestSettled": ContestSettled,
+    "Struck": Struck,
+    "Dropped": Dropped,
+    "Proven": Proven,
+    "LateVote": LateVote,
+    "JobCreated": JobCreated,
+    "JobFunded": JobFunded,
+    "CancelRequested": CancelRequested,
+    "Claimed": Claimed,
+    "Credited": Credited,
+    "CreditClaimed": CreditClaimed,
+    "Kept": Kept,
+    "Collected": Collected,
+    "Burnt": Burnt,
+    "Refunded": Refunded,
+    "OwnerProposed": OwnerProposed,
+    "OwnerAccepted": OwnerAccepted,
+    "PayeeSet": PayeeSet,
+    "Deposited": Deposited,
+    "UnbondStarted": UnbondStarted,
+    "Withdrawn": Withdrawn,
+    "Locked": Locked,
+    "Unlocked": Unlocked,
+    "Slashed": Slashed,
+    "Challenged": Challenged,
+    "Began": Began,
+    "Decided": Decided,
+    "Ended": Ended,
+    "CrowdedOut": CrowdedOut,
+    "NotTold": NotTold,
+    "BondReturned": BondReturned,
+    "StepsOpened": StepsOpened,
+    "StepPicked": StepPicked,
+    "TracePosted": TracePosted,
+    "RowRevealed": RowRevealed,
+    "Picked": Picked,
+    "NodePicked": NodePicked,
+    "LeafPosted": LeafPosted,
+}
+"""The decoding table, by the names of the ABI. `atoll.chain.decode` uses it."""

@@ -1,0 +1,149 @@
+"""Events of Members, named and ordered as in the ABI.
+
+Made by contracts/tools/export_artifacts.py from the contracts; not edited by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.protocol.words import (
+    Address,
+    HolderId,
+    JobId,
+    Miss,
+    PlaceIndex,
+    Role,
+    RoundIndex,
+    SeatIndex,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seated:
+    """An account takes a seat.
+
+    Attributes:
+        id: of the holder.
+        start: the first round that it counts in.
+    """
+
+    job_id: JobId
+    account: Address
+    seat: SeatIndex
+    id: HolderId
+    start: RoundIndex
+
+
+@dataclass(frozen=True, slots=True)
+class SeatLeaving:
+    """A seat will be free.
+
+    Attributes:
+        to: the first round that the holder does not count in.
+    """
+
+    job_id: JobId
+    account: Address
+    seat: SeatIndex
+    id: HolderId
+    to: RoundIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """An account takes a place of the verifiers' pool.
+
+    Attributes:
+        id: of the holder.
+        start: the first round that it may count in.
+        bond: wei.
+        ready_until: unix seconds by which it has to be ready.
+    """
+
+    job_id: JobId
+    account: Address
+    place: PlaceIndex
+    id: HolderId
+    start: RoundIndex
+    bond: int
+    ready_until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A verifier holds manifest, data and model."""
+
+    job_id: JobId
+    account: Address
+    place: PlaceIndex
+    id: HolderId
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceLeaving:
+    """A place will be free.
+
+    Attributes:
+        to: the first round that the holder does not count in.
+    """
+
+    job_id: JobId
+    account: Address
+    place: PlaceIndex
+    id: HolderId
+    to: RoundIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A holder did not do what it owed, and part of its bond is gone.
+
+    Attributes:
+        cut: wei of the bond.
+    """
+
+    job_id: JobId
+    account: Address
+    role: Role
+    id: HolderId
+    round: RoundIndex
+    kind: Miss
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fell:
+    """A holder lost its bond: to a game, to two certificates, or for want of a key.
+
+    Attributes:
+        winner: whom a share of the bond goes to; zero for nobody.
+        lost_from: the first round whose pay is lost.
+        slashed: wei.
+    """
+
+    job_id: JobId
+    account: Address
+    winner: Address
+    role: Role
+    id: HolderId
+    lost_from: RoundIndex
+    slashed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A holder that owes nothing has what is left of its bond again."""
+
+    job_id: JobId
+    account: Address
+    role: Role
+    id: HolderId
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayAnnounced:
+    """Where an account serves its blocks; the last one said counts."""
+
+    account: Address
+    url: str

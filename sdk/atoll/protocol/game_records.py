@@ -1,0 +1,117 @@
+"""Games about settled rounds of a job, and how the contracts name what a claim stands on.
+
+Rule of this file: everything is frozen, mappings are replaced and never changed, and every field
+follows from the contracts' events and their blocks alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from atoll.protocol.games.claims import Claim
+from atoll.protocol.games.machine import Clock
+from atoll.protocol.games.machine import Outcome as GameOutcome
+from atoll.protocol.played import is_holders_turn
+from atoll.protocol.words import (
+    Address,
+    Digest,
+    HolderId,
+    JobId,
+    Role,
+    RoundIndex,
+)
+
+if TYPE_CHECKING:
+    from atoll.protocol.events import ContractEvent
+
+_ROLE_BIT: Final = 32
+_JOB_BIT: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class GameRecord:
+    """A game about a settled round of the job.
+
+    Attributes:
+        bond: wei, the challenger's.
+        evidence: what the claim was proved with; dropped with the moves when the game is over.
+        began_at: unix seconds of its beginning; 0 while it waits.
+        clock: what time is left; None while it waits.
+        moves: the parties' events, in the chain's order.
+        decided: by the contract's computation; it pays once somebody concludes the game.
+    """
+
+    id: int
+    challenger: Address
+    bond: int
+    claim: Claim
+    evidence: bytes
+    began_at: int = 0
+    clock: Clock | None = None
+    moves: tuple[ContractEvent, ...] = ()
+    decided: GameOutcome = GameOutcome.NONE
+    outcome: GameOutcome = GameOutcome.NONE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits or is being played."""
+        return self.outcome is GameOutcome.NONE
+
+    @property
+    def is_holders_turn(self) -> bool:
+        """Whose turn it is, where it has begun and is not over."""
+        return is_holders_turn(self.moves)
+
+    @property
+    def deadline(self) -> int:
+        """Unix seconds from which who is to move has lost; 0 where nobody is to move."""
+        if self.clock is None or not self.is_open or self.decided:
+            return 0
+        return self.clock.deadline(self.is_holders_turn)
+
+
+@dataclass(frozen=True, slots=True)
+class Accusation:
+    """What somebody said differs, as the game's contract remembers it (`wasChallenged`)."""
+
+    challenger: Address
+    place: Digest
+    segment: int
+    is_link: bool
+
+
+def bond_set(job: JobId, role: Role, holder: HolderId) -> Digest:
+    """Names the bond that a holder's claims stand on."""
+    return Digest((job << _JOB_BIT | int(role) << _ROLE_BIT | holder).to_bytes(32, "big"))
+
+
+def pay_place(job: JobId, role: Role, holder: HolderId, round: RoundIndex) -> Digest:
+    """Names a holder's round, whose pay waits for games."""
+    whole = int.from_bytes(bond_set(job, role, holder), "big") << 32 | round
+    return Digest(whole.to_bytes(32, "big"))
+
+
+def parties(claim: Claim) -> tuple[JobId, Role, HolderId] | None:
+    """Whose bond a claim stands on: job, role, id; None for what is no such name."""
+    value = int.from_bytes(claim.set, "big")
+    role = value >> _ROLE_BIT & 0xFF
+    if role not in tuple(Role):
+        return None
+    return JobId(value >> _JOB_BIT), Role(role), HolderId(value & 0xFFFFFFFF)
+
+
+def accusation(challenger: Address, claim: Claim) -> Accusation:
+    """What a challenge says differs; about an earlier round of the reset period the place's
+    beginning.
+    """
+    if claim.round < window_of(claim):
+        return Accusation(challenger, claim.place, segment=0, is_link=False)
+    return Accusation(challenger, claim.place, segment=claim.segment, is_link=claim.is_link)
+
+
+def window_of(claim: Claim) -> RoundIndex:
+    """The round in whose window the claim was challenged, which may be a later one of its reset
+    period.
+    """
+    return RoundIndex(int.from_bytes(claim.place[-4:], "big"))

@@ -1,0 +1,154 @@
+"""A settled round of a job, with its audit.
+
+Rule of this file: everything is frozen, mappings are replaced and never changed, and every field
+follows from the contracts' events and their blocks alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from atoll.protocol.audit_reports import Body
+from atoll.protocol.clocks import AuditClock
+from atoll.protocol.leaves import key_hash
+from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.open_rounds import SeatReveal
+from atoll.protocol.words import (
+    NO_BITS,
+    ZERO_DIGEST,
+    Address,
+    Bitmap,
+    BlockRef,
+    Digest,
+    Facts,
+    HolderId,
+    PlaceIndex,
+    RoundIndex,
+    SeatIndex,
+    Slot,
+    Verdict,
+    to_bitmap,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Somebody has shown that an opened *fine* does not tell the seat's words: its fee is gone.
+
+    `is_wrong` is None until the seat's round is FINAL and somebody settles it. Then who showed an
+    auditor's first wrong word of the round is credited `pay.contest_reward`; where the seat fell
+    for that round, the auditor is credited its fee.
+
+    The half of a seat's pay that waits for who showed its key is one of NO_HOLDER's.
+    """
+
+    by: Address
+    is_wrong: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettledRound:
+    """A settled round with its audit.
+
+    Attributes:
+        digest: of the verdict, which is what its committee signs.
+        signers: places that have signed it by now.
+        silent: places that said nothing by the end of a committee draw's words.
+        words: of the committee draw that settled.
+        drawn: seats that are audited; `duties` by place.
+        pay: seats that are paid, as far as falls take nothing.
+        short: seats that did too little to be merged, where a certificate settled the round.
+        audit reports, bodies: by auditor, before and after the opening.
+        keys: shown, whether they are what was committed to or not.
+        early_keys: shown before the settlement; known to all, and not shown for any rule.
+        leaks: keys that somebody else showed first, and who.
+        late: words said after the settlement, by member.
+        dropped: accusations that their authors did not play, by author and seat.
+        proven: those whose fee is credited, since the seat has fallen.
+        is_consistent: the facts are those that the events give.
+        committee_seed: of the committee draw that settled.
+        accused, fallen: seats, as of MERGE's opening.
+    """
+
+    slot: Slot
+    block: BlockRef
+    digest: Digest
+    verdict: Verdict
+    facts: Facts
+    signers: Bitmap
+    silent: Bitmap
+    seats: Mapping[SeatIndex, HolderId]
+    places: Mapping[PlaceIndex, HolderId]
+    reveals: Mapping[SeatIndex, SeatReveal]
+    words: Mapping[PlaceIndex, Bitmap]
+    clock: AuditClock
+    drawn: Bitmap
+    duties: Mapping[PlaceIndex, tuple[SeatIndex, ...]]
+    pay: Bitmap
+    is_consistent: bool
+    audit_reports: Mapping[HolderId, Digest] = field(default_factory=dict)
+    bodies: Mapping[HolderId, Body] = field(default_factory=dict)
+    keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
+    leaks: Mapping[SeatIndex, Address] = field(default_factory=dict)
+    struck: Bitmap = NO_BITS
+    contests: Mapping[tuple[HolderId, SeatIndex], Contest] = field(default_factory=dict)
+    late: Mapping[HolderId, Bitmap] = field(default_factory=dict)
+    dropped: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
+    proven: frozenset[tuple[HolderId, SeatIndex]] = frozenset()
+    early_keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
+    committee_seed: Digest = ZERO_DIGEST
+    accused: Bitmap = NO_BITS
+    fallen: Bitmap = NO_BITS
+    short: Bitmap = NO_BITS
+
+    @property
+    def round(self) -> RoundIndex:
+        return self.slot.round
+
+    @property
+    def unearned(self) -> Bitmap:
+        """Short seats of a round that merged nothing: they earn nothing, and nothing is burnt."""
+        return NO_BITS if self.verdict.merged else self.short
+
+    @property
+    def merge_facts(self) -> MergeFacts:
+        """What decided whose updates were merged, beside the updates."""
+        words, members = list(self.words.values()), self.facts.committee.bit_count()
+        segments = {seat: item.segments for seat, item in self.reveals.items()}
+        said = (self.facts.revealed, members, words, segments)
+        return MergeFacts(*said, fallen=self.fallen, accused=self.accused)
+
+    @property
+    def unsigned(self) -> Bitmap:
+        """Places that have not signed, but for those whose word lacks an available seat: they earn
+        nothing for it, and miss nothing. None of a round that was settled without a certificate.
+        """
+        if not any(self.digest):
+            return NO_BITS
+        had = self.facts.available
+        lacking = to_bitmap(place for place, has in self.words.items() if had & ~has)
+        return Bitmap(self.facts.committee & ~self.signers & ~lacking)
+
+    def key_of(self, seat: SeatIndex) -> Digest | None:
+        """The key that was committed to, once it is shown."""
+        key, told = self.keys.get(seat), self.reveals.get(seat)
+        if key is None or told is None or key_hash(key) != told.reveal.key_hash:
+            return None
+        return key
+
+    def known_key(self, seat: SeatIndex) -> Digest | None:
+        """The key that was committed to, shown in time or too early."""
+        early, told = self.early_keys.get(seat), self.reveals.get(seat)
+        if early is None or told is None or key_hash(early) != told.reveal.key_hash:
+            return self.key_of(seat)
+        return early
+
+    def place_of(self, holder: HolderId) -> PlaceIndex | None:
+        """The place that the holder has in this round's pool."""
+        return next((place for place, held in self.places.items() if held == holder), None)
+
+    def duties_of(self, holder: HolderId) -> tuple[SeatIndex, ...]:
+        """Seats that the holder audits."""
+        place = self.place_of(holder)
+        return () if place is None else self.duties.get(place, ())
