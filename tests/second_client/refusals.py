@@ -13,6 +13,8 @@ from fractions import Fraction
 from math import comb
 from typing import Any
 
+from tests.second_client import rules
+
 Plain = Mapping[str, Any]
 Check = Callable[[Any], bool]
 
@@ -21,10 +23,6 @@ AMOUNT = re.compile(r"0|[1-9][0-9]{0,38}", re.ASCII)
 LINEARS = ["q", "k", "v", "o", "gate", "up", "down"]
 MOST_PRODUCTS = (2**31 - 1) // 127**2
 """Of two int8 integers, which int32 sums."""
-RULES = {
-    "mean", "median", "trimmed_mean", "geometric_median", "krum", "multi_krum", "centred_clip",
-    "minimum_diameter", "norm_clip",
-}  # fmt: skip
 
 
 def integer(low: int, high: int) -> Check:
@@ -171,7 +169,7 @@ CODEC = of(
 )
 ROBUST = of(
     {
-        "rule": one_of(*RULES, *(f"nnm_{rule}" for rule in RULES), "contributor_mean"),
+        "rule": one_of(*rules.RULES, "contributor_mean"),
         "f": integer(0, 127),
         "kappa": fraction("1", "1000"),
     }
@@ -355,12 +353,12 @@ def most_borne(seats: int) -> int:
 
 
 def check_rule(robust: Plain, seats: int) -> None:
-    f, rule = robust["f"], robust["rule"].removeprefix("nnm_")
+    f, rule = robust["f"], robust["rule"]
     refuse(f > most_borne(seats), "f is above what the seats bear")
-    refuse(f > 0 and robust["rule"] in ("mean", "contributor_mean"), "a rule that bears nobody")
-    is_krum = rule in ("krum", "multi_krum")
-    refuse(is_krum and f > 0 and seats < 2 * f + 3, "Krum among too few")
-    refuse(rule == "minimum_diameter" and comb(seats, f) > 200_000, "too many subsets")
+    refuse(f > 0 and rule in rules.BEAR_NOBODY, "a rule that bears nobody")
+    refuse(seats < rules.least(rule, f), "Krum among too few")
+    most = rules.SUBSETS.get(rule.removeprefix("nnm_"))
+    refuse(most is not None and comb(seats, f) > most, "too many subsets")
 
 
 def check_data(data: Plain, model: Plain) -> None:

@@ -12,7 +12,6 @@ from tests.second_client import sparse
 from tests.second_client.codec import CODECS as KINDS
 from tests.second_client.codec import encode, header
 from tests.second_client.test_merge import (
-    BASES,
     BODIES,
     DENSE,
     KAPPAS,
@@ -29,7 +28,7 @@ from tests.second_client.test_merge import (
 )
 
 from atoll.aggregation.exponents import middle_vote, vote
-from atoll.aggregation.rules import Rule, aggregate
+from atoll.aggregation.rules import aggregate
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.base import UpdateCodec
 from atoll.numerics.codec.dither import DitherKey
@@ -40,6 +39,7 @@ from atoll.numerics.outer import outer_step
 from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import OuterSpec, RobustSpec
 from atoll.protocol.merge_inputs import MergeTerms, merge_inputs
+from atoll.protocol.rules import RULES as REGISTERED
 from atoll.protocol.words import Digest, SeatIndex
 
 CASES = 10_000
@@ -152,19 +152,18 @@ def test_who_is_named_excluded_and_merged() -> None:
         assert mine == as_plain(found)
 
 
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("mixing", ["", "nnm_"])
-def test_what_a_rule_makes_of_rows(base: str, mixing: str) -> None:
-    rng = np.random.default_rng(RULES.index(mixing + base))
+@pytest.mark.parametrize("rule", RULES)
+def test_what_a_rule_makes_of_rows(rule: str) -> None:
+    rng = np.random.default_rng(RULES.index(rule))
     for _ in range(CASES // len(RULES) + 1):
         n, width = int(rng.integers(3, 13)), int(rng.integers(1, 9))
-        most = (n - (3 if "krum" in base else 1)) // 2
+        most = (n - REGISTERED[rule].more) // 2
         f, reach = int(rng.integers(0, most + 1)), int(rng.integers(1, 128))
         rows = rng.integers(-reach, reach + 1, (n, width))
         if rng.random() < 0.3:
             rows[rng.integers(n)] = rows[rng.integers(n)]
-        expected = aggregate(Rule(base), list(rows.astype(np.int8)), f, nnm=bool(mixing))
-        numerators, denominator = second.combined("grid8", mixing + base, list(rows), f)
+        expected = aggregate(rule, list(rows.astype(np.int8)), f)
+        numerators, denominator = second.combined("grid8", rule, list(rows), f)
         assert numerators == expected.numerators.tolist()
         assert denominator == expected.denominator
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.second_client import merge as second
+from tests.second_client import rules
 from tests.second_client.codec import encode
 from tests.second_client.moments import sums_of, write_sums
 from tests.second_client.sections import joined
@@ -77,8 +78,8 @@ def test_the_vectors_have_every_codec_rule_and_outer_optimiser() -> None:
     assert {case["manifest"]["codec"]["kind"] for case in seen} >= {
         "grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32",
     }  # fmt: skip
-    rules = {case["manifest"]["robust"]["rule"] for case in seen}
-    assert rules >= {mixing + base for base in second.WEIGHTS for mixing in ("", "nnm_")}
+    merged_by = {case["manifest"]["robust"]["rule"] for case in seen}
+    assert merged_by >= {*rules.RULES, "contributor_mean"}
     assert len({case["manifest"]["outer"]["kind"] for case in seen}) == 5
     assert {case["manifest"]["inner"]["optimizer"] for case in seen} == {"adamw", "muon", "sgd"}
     assert any("loud" in name for case in seen for name in case["rounds"][0]["named"])
@@ -94,9 +95,10 @@ def said(numerators: list[int], denominator: int) -> str:
 
 
 @pytest.mark.parametrize("mixing", ["", "nnm_"])
-@pytest.mark.parametrize("base", [*second.WEIGHTS, "median", "trimmed_mean"])
+@pytest.mark.parametrize("base", rules.BASES)
 def test_the_texts_table_of_rules(base: str, mixing: str) -> None:
-    found = said(*second.combined("grid8", mixing + base, ROWS, 0 if "krum" in base else 1))
+    f = 0 if base in rules.NEED_MORE else 1
+    found = said(*second.combined("grid8", mixing + base, ROWS, f))
     lines = [
         line for line in SPEC.read_text().splitlines() if f"`{base}`" in line and " / " in line
     ]

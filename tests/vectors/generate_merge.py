@@ -28,7 +28,6 @@ from atoll.numerics.state import GlobalState
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import (
-    BEAR_NOBODY,
     CodecSpec,
     DataSpec,
     InitSpec,
@@ -41,6 +40,7 @@ from atoll.protocol.manifest import (
     reset_period_of,
 )
 from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.rules import RULES
 from atoll.protocol.words import Bitmap, SeatIndex
 
 HERE = Path(__file__).parent
@@ -64,17 +64,6 @@ INNERS: Mapping[str, Mapping[str, Json]] = {
     "momentum": {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"},
     "sgd": {"optimizer": "sgd", "momentum": "0", "beta1": "0", "beta2": "0", "eps": "0"},
 }
-RULES = (
-    "mean",
-    "median",
-    "trimmed_mean",
-    "geometric_median",
-    "krum",
-    "multi_krum",
-    "centred_clip",
-    "minimum_diameter",
-    "norm_clip",
-)
 DECAYS = {"momentum": "0", "beta2": "0", "eps": "0", "period": 0}
 OUTERS: Mapping[str, Mapping[str, Json]] = {
     "sgd": {},
@@ -124,7 +113,7 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
         "codec": CodecSpec(**grid),
         "outer": OuterSpec(**DECAYS | {"kind": outer, "lr": "0.7"} | OUTERS[outer]),
         "robust": RobustSpec(
-            rule=rule, f=0 if rule in BEAR_NOBODY else given.get("f", 1), kappa="1.5"
+            rule=rule, f=given.get("f", 1) if RULES[rule].bears_faults else 0, kappa="1.5"
         ),
         "inner": base.inner.model_copy(update=INNERS[given.get("inner", "sgd")]),
         "model": base.model.model_copy(update=dict(SMALL)),
@@ -280,7 +269,7 @@ def merge_cases() -> Json:
     default = of("grid8", "nnm_trimmed_mean", "nesterov")
     kinds = ("grid8", "grid4", "two_bit", "sign")
     adamw, muon = {"inner": "adamw"}, of("grid4", "median", "sgd", inner="muon", whole=True)
-    rules = [mixing + rule for mixing in ("", "nnm_") for rule in RULES]
+    rules = [name for name, rule in RULES.items() if not rule.is_sparse]
     return {
         "cases": [
             *(

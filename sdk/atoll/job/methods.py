@@ -13,14 +13,15 @@ from typing import Final
 
 from atoll.errors import ManifestError
 from atoll.protocol.manifest import (
-    CONTRIBUTOR_MEAN,
     SPARSE_CODECS,
     CodecSpec,
     OuterSpec,
     TensorExponents,
 )
+from atoll.protocol.rules import RULES
 
 DENSE_RULE: Final = "median"
+SPARSE_RULE: Final = "contributor_mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +124,14 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             # A mean over contributors moves the model three times as far as one over all seats.
             _outer("sgd", "0.5"),
             _codec("sparse", -15, feedback="0.95"),
-            rule=CONTRIBUTOR_MEAN,
+            rule=SPARSE_RULE,
         ),
         "demo": Method(
             "Peng et al. 2024, arXiv:2411.19870",
             "1",
             _outer("sign", "0.002"),
             _codec("dct", -21, feedback="0.999"),
-            rule=CONTRIBUTOR_MEAN,
+            rule=SPARSE_RULE,
             inner=_SGD_INNER,
             one_step=True,
             # Its feedback is its momentum: dropped every 8 steps, it costs 8 % (docs/methods.md).
@@ -187,6 +188,35 @@ def with_feedback(method: Method, decay: str) -> Method:
             "each round, with one of the codecs grid8, grid4, two_bit and sign",
         )
     return replace(method, codec=codec.model_copy(update={"feedback": decay}))
+
+
+def with_rule(method: Method, name: str) -> Method:
+    """The method with another merge rule.
+
+    Raises:
+        ManifestError: there is no such rule, or it does not merge what the codec writes.
+    """
+    codec = method.codec.kind
+    if name not in RULES:
+        raise ManifestError(
+            f"no merge rule is called {name!r}", next_step=f"choose one of {', '.join(RULES)}"
+        )
+    fitting = rules_for(codec)
+    if name not in fitting:
+        raise ManifestError(
+            f"{codec} updates are not merged by {name}",
+            next_step="leave method.rule empty, or choose another method or codec: updates of "
+            f"{codec} are merged by {', '.join(fitting)}",
+        )
+    return replace(method, rule=name)
+
+
+def rules_for(codec: str) -> tuple[str, ...]:
+    """The merge rules that take updates of a codec."""
+    if codec == "fp32":
+        return ("mean",)
+    is_sparse = codec in SPARSE_CODECS
+    return tuple(name for name, rule in RULES.items() if rule.is_sparse is is_sparse)
 
 
 def moment_exponents(codec: CodecSpec, trained: int) -> TensorExponents:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
-from math import comb
 from typing import Annotated, Final, Literal, Self
 
 from dag_cbor.ipld import IPLDKind
@@ -29,8 +28,10 @@ from pydantic import (
 
 from atoll.errors import ManifestError
 from atoll.protocol.canonical import dag_cbor_cid, decode, encode, is_cid
+from atoll.protocol.choices import OneOf
 from atoll.protocol.draws import batch_offsets
 from atoll.protocol.hashing import sha256, terms_hash
+from atoll.protocol.rules import RULES, Rule
 from atoll.protocol.terms import (
     MAX_SHOWN,
     check_terms,
@@ -510,26 +511,13 @@ def reset_period_of(codec: CodecSpec, most: int) -> int:
     return most if codec.carries_more else 1
 
 
-_NNM: Final = "nnm_"
-CONTRIBUTOR_MEAN: Final = "contributor_mean"
-BEAR_NOBODY: Final = frozenset({"mean", CONTRIBUTOR_MEAN})
-"""Rules that one seat can move at will: nobody is named, and everybody is audited."""
-MDA_SUBSETS: Final = 200_000
-"""The most subsets that a minimum-diameter merge tries."""
-RuleName = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"\A((nnm_)?(mean|median|trimmed_mean|geometric_median|krum|multi_krum"
-        r"|centred_clip|minimum_diameter|norm_clip)|contributor_mean)\z"
-    ),
-]
+RuleName = Annotated[str, AfterValidator(OneOf("merge rule", RULES))]
 
 
 class RobustSpec(_Spec):
     """The merge rule, how many bad seats it must bear, and how far an outlier stands out.
 
-    `rule` is one of `atoll.aggregation.rules.Rule`, with "nnm_" in front where nearest-neighbour
-    mixing goes first, or "contributor_mean", which is for sparse codecs and no others.
+    `rule` is one of `atoll.protocol.rules`, which says what each needs.
     """
 
     rule: RuleName
@@ -537,25 +525,25 @@ class RobustSpec(_Spec):
     kappa: Annotated[DecimalText, AfterValidator(_decimal("1", "1000"))]
 
     @property
-    def mixes(self) -> bool:
-        """Whether nearest-neighbour mixing goes first."""
-        return self.rule.startswith(_NNM)
+    def properties(self) -> Rule:
+        """What the rule needs and bears."""
+        return RULES[self.rule]
 
     @property
-    def base(self) -> str:
-        """The rule without mixing."""
-        return self.rule.removeprefix(_NNM)
+    def minimum(self) -> int:
+        """Updates that the rule needs to bear its f."""
+        return self.properties.minimum(self.f)
 
     def check_seats(self, seats: int) -> None:
         """Raises ValueError where the rule cannot bear f faults among that many seats."""
         f = self.f
         if f > most_borne(seats):
             raise ValueError(f"f = {f} is above {most_borne(seats)} of {seats} seats")
-        if f and self.rule in BEAR_NOBODY:
+        if f and not self.properties.bears_faults:
             raise ValueError(f"{self.rule} bears nobody: its f is 0")
-        if f and self.base in {"krum", "multi_krum"} and seats < 2 * f + 3:
-            raise ValueError(f"{self.rule} with f = {f} needs at least {2 * f + 3} seats")
-        if self.base == "minimum_diameter" and comb(seats, f) > MDA_SUBSETS:
+        if seats < self.minimum:
+            raise ValueError(f"{self.rule} with f = {f} needs at least {self.minimum} seats")
+        if self.properties.tries_too_many(seats, f):
             raise ValueError(f"{self.rule} with f = {f} of {seats} would try too many subsets")
 
 
@@ -647,7 +635,7 @@ class Manifest(_Spec):
 
     def _check_rule_of_codec(self) -> None:
         codec, rule = self.codec.kind, self.robust.rule
-        if (codec in SPARSE_CODECS) != (rule == CONTRIBUTOR_MEAN):
+        if (codec in SPARSE_CODECS) != self.robust.properties.is_sparse:
             raise ValueError(f"codec {codec} does not go with rule {rule}")
         if self.codec.fragments > self.model.layers:
             raise ValueError(f"{self.codec.fragments} fragments of {self.model.layers} layers")

@@ -13,6 +13,7 @@ from tests.judge.finished import FinishedStep
 from tests.support.jobs import demo_model
 from tests.unit.numerics.trace.jobs import DATA_SEED, JOBS, SEAT, Small, make_small, small
 
+from atoll.job.methods import SPARSE_RULE
 from atoll.numerics import link
 from atoll.numerics.segment import run_segment
 from atoll.numerics.state import GlobalState, SeatState
@@ -21,7 +22,7 @@ from atoll.numerics.tensors import raw_bytes
 from atoll.numerics.trace.run import node_digest, run, tensors, trace_of
 from atoll.protocol.draws import dropout_key
 from atoll.protocol.leaves import float_bytes
-from atoll.protocol.manifest import CONTRIBUTOR_MEAN, SPARSE_CODECS
+from atoll.protocol.manifest import SPARSE_CODECS
 from atoll.protocol.merkle import merkle_root
 from atoll.protocol.program import Part
 from atoll.protocol.words import ZERO_DIGEST
@@ -195,7 +196,7 @@ FED_BACK = {
 @pytest.mark.parametrize("round", [0, 1])
 def test_a_step_says_what_its_update_would_leave_out(name: str, round: int) -> None:
     """And the first of a later round feeds back what the round before excluded."""
-    rule = {"rule": CONTRIBUTOR_MEAN} if FED_BACK[name]["kind"] in SPARSE_CODECS else {}
+    rule = {"rule": SPARSE_RULE} if FED_BACK[name]["kind"] in SPARSE_CODECS else {}
     first = make_small({"codec": FED_BACK[name], "robust": rule, "inner": {"segment": 4}})
     model = moved(first.course.model, round) if round else first.course.model
     job = replace(first, course=replace(first.course, round=round, model=model))
