@@ -184,7 +184,7 @@ def combine(
     changes = Section(layout, [each.delta for each in chosen], of_delta)
     found = changes.merged(manifest, f)
     weights |= zip(map(int, inputs.merged), found.weights, strict=True)
-    numerators, denominator = moving(found, codec.kind)
+    numerators, denominator = moving(found, codec.properties.fineness)
     del found
     result = MergedUpdate(
         inputs,
@@ -249,7 +249,7 @@ def _gram_of(
 
 
 def _first_moment(found: Aggregate, codec: CodecSpec) -> npt.NDArray[Any]:
-    if codec.kind == "fp32":
+    if codec.properties.is_exact:
         return as_fp32(found.numerators, found.denominator, UNIT_BITS)
     return rounded(found.numerators, found.denominator)
 
@@ -293,8 +293,8 @@ def _decode(
 
 
 def _grams(updates: Sequence[StoredUpdate], manifest: Manifest) -> Grams:
-    """Inner products of the rows; none of fp32 rows, whose products overflow."""
-    if manifest.codec.kind == "fp32":
+    """Inner products of the rows; none of exact values, whose products overflow."""
+    if manifest.codec.properties.is_exact:
         return NO_GRAMS
     first = [each.first for each in updates if each.first is not None]
     return Grams(gram([each.delta for each in updates]), gram(first) if first else None)
@@ -314,7 +314,7 @@ def _combine(
     robust = manifest.robust
     if robust.properties.is_sparse:
         return contributor_mean(rows)
-    if manifest.codec.kind == "fp32":
+    if manifest.codec.properties.is_exact:
         return _plain_mean(rows)
     if len(rows) <= FEW_UPDATES:
         return aggregate("mean", rows, 0)

@@ -19,7 +19,7 @@ from atoll.job.incentives import DRIFT, Incentives
 from atoll.job.plan import drawn_seats, sum_of_windows
 from atoll.numerics.layout import max_state_bytes, param_count, seat_layout
 from atoll.protocol.clocks import AuditClock, last_audits
-from atoll.protocol.manifest import SPARSE_CODECS, Manifest
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.pay import budget
 from atoll.protocol.terms import MOVES
 from atoll.protocol.words import Role, Terms
@@ -320,7 +320,7 @@ def _replayed(reset_period: int, chance: float) -> float:
 
 def _lost(manifest: Manifest, pace: Pace) -> list[str]:
     """Where most of what seats learn would not reach the model."""
-    if manifest.codec.kind in SPARSE_CODECS or pace.kept is None or pace.kept >= KEPT_ENOUGH:
+    if manifest.codec.properties.is_sparse or pace.kept is None or pace.kept >= KEPT_ENOUGH:
         return []
     return [
         f"of a first update's squared length {pace.kept:.0%} is kept: {manifest.codec.kind} rounds "

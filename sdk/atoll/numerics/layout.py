@@ -175,6 +175,6 @@ def max_state_bytes(manifest: Manifest) -> int:
 
 
 def first_moment_bytes(manifest: Manifest) -> int:
-    """Of the merged first moments: fp32 where updates are, else integers of the grid."""
+    """Of the merged first moments: as they are where updates are, else integers of the grid."""
     count = sum(prod(shape) for shape in moment_layout(manifest).m.values())
-    return count * (4 if manifest.codec.kind == "fp32" else 1)
+    return count * manifest.codec.properties.bytes_per_value

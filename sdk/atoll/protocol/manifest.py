@@ -29,6 +29,7 @@ from pydantic import (
 from atoll.errors import ManifestError
 from atoll.protocol.canonical import dag_cbor_cid, decode, encode, is_cid
 from atoll.protocol.choices import OneOf
+from atoll.protocol.codecs import CODECS, CodecKind
 from atoll.protocol.draws import batch_offsets
 from atoll.protocol.hashing import sha256, terms_hash
 from atoll.protocol.rules import RULES, Rule
@@ -436,12 +437,6 @@ class TensorExponents(_Spec):
         return self.vector if is_vector else self.matrix
 
 
-FP32_EXPONENT: Final = -40
-"""fp32 updates are merged in integers of 2**-40, the outer step's unit."""
-SPARSE_CODECS: Final = frozenset({"sparse", "dct"})
-"""Their updates have few senders a coordinate, so they are merged by contributor mean."""
-
-
 class CodecSpec(_Spec):
     """How an update is written: on a shared power-of-two grid, whose steps follow the updates.
 
@@ -453,7 +448,7 @@ class CodecSpec(_Spec):
     and α). `fp32` is the reference that codecs are compared with.
     """
 
-    kind: Literal["grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32"]
+    kind: Annotated[str, AfterValidator(OneOf("codec", CODECS))]
     exponents: TensorExponents
     moment_exponents: TensorExponents
     min_exponent: Exponent
@@ -469,14 +464,19 @@ class CodecSpec(_Spec):
             for name, value in start.model_dump().items():
                 if not self.min_exponent <= value <= self.max_exponent:
                     raise ValueError(f"exponent of {name} is outside the bounds")
-        if self.kind == "fp32":
-            if self.carries_feedback:
-                raise ValueError("fp32 leaves nothing out: its feedback is 0")
-            if {self.min_exponent, self.max_exponent} != {FP32_EXPONENT}:
-                raise ValueError(f"every exponent of fp32 is {FP32_EXPONENT}")
+        kind = self.properties
+        if self.carries_feedback and not kind.may_feed_back:
+            raise ValueError(f"{self.kind} leaves nothing out: its feedback is 0")
+        if kind.is_exact and {self.min_exponent, self.max_exponent} != {kind.start}:
+            raise ValueError(f"every exponent of {self.kind} is {kind.start}")
         if self.carries_feedback and (self.fragments > 1 or self.overlap > 0):
             raise ValueError("feedback goes with one fragment and no overlap")
         return self
+
+    @property
+    def properties(self) -> CodecKind:
+        """What its updates are like."""
+        return CODECS[self.kind]
 
     @property
     def carries_feedback(self) -> bool:
@@ -634,15 +634,12 @@ class Manifest(_Spec):
             self.lora.check_model(self.model)
 
     def _check_rule_of_codec(self) -> None:
-        codec, rule = self.codec.kind, self.robust.rule
-        if (codec in SPARSE_CODECS) != self.robust.properties.is_sparse:
-            raise ValueError(f"codec {codec} does not go with rule {rule}")
+        if not self.codec.properties.is_merged_by(self.robust.properties):
+            raise ValueError(f"codec {self.codec.kind} does not go with rule {self.robust.rule}")
         if self.codec.fragments > self.model.layers:
             raise ValueError(f"{self.codec.fragments} fragments of {self.model.layers} layers")
         if self.codec.fragments > 1 and self.outer.kind == "delayed_nesterov":
             raise ValueError("a fragment's rounds are too far apart for delayed_nesterov's periods")
-        if codec == "fp32" and rule != "mean":
-            raise ValueError("fp32 updates are merged by their mean")
 
     def to_bytes(self) -> bytes:
         """Canonical DAG-CBOR."""

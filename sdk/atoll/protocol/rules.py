@@ -28,6 +28,7 @@ class Rule:
             nobody is named, and everybody is audited.
         more: updates that it needs beyond twice an f that is not 0.
         most_subsets: of n − f of n updates, where it tries each of them.
+        is_plain_sum: whether it is the sum of all updates, which takes values of any size.
         compares: whether it reads the inner products of the updates, mixing apart.
         is_sparse: whether it is for codecs whose updates have few senders a coordinate. These have
             no other rule, and it has no other codecs.
@@ -38,6 +39,7 @@ class Rule:
     bears_faults: bool = True
     more: int = 1
     most_subsets: int | None = None
+    is_plain_sum: bool = False
     compares: bool = True
     is_sparse: bool = False
 
@@ -51,7 +53,7 @@ class Rule:
 
 
 _DENSE: Final = (
-    Rule("mean", bears_faults=False, compares=False),
+    Rule("mean", bears_faults=False, is_plain_sum=True, compares=False),
     Rule("median", compares=False),
     Rule("trimmed_mean", compares=False),
     Rule("geometric_median"),
@@ -63,7 +65,9 @@ _DENSE: Final = (
 )
 _SPARSE: Final = (Rule("contributor_mean", bears_faults=False, compares=False, is_sparse=True),)
 # Mixing replaces an update by the sum of its neighbours, so that behind it even a mean bears some.
-_MIXED: Final = tuple(replace(rule, mixes=True, bears_faults=True) for rule in _DENSE)
+_MIXED: Final = tuple(
+    replace(rule, mixes=True, bears_faults=True, is_plain_sum=False) for rule in _DENSE
+)
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {rule.base: rule for rule in (*_DENSE, *_SPARSE)}

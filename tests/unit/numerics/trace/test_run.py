@@ -20,9 +20,9 @@ from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import StepResult, inner_step, state_roots
 from atoll.numerics.tensors import raw_bytes
 from atoll.numerics.trace.run import node_digest, run, tensors, trace_of
+from atoll.protocol.codecs import CODECS
 from atoll.protocol.draws import dropout_key
 from atoll.protocol.leaves import float_bytes
-from atoll.protocol.manifest import SPARSE_CODECS
 from atoll.protocol.merkle import merkle_root
 from atoll.protocol.program import Part
 from atoll.protocol.words import ZERO_DIGEST
@@ -196,7 +196,7 @@ FED_BACK = {
 @pytest.mark.parametrize("round", [0, 1])
 def test_a_step_says_what_its_update_would_leave_out(name: str, round: int) -> None:
     """And the first of a later round feeds back what the round before excluded."""
-    rule = {"rule": SPARSE_RULE} if FED_BACK[name]["kind"] in SPARSE_CODECS else {}
+    rule = {"rule": SPARSE_RULE} if CODECS[FED_BACK[name]["kind"]].is_sparse else {}
     first = make_small({"codec": FED_BACK[name], "robust": rule, "inner": {"segment": 4}})
     model = moved(first.course.model, round) if round else first.course.model
     job = replace(first, course=replace(first.course, round=round, model=model))
