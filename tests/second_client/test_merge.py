@@ -20,11 +20,12 @@ from tests.second_client.state import global_bytes, global_digest, read_global
 from tests.unit.aggregation.test_merge_round import make_manifest
 
 from atoll.aggregation.round import MergeResult, merge
-from atoll.numerics.layout import OUTER_SLOTS, trained_shapes
+from atoll.numerics.layout import trained_shapes
 from atoll.numerics.moments import Moments
 from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import LoraSpec, Manifest
 from atoll.protocol.merge_inputs import MergeFacts, MergeInputs
+from atoll.protocol.optimisers import OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES as REGISTERED
 from atoll.protocol.words import Bitmap, Digest, SeatIndex, to_bitmap
 
@@ -35,7 +36,7 @@ SPARSE = ("sparse", "dct")
 RULES = tuple(name for name, rule in REGISTERED.items() if not rule.is_sparse)
 """Of every dense codec, by our registry: the second client has its own."""
 KAPPAS = ("1", "1.25", "1.5", "2.000000000000000001", "3", "1000")
-OUTERS = tuple(OUTER_SLOTS)
+OUTERS = tuple(OUTER_OPTIMISERS)
 SEEDS = tuple(bytes([i]) * 32 for i in range(3))
 MODEL = {
     "vocab": 2, "width": 8, "layers": 1, "heads": 1, "kv_heads": 1, "head_dim": 2, "ffn": 8,
@@ -193,7 +194,7 @@ def random_model(rng: Rng, manifest: Manifest, plain: dict[str, Any]) -> dict[st
     kind = plain["outer"]["kind"]
     outer = {
         slot: {name: random_slot(rng, kind, slot, shape) for name, shape in shapes.items()}
-        for slot in OUTER_SLOTS[kind]
+        for slot in OUTER_OPTIMISERS[kind].slots
     }
     first, second_ = moments_of(shapes, plain["inner"]) if is_public(plain["codec"]) else ({}, {})
     state = {

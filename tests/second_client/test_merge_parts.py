@@ -34,11 +34,11 @@ from atoll.numerics.codec.base import UpdateCodec
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import CODECS
-from atoll.numerics.layout import OUTER_SLOTS
 from atoll.numerics.outer import outer_step
 from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import OuterSpec, RobustSpec
 from atoll.protocol.merge_inputs import MergeTerms, merge_inputs
+from atoll.protocol.optimisers import OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES as REGISTERED
 from atoll.protocol.words import Digest, SeatIndex
 
@@ -208,7 +208,9 @@ def test_outer_steps(kind: str) -> None:
         numerators = rng.integers(-127 * denominator, 127 * denominator + 1, size)
         numerators[rng.random(size) < 0.1] = 0
         p = (rng.normal(0, 1, size) * 10.0 ** rng.integers(-9, 9, size)).astype(np.float32)
-        slots = {slot: random_slot(rng, kind, slot, (size,)) for slot in OUTER_SLOTS[kind]}
+        slots = {
+            slot: random_slot(rng, kind, slot, (size,)) for slot in OUTER_OPTIMISERS[kind].slots
+        }
         if kind == "adam":
             slots["second"][: size // 4] = rng.integers(0, 1000, size // 4)
         state = GlobalState(

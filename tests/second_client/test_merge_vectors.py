@@ -12,6 +12,7 @@ from tests.second_client import merge as second
 from tests.second_client import rules
 from tests.second_client.codec import encode
 from tests.second_client.moments import sums_of, write_sums
+from tests.second_client.optimisers import OPTIMISERS
 from tests.second_client.sections import joined
 from tests.second_client.state import (
     exponents_digest,
@@ -81,7 +82,7 @@ def test_the_vectors_have_every_codec_rule_and_outer_optimiser() -> None:
     merged_by = {case["manifest"]["robust"]["rule"] for case in seen}
     assert merged_by >= {*rules.RULES, "contributor_mean"}
     assert len({case["manifest"]["outer"]["kind"] for case in seen}) == 5
-    assert {case["manifest"]["inner"]["optimizer"] for case in seen} == {"adamw", "muon", "sgd"}
+    assert {case["manifest"]["inner"]["optimizer"] for case in seen} == {*OPTIMISERS}
     assert any("loud" in name for case in seen for name in case["rounds"][0]["named"])
 
 

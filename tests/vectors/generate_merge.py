@@ -22,7 +22,7 @@ from atoll.aggregation.round import merge
 from atoll.numerics.codec.dither import MOMENT_SECTION, DitherKey
 from atoll.numerics.codec.registry import seat_codec
 from atoll.numerics.codec.sums import encode_sums
-from atoll.numerics.layout import OUTER_SLOTS, Shapes, moment_layout, trained_shapes
+from atoll.numerics.layout import Shapes, moment_layout, trained_shapes
 from atoll.numerics.sections import joined
 from atoll.numerics.state import GlobalState
 from atoll.protocol.canonical import dag_cbor_cid
@@ -128,7 +128,7 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
 
 def model_of(manifest: Manifest, number: int) -> GlobalState:
     """A model in the middle of its job, into which no moments were merged so far."""
-    params, outer = {}, {slot: {} for slot in OUTER_SLOTS[manifest.outer.kind]}
+    params, outer = {}, {slot: {} for slot in manifest.outer.properties.slots}
     for name, shape in trained_shapes(manifest).items():
         count = prod(shape)
         values = torch.tensor(numbers(name, count, 1 << 20), dtype=torch.float64)

@@ -30,11 +30,15 @@ from atoll.protocol.choices import OneOf
 from atoll.protocol.manifest import (
     Beta,
     DecimalText,
+    InnerName,
+    OuterName,
     PositiveScale,
     Rate,
     Scale,
+    Schedule,
     UnitFraction,
 )
+from atoll.protocol.optimisers import INNER_OPTIMISERS, OUTER_OPTIMISERS
 from atoll.protocol.rules import RULES
 from atoll.protocol.terms import MAX_PLACES, MAX_SEATS
 from atoll.protocol.words import TOKEN
@@ -236,7 +240,7 @@ class Data(Group):
 
 
 class Inner(Group):
-    """How each provider trains. What is left out is the method's, or AdamW's as usual."""
+    """How each provider trains. What is left out is the method's, or as usual."""
 
     lr: RateNumber = Field(default="0.003", description="learning rate")
     steps: Count = Field(default=40, description="of a round")
@@ -252,9 +256,9 @@ class Inner(Group):
     )
     dropout: Share = Field(default="0", description="share of activations that are dropped")
     clip: PositiveNumber = Field(default="1", description="largest norm of a gradient")
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: Schedule = "constant"
     warmup_steps: Annotated[int, Field(ge=0, lt=1 << 32)] = 10
-    optimizer: Literal["adamw", "muon", "sgd"] | None = None
+    optimizer: InnerName | None = Field(default=None, description=", ".join(INNER_OPTIMISERS))
     momentum: BetaNumber | None = None
     beta1: BetaNumber | None = None
     beta2: BetaNumber | None = None
@@ -265,7 +269,7 @@ class Inner(Group):
 class Outer(Group):
     """The outer optimiser. What is left out is the method's."""
 
-    kind: Literal["sgd", "nesterov", "adam", "sign", "delayed_nesterov"] | None = None
+    kind: OuterName | None = Field(default=None, description=", ".join(OUTER_OPTIMISERS))
     lr: PositiveNumber | None = None
     momentum: BetaNumber | None = None
     beta2: BetaNumber | None = None

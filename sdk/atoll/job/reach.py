@@ -80,8 +80,8 @@ class Training:
         )
 
     def _start(self, steps: Spread, kind: _Kind) -> int:
-        centre = steps.uneven if self.inner.optimizer == "sgd" else steps.even
-        if self._is_muon(kind):
+        centre = steps.uneven if self.inner.properties.moves_by_gradient else steps.even
+        if self._is_orthogonal(kind):
             centre = (steps.even + steps.uneven) / 2
         # The last fragment is sent after as many rounds as there are; the grid is one.
         rounds = (self.rates[: self.inner.steps], self.rates)
@@ -91,18 +91,18 @@ class Training:
     def deviation(self, rates: Sequence[float], kind: _Kind) -> float:
         """Of a tensor's values, after steps at these rates."""
         total = fsum(rates)
-        if self.inner.optimizer == "sgd":
+        if self.inner.properties.moves_by_gradient:
             pushed = self._pushed(rates)
             tired = exp(-kind.tiring * log1p(3 * pushed))
             return self._gradient * kind.gradient * pushed * tired
         wandering = exp(-0.3 * log1p(total))
-        if self._is_muon(kind):
+        if self._is_orthogonal(kind):
             return 0.14 * total * wandering / sqrt(1 + 2 * total)
         agreeing = kind.agreeing / sqrt(1 + total / kind.far)
         return total * max(agreeing, 1 / sqrt(len(rates))) * wandering
 
-    def _is_muon(self, kind: _Kind) -> bool:
-        return self.inner.optimizer == "muon" and kind in (_MATRIX, _ADAPTER)
+    def _is_orthogonal(self, kind: _Kind) -> bool:
+        return self.inner.properties.is_orthogonal and kind in (_MATRIX, _ADAPTER)
 
     @property
     def _gradient(self) -> float:

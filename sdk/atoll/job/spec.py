@@ -56,6 +56,7 @@ from atoll.protocol.manifest import (
     RobustSpec,
     reset_period_of,
 )
+from atoll.protocol.optimisers import INNER_FIELDS, INNER_OPTIMISERS
 from atoll.protocol.rules import RULES
 from atoll.protocol.terms import WHOLE_BPS
 from atoll.protocol.words import ZERO_DIGEST, Digest, Terms
@@ -63,14 +64,8 @@ from atoll.service.wording import explain, sentences
 
 KAPPA: Final = "2.5"
 """Of the distance check: one honest int8 update in a thousand is beyond it (docs/attacks.md)."""
-_INNER_DEFAULTS: Mapping[str, str] = {
-    "optimizer": "adamw",
-    "momentum": "0",
-    "beta1": "0.9",
-    "beta2": "0.99",
-    "eps": "0.00000001",
-    "weight_decay": "0.1",
-}
+_OPTIMIZER, _WEIGHT_DECAY = "adamw", "0.1"
+"""Where neither a job nor its method says another."""
 
 
 class JobSpec(Group):
@@ -322,7 +317,14 @@ def _given(group: Group) -> dict[str, Any]:
 
 
 def _inner(inner: Inner, method: Method) -> InnerSpec:
-    fields = dict(_INNER_DEFAULTS) | dict(method.inner) | _given(inner)
+    given, of_method = _given(inner), dict(method.inner)
+    usual = of_method.get("optimizer", _OPTIMIZER)
+    chosen = given.get("optimizer", usual)
+    # A method's fields are of its optimiser: another one does not read them all.
+    of_method = of_method if chosen == usual else {}
+    known = INNER_OPTIMISERS.get(chosen)
+    fields = dict.fromkeys(INNER_FIELDS, "0") | {"weight_decay": _WEIGHT_DECAY}
+    fields |= (dict(known.usual) if known else {}) | of_method | given | {"optimizer": chosen}
     return InnerSpec.model_validate({"micro_batch": inner.batch} | fields)
 
 

@@ -27,7 +27,6 @@ from atoll.numerics.fixed import (
     times,
     to_units,
 )
-from atoll.numerics.layout import OUTER_SLOTS
 from atoll.numerics.state import GlobalState, Tensors
 from atoll.numerics.tensors import check_layout
 from atoll.protocol.manifest import OuterSpec
@@ -64,7 +63,7 @@ def outer_step(
     check_layout("merged update", numerators, {n: p.shape for n, p in state.params.items()})
     if exponents.keys() != state.params.keys():
         raise MalformedState("merged update: exponents are not one a tensor")
-    if set(state.outer) != set(OUTER_SLOTS[outer.kind]):
+    if set(state.outer) != set(outer.properties.slots):
         raise MalformedState(f"the state's slots {sorted(state.outer)} are not {outer.kind}'s")
     for name, p in state.params.items():
         for span in _spans(p.numel()):

@@ -32,6 +32,13 @@ from atoll.protocol.choices import OneOf
 from atoll.protocol.codecs import CODECS, CodecKind
 from atoll.protocol.draws import batch_offsets
 from atoll.protocol.hashing import sha256, terms_hash
+from atoll.protocol.optimisers import (
+    INNER_OPTIMISERS,
+    OUTER_FIELDS,
+    OUTER_OPTIMISERS,
+    InnerOptimiser,
+    OuterOptimiser,
+)
 from atoll.protocol.rules import RULES, Rule
 from atoll.protocol.terms import (
     MAX_SHOWN,
@@ -108,6 +115,9 @@ LINEARS: Final[dict[LinearName, str]] = {
     "down": "mlp.down_proj",
 }
 """A layer's linears by Hugging Face's names, in the one order in which a manifest has them."""
+InnerName = Annotated[str, AfterValidator(OneOf("optimizer", INNER_OPTIMISERS))]
+OuterName = Annotated[str, AfterValidator(OneOf("outer optimizer", OUTER_OPTIMISERS))]
+Schedule = Literal["constant", "cosine"]
 TokenType = Literal["uint8", "uint16", "uint32"]
 
 
@@ -339,7 +349,7 @@ class InnerSpec(_Spec):
     `dropout` is the share dropped of the embeddings and of what each attention and MLP adds.
     """
 
-    optimizer: Literal["adamw", "muon", "sgd"]
+    optimizer: InnerName
     lr: Rate
     momentum: Beta
     beta1: Beta
@@ -348,20 +358,24 @@ class InnerSpec(_Spec):
     weight_decay: Scale
     dropout: Annotated[DecimalText, AfterValidator(_decimal("0", "0.9"))]
     clip: PositiveScale
-    schedule: Literal["constant", "cosine"]
+    schedule: Schedule
     warmup_steps: Annotated[int, Field(ge=0, lt=1 << 32)]
     steps: Annotated[int, Field(ge=1, lt=1 << 32)]
     batch: Annotated[int, Field(ge=1, le=1 << 20)]
     segment: Annotated[int, Field(ge=1, lt=1 << 32)]
     micro_batch: Annotated[int, Field(ge=1, le=1 << 20)]
 
+    @property
+    def properties(self) -> InnerOptimiser:
+        """Which fields and slots the optimiser has."""
+        return INNER_OPTIMISERS[self.optimizer]
+
     @model_validator(mode="after")
     def _check_optimizer(self) -> Self:
-        unused = {"adamw": ("momentum",), "muon": (), "sgd": ("beta1", "beta2", "eps")}
-        for name in unused[self.optimizer]:
+        for name in self.properties.unused:
             if getattr(self, name) != "0":
                 raise ValueError(f"{self.optimizer} does not use {name}: write zero")
-        if self.optimizer != "sgd" and self.eps == "0":
+        if "eps" not in self.properties.unused and self.eps == "0":
             raise ValueError(f"{self.optimizer} divides by eps, which is 0")
         return self
 
@@ -391,35 +405,33 @@ class OuterSpec(_Spec):
     renewals of a delayed momentum. What a kind does not use is zero.
     """
 
-    kind: Literal["sgd", "nesterov", "adam", "sign", "delayed_nesterov"]
+    kind: OuterName
     lr: PositiveScale
     momentum: Beta
     beta2: Beta
     eps: Annotated[DecimalText, AfterValidator(_decimal("0", "0.1"))]
     period: Annotated[int, Field(ge=0, le=256)]
 
+    @property
+    def properties(self) -> OuterOptimiser:
+        """Which fields and slots the optimiser has."""
+        return OUTER_OPTIMISERS[self.kind]
+
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
-        used = _OUTER_FIELDS[self.kind]
-        for name in ("momentum", "beta2", "eps", "period"):
+        used = self.properties.fields
+        for name in OUTER_FIELDS:
             if name not in used and str(getattr(self, name)) != "0":
                 raise ValueError(f"{self.kind} does not use {name}: write zero")
-        if self.kind == "adam" and Decimal(self.eps) < Decimal(MIN_OUTER_EPS):
-            raise ValueError(f"adam needs an eps of at least {MIN_OUTER_EPS}")
-        if self.kind == "delayed_nesterov" and self.period < 2:
-            raise ValueError("delayed_nesterov needs a period of at least 2 rounds")
+        if "eps" in used and Decimal(self.eps) < Decimal(MIN_OUTER_EPS):
+            raise ValueError(f"{self.kind} needs an eps of at least {MIN_OUTER_EPS}")
+        if "period" in used and self.period < 2:
+            raise ValueError(f"{self.kind} needs a period of at least 2 rounds")
         return self
 
 
 MIN_OUTER_EPS: Final = "0.000001"
 """Sixteen of the units in which the outer step takes roots."""
-_OUTER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
-    "sgd": (),
-    "nesterov": ("momentum",),
-    "adam": ("momentum", "beta2", "eps"),
-    "sign": (),
-    "delayed_nesterov": ("momentum", "period"),
-}
 
 
 class TensorExponents(_Spec):
@@ -638,8 +650,10 @@ class Manifest(_Spec):
             raise ValueError(f"codec {self.codec.kind} does not go with rule {self.robust.rule}")
         if self.codec.fragments > self.model.layers:
             raise ValueError(f"{self.codec.fragments} fragments of {self.model.layers} layers")
-        if self.codec.fragments > 1 and self.outer.kind == "delayed_nesterov":
-            raise ValueError("a fragment's rounds are too far apart for delayed_nesterov's periods")
+        if self.codec.fragments > 1 and "period" in self.outer.properties.fields:
+            raise ValueError(
+                f"a fragment's rounds are too far apart for {self.outer.kind}'s periods"
+            )
 
     def to_bytes(self) -> bytes:
         """Canonical DAG-CBOR."""
@@ -682,8 +696,8 @@ class Manifest(_Spec):
     @property
     def shares_moments(self) -> bool:
         """Whether updates have the moments of the inner optimiser, and rounds open with them."""
-        has_moments = self.inner.optimizer != "sgd" or self.inner.momentum != "0"
-        return has_moments and not self.codec.carries_more
+        has_moments = self.inner.properties.slots_with(self.inner.momentum)
+        return bool(has_moments) and not self.codec.carries_more
 
     @property
     def segments(self) -> int:

@@ -11,7 +11,6 @@ from math import prod
 from typing import Final
 
 from atoll.numerics.layout import (
-    OUTER_SLOTS,
     first_moment_bytes,
     moment_layout,
     param_count,
@@ -109,7 +108,7 @@ class _Sizes:
 
     def __init__(self, manifest: Manifest) -> None:
         trained, model = trained_count(manifest), manifest.model
-        slots = len(OUTER_SLOTS[manifest.outer.kind])
+        slots = len(manifest.outer.properties.slots)
         largest = max(prod(shape) for shape in trained_shapes(manifest).values())
         tokens = manifest.inner.micro_batch * model.seq
         self.logits = tokens * _LOGIT * model.vocab + _SUMS
