@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
-from atoll.protocol.manifest import LINEARS, InnerSpec, LinearName, LoraSpec, Manifest, ModelSpec
+from atoll.protocol.families import LINEARS, LinearName
+from atoll.protocol.manifest import InnerSpec, LoraSpec, Manifest, ModelSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS
 
 MAX_HEADER_BYTES = 1 << 22
@@ -29,8 +30,7 @@ def param_shapes(spec: ModelSpec) -> Shapes:
     for layer in range(spec.layers):
         at = f"model.layers.{layer}."
         shapes |= {f"{at}{LINEARS[name]}.weight": shape for name, shape in linears.items()}
-        shapes[at + "input_layernorm.weight"] = (spec.width,)
-        shapes[at + "post_attention_layernorm.weight"] = (spec.width,)
+        shapes |= {f"{at}{norm}.weight": (spec.width,) for norm in spec.layer_kind.norms}
         if spec.qkv_bias:
             biased = (name for name in linears if name in {"q", "k", "v"})
             shapes |= {f"{at}{LINEARS[name]}.bias": linears[name][:1] for name in biased}
@@ -72,8 +72,12 @@ def trained_count(manifest: Manifest) -> int:
 
 def products(spec: ModelSpec) -> list[tuple[str, ...]]:
     """The linears of a layer that read one input, and so are one product, by name."""
-    gated: tuple[LinearName, ...] = ("gate", "up") if spec.mlp == "swiglu" else ("up",)
-    groups: tuple[tuple[LinearName, ...], ...] = (("q", "k", "v"), ("o",), gated, ("down",))
+    groups: tuple[tuple[LinearName, ...], ...] = (
+        ("q", "k", "v"),
+        ("o",),
+        spec.mlp_inputs,
+        ("down",),
+    )
     return [tuple(LINEARS[name] for name in group) for group in groups]
 
 

@@ -31,6 +31,15 @@ from atoll.protocol.canonical import dag_cbor_cid, decode, encode, is_cid
 from atoll.protocol.choices import OneOf
 from atoll.protocol.codecs import CODECS, CodecKind
 from atoll.protocol.draws import batch_offsets
+from atoll.protocol.families import (
+    LAYER_KINDS,
+    LINEARS,
+    MLP_KINDS,
+    ROPE_SCALINGS,
+    LayerKind,
+    LinearName,
+    RopeScaling,
+)
 from atoll.protocol.hashing import sha256, terms_hash
 from atoll.protocol.optimisers import (
     INNER_OPTIMISERS,
@@ -104,17 +113,6 @@ def _check_cid(cid: bytes) -> bytes:
 CidBytes = Annotated[bytes, AfterValidator(_check_cid)]
 DigestBytes = Annotated[Digest, Field(min_length=32, max_length=32)]
 Exponent = Annotated[int, Field(ge=-60, le=0)]
-LinearName = Literal["q", "k", "v", "o", "gate", "up", "down"]
-LINEARS: Final[dict[LinearName, str]] = {
-    "q": "self_attn.q_proj",
-    "k": "self_attn.k_proj",
-    "v": "self_attn.v_proj",
-    "o": "self_attn.o_proj",
-    "gate": "mlp.gate_proj",
-    "up": "mlp.up_proj",
-    "down": "mlp.down_proj",
-}
-"""A layer's linears by Hugging Face's names, in the one order in which a manifest has them."""
 InnerName = Annotated[str, AfterValidator(OneOf("optimizer", INNER_OPTIMISERS))]
 OuterName = Annotated[str, AfterValidator(OneOf("outer optimizer", OUTER_OPTIMISERS))]
 Schedule = Literal["constant", "cosine"]
@@ -134,21 +132,26 @@ class RopeScalingSpec(_Spec):
     not use is 0, and without scaling the factor is 1.
     """
 
-    kind: Literal["none", "linear", "llama3"]
+    kind: Annotated[str, AfterValidator(OneOf("scaling", ROPE_SCALINGS))]
     factor: Stretch
     low: Annotated[DecimalText, AfterValidator(_decimal("0", "1000"))]
     high: Annotated[DecimalText, AfterValidator(_decimal("0", "1000"))]
     positions: Annotated[int, Field(ge=0, le=MAX_CONTEXT)]
 
+    @property
+    def properties(self) -> RopeScaling:
+        """How angles are stretched."""
+        return ROPE_SCALINGS[self.kind]
+
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        if self.kind == "none" and self.factor != "1":
+        if not self.properties.divides and self.factor != "1":
             raise ValueError("rotary angles without scaling have factor 1")
-        if self.kind != "llama3":
+        if not self.properties.spares_fast:
             if (self.low, self.high, self.positions) != ("0", "0", 0):
                 raise ValueError(f"{self.kind} does not use low, high and positions: write zero")
         elif not 0 < Decimal(self.low) < Decimal(self.high) or self.positions < 1:
-            raise ValueError("llama3 needs 0 < low < high and positions of at least 1")
+            raise ValueError(f"{self.kind} needs 0 < low < high and positions of at least 1")
         return self
 
 
@@ -163,7 +166,7 @@ class ModelSpec(_Spec):
     queries and keys by RMSNorm before they are rotated (Qwen3, and Henry et al. 2020).
     """
 
-    kind: Literal["llama"]
+    kind: Annotated[str, AfterValidator(OneOf("kind of model", LAYER_KINDS))]
     vocab: Annotated[int, Field(ge=2, le=1 << 20)]
     width: Annotated[int, Field(ge=8, le=1 << 15)]
     layers: Annotated[int, Field(ge=1, le=256)]
@@ -172,7 +175,7 @@ class ModelSpec(_Spec):
     head_dim: Annotated[int, Field(ge=2, le=1 << 15)]
     qkv_bias: bool
     qk_norm: bool
-    mlp: Literal["swiglu", "relu2"]
+    mlp: Annotated[str, AfterValidator(OneOf("MLP", MLP_KINDS))]
     ffn: Annotated[int, Field(ge=8, le=1 << 17)]
     seq: Annotated[int, Field(ge=2, le=1 << 17)]
     tied: bool
@@ -193,7 +196,7 @@ class ModelSpec(_Spec):
     @model_validator(mode="after")
     def _check_sums(self) -> Self:
         # The head's sums over the vocabulary are of parts; those over a width are of at most 2^15.
-        gated = self.ffn * (2 if self.mlp == "swiglu" else 1)
+        gated = self.ffn * len(self.mlp_inputs)
         projected = (self.heads + 2 * self.kv_heads) * self.head_dim
         for name, inner in (("stacked ffn", gated), ("stacked attention", projected)):
             if inner > INNER_LIMIT:
@@ -216,7 +219,18 @@ class ModelSpec(_Spec):
             "up": (self.ffn, self.width),
             "down": (self.width, self.ffn),
         }
-        return {n: shape for n, shape in shapes.items() if n != "gate" or self.mlp == "swiglu"}
+        read = ("q", "k", "v", "o", *self.mlp_inputs, "down")
+        return {name: shape for name, shape in shapes.items() if name in read}
+
+    @property
+    def layer_kind(self) -> LayerKind:
+        """How its layers are put together."""
+        return LAYER_KINDS[self.kind]
+
+    @property
+    def mlp_inputs(self) -> tuple[LinearName, ...]:
+        """The linears that its MLPs begin with."""
+        return MLP_KINDS[self.mlp].inputs
 
 
 class NumericsSpec(_Spec):
