@@ -23,6 +23,7 @@ from atoll.aggregation.round import MergeResult, merge
 from atoll.numerics.layout import trained_shapes
 from atoll.numerics.moments import Moments
 from atoll.numerics.state import GlobalState
+from atoll.protocol.codecs import CODECS
 from atoll.protocol.manifest import LoraSpec, Manifest
 from atoll.protocol.merge_inputs import MergeFacts, MergeInputs
 from atoll.protocol.optimisers import OUTER_OPTIMISERS
@@ -31,8 +32,8 @@ from atoll.protocol.words import Bitmap, Digest, SeatIndex, to_bitmap
 
 CHUNKS, CASES = 25, 400
 """Together 10,000 merges."""
-DENSE = ("grid8", "grid4", "two_bit", "sign", "fp32")
-SPARSE = ("sparse", "dct")
+DENSE = tuple(name for name, kind in CODECS.items() if not kind.is_sparse)
+SPARSE = tuple(name for name, kind in CODECS.items() if kind.is_sparse)
 RULES = tuple(name for name, rule in REGISTERED.items() if not rule.is_sparse)
 """Of every dense codec, by our registry: the second client has its own."""
 KAPPAS = ("1", "1.25", "1.5", "2.000000000000000001", "3", "1000")
@@ -313,15 +314,7 @@ BODIES: dict[str, Callable[[Rng, Any], bytes]] = {
     "sparse": body_of_sparse("sparse"),
     "dct": body_of_sparse("dct"),
 }
-WRONG_BYTE = {
-    "grid8": 0x80,
-    "grid4": 0xFF,
-    "two_bit": 0xFF,
-    "sign": 0xFF,
-    "fp32": 0xFF,
-    "sparse": 0xFF,
-    "dct": 0xFF,
-}
+WRONG_BYTE = dict.fromkeys(BODIES, 0xFF) | {"grid8": 0x80}
 
 
 def spoiled(rng: Rng, kind: str, parts: list[bytes]) -> bytes:

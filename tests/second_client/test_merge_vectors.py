@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from tests.second_client import merge as second
 from tests.second_client import rules
-from tests.second_client.codec import encode
+from tests.second_client.codec import CODECS, encode
+from tests.second_client.documents import OUTER_SLOTS
 from tests.second_client.moments import sums_of, write_sums
 from tests.second_client.optimisers import OPTIMISERS
 from tests.second_client.sections import joined
@@ -76,12 +77,10 @@ def test_merge_inputs(case: Case) -> None:
 
 def test_the_vectors_have_every_codec_rule_and_outer_optimiser() -> None:
     seen = cases("merge.json")
-    assert {case["manifest"]["codec"]["kind"] for case in seen} >= {
-        "grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32",
-    }  # fmt: skip
+    assert {case["manifest"]["codec"]["kind"] for case in seen} == {*CODECS}
     merged_by = {case["manifest"]["robust"]["rule"] for case in seen}
     assert merged_by >= {*rules.RULES, "contributor_mean"}
-    assert len({case["manifest"]["outer"]["kind"] for case in seen}) == 5
+    assert {case["manifest"]["outer"]["kind"] for case in seen} == {*OUTER_SLOTS}
     assert {case["manifest"]["inner"]["optimizer"] for case in seen} == {*OPTIMISERS}
     assert any("loud" in name for case in seen for name in case["rounds"][0]["named"])
 

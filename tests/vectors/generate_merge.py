@@ -26,6 +26,7 @@ from atoll.numerics.layout import Shapes, moment_layout, trained_shapes
 from atoll.numerics.sections import joined
 from atoll.numerics.state import GlobalState
 from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.codecs import CODECS
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import (
     CodecSpec,
@@ -267,20 +268,19 @@ def merge_cases() -> Json:
     """Every dense codec, every rule, every outer optimiser, and who may be missing."""
     of = manifest_of
     default = of("grid8", "nnm_trimmed_mean", "nesterov")
-    kinds = ("grid8", "grid4", "two_bit", "sign")
+    rounded = [name for name, codec in CODECS.items() if codec.fineness is not None]
+    sparse = [name for name, codec in CODECS.items() if codec.is_sparse]
+    exact = [name for name, codec in CODECS.items() if codec.is_exact]
     adamw, muon = {"inner": "adamw"}, of("grid4", "median", "sgd", inner="muon", whole=True)
     rules = [name for name, rule in RULES.items() if not rule.is_sparse]
     return {
         "cases": [
             *(
                 merge_case(k, of(k, "nnm_trimmed_mean", "nesterov", **adamw), rounds=2)
-                for k in kinds
+                for k in rounded
             ),
-            *(
-                merge_case(k, of(k, "contributor_mean", "sgd", **adamw), rounds=2)
-                for k in ("sparse", "dct")
-            ),
-            merge_case("fp32", of("fp32", "mean", "sgd", **adamw), rounds=2),
+            *(merge_case(k, of(k, "contributor_mean", "sgd", **adamw), rounds=2) for k in sparse),
+            *(merge_case(k, of(k, "mean", "sgd", **adamw), rounds=2) for k in exact),
             merge_case("a whole model by Muon and AdamW", muon, rounds=2),
             merge_case("momentum", of("sign", "mean", "sgd", inner="momentum"), rounds=2),
             *(merge_case(rule, of("grid8", rule, "sgd")) for rule in rules),

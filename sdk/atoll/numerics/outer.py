@@ -71,7 +71,7 @@ def outer_step(
                 numerators[name].view(-1)[span].long(), denominator, state.exponents[name]
             )
             kept = {slot: tensors[name].view(-1)[span] for slot, tensors in state.outer.items()}
-            step, stepped = _OUTER[outer.kind](change, kept, outer, state.round)
+            step, stepped = OUTER_STEPS[outer.kind](change, kept, outer, state.round)
             for slot, tensor in stepped.items():
                 kept[slot].copy_(tensor)
             own = p.view(-1)[span]
@@ -116,7 +116,7 @@ def _outer_adam(change: Tensor, slots: Tensors, outer: OuterSpec, _round: int) -
     return step, {"momentum": momentum, "second": second}
 
 
-_OUTER: dict[str, OuterKind] = {
+OUTER_STEPS: dict[str, OuterKind] = {
     "sgd": _outer_sgd,
     "nesterov": _outer_nesterov,
     "adam": _outer_adam,

@@ -1,6 +1,7 @@
 """Rules by weights equal the reference, which knows no Gram matrix, to the bit."""
 
 import itertools
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -11,9 +12,12 @@ from hypothesis import strategies as st
 from atoll.aggregation import reference
 from atoll.aggregation.chunks import Plan
 from atoll.aggregation.rules import BY_TRIMMING, MAX_DENOMINATOR, aggregate
-from atoll.aggregation.weights import BY_WEIGHTS
 from atoll.errors import ConfigError
 from atoll.protocol.rules import RULES
+
+Rows = list[list[int]]
+Weighed = tuple[list[int], int]
+"""Numerators, and their denominator."""
 
 
 @st.composite
@@ -28,25 +32,38 @@ def as_rows(rows: list[list[int]]) -> list[np.ndarray]:
     return [np.array(row, dtype=np.int8) for row in rows]
 
 
-def expected_weights(rule: str, rows: list[list[int]], f: int) -> tuple[list[int], int]:
-    n, scale = len(rows), MAX_DENOMINATOR
-    chosen: dict[str, tuple[int, ...]] = {
-        "mean": tuple(range(n)),
-        "krum": tuple(reference.krum_order(rows, f)[:1]),
-        "multi_krum": tuple(reference.krum_order(rows, f)[: n - f]),
-        "minimum_diameter": reference.minimum_diameter(rows, f),
-    }
-    if rule in chosen:
-        return [int(i in chosen[rule]) for i in range(n)], len(chosen[rule])
-    if rule == "geometric_median":
-        weights = reference.geometric_median(rows, scale)
-        return weights, sum(weights)
-    if rule == "centred_clip":
-        return reference.centred_clip(rows, scale), scale
-    return reference.clip_factors(reference.norms(rows), scale // n), n * (scale // n)
+def of_rows(rows: tuple[int, ...], n: int) -> Weighed:
+    return [int(i in rows) for i in range(n)], len(rows)
 
 
-@pytest.mark.parametrize(("rule", "nnm"), list(itertools.product(BY_WEIGHTS, (False, True))))
+def geometric_median(rows: Rows, _f: int) -> Weighed:
+    weights = reference.geometric_median(rows, MAX_DENOMINATOR)
+    return weights, sum(weights)
+
+
+def norm_clip(rows: Rows, _f: int) -> Weighed:
+    unit = MAX_DENOMINATOR // len(rows)
+    return reference.clip_factors(reference.norms(rows), unit), len(rows) * unit
+
+
+REFERENCES: dict[str, Callable[[Rows, int], Weighed]] = {
+    "mean": lambda rows, _f: of_rows(tuple(range(len(rows))), len(rows)),
+    "krum": lambda rows, f: of_rows(tuple(reference.krum_order(rows, f)[:1]), len(rows)),
+    "multi_krum": lambda rows, f: of_rows(
+        tuple(reference.krum_order(rows, f)[: len(rows) - f]), len(rows)
+    ),
+    "minimum_diameter": lambda rows, f: of_rows(reference.minimum_diameter(rows, f), len(rows)),
+    "geometric_median": geometric_median,
+    "centred_clip": lambda rows, _f: (
+        reference.centred_clip(rows, MAX_DENOMINATOR),
+        MAX_DENOMINATOR,
+    ),
+    "norm_clip": norm_clip,
+}
+"""Rules stated without a Gram matrix; the second client states all with one."""
+
+
+@pytest.mark.parametrize(("rule", "nnm"), list(itertools.product(REFERENCES, (False, True))))
 @given(case=rows_and_f())
 @settings(max_examples=25, deadline=None)
 def test_weight_rules_equal_the_reference(rule: str, nnm: bool, case: tuple[list[list[int]], int]):
@@ -54,7 +71,7 @@ def test_weight_rules_equal_the_reference(rule: str, nnm: bool, case: tuple[list
     n, mixed = len(rows), len(rows) - f if nnm else 1
     groups = [reference.nearest(rows, i, n - f) if nnm else [i] for i in range(n)]
     points = reference.mixes(rows, f) if nnm else rows
-    weights, denominator = expected_weights(rule, points, f)
+    weights, denominator = REFERENCES[rule](points, f)
     totals = [sum(weights[i] for i in range(n) if j in groups[i]) for j in range(n)]
     denominator *= mixed
     if denominator > MAX_DENOMINATOR:
