@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.second_client import sparse
 from tests.second_client.arithmetic import narrow, wide
-from tests.second_client.codec import BLOCK, Seat, header, merged_integers
+from tests.second_client.codec import BLOCK, CODECS, Seat, header, merged_integers
 from tests.second_client.documents import Manifest, Shapes
 from tests.second_client.moments import lines, named_sums, read_sums, sums_header
 from tests.second_client.rules import (
@@ -36,19 +36,17 @@ from tests.second_client.state import State
 Row = NDArray[np.int64]
 Merged = tuple[list[int], int]
 """Numerators of every coordinate, and their denominator."""
-SPARSE = ("sparse", "dct")
 
 # -------------------------------------------------------------------------- reading (chapters 1, 2)
 
 
 def body_size(kind: str, count: int) -> int:
     """Bytes after the header of any update of so many coordinates."""
-    if kind in ("two_bit", "sign"):
-        blocks, width = -(-count // BLOCK), 2 if kind == "two_bit" else 1
-        return -(-blocks // 2) + -(-count * width // 8)
-    if kind in SPARSE:
+    codec = CODECS[kind]
+    if codec.is_sparse:
         return sum(sparse.section_sizes(sparse.places(kind, count)))
-    return {"grid8": count, "grid4": -(-count // 2), "fp32": 4 * count}[kind]
+    steps = -(-count // BLOCK) if codec.reach else 0
+    return -(-steps // 2) + -(-count * codec.bits // 8)
 
 
 def read_row(
@@ -65,7 +63,7 @@ def read_row(
     body = data[len(start) :]
     if data[: len(start)] != start or len(body) != body_size(kind, count):
         raise ValueError("another header or size than this round's")
-    if kind in SPARSE:
+    if CODECS[kind].is_sparse:
         return sparse.read(body, sparse.places(kind, count))
     if kind == "fp32":
         values = np.frombuffer(body, "<f4")
@@ -274,10 +272,6 @@ def contributor_mean(rows: Sequence[Row]) -> Merged:
     return ((2 * sums + senders) // (2 * senders)).tolist(), 4096
 
 
-FINER = {"grid4": 4}
-UNROUNDED = ("sparse", "dct", "fp32")
-
-
 def half_to_even(numerator: int, denominator: int) -> int:
     """The nearest integer to a quotient; of two the even one."""
     whole, rest = divmod(numerator, denominator)
@@ -301,9 +295,9 @@ def merged_row(kind: str, rule: str, rows: Sequence[Row], f: int, count: int) ->
 def merged_delta(kind: str, rule: str, rows: Sequence[Row], f: int, count: int) -> Merged:
     """The merged update as the outer step takes it."""
     merged = merged_row(kind, rule, rows, f, count)
-    if kind in UNROUNDED:
+    finer = CODECS[kind].finer
+    if finer is None:
         return merged
-    finer = FINER.get(kind, 0)
     return published(merged, finer), 1 << finer
 
 
@@ -332,19 +326,12 @@ def merged_sums(rows: Sequence[Any], f: int, shapes: Shapes) -> Any:
 
 # ------------------------------------------------------------------------------- votes (chapter 5)
 
-TARGETS = {
-    "grid8": (256, 64, 24, 2, 126),
-    "grid4": (16, 6, 2, 1, 6),
-    "two_bit": (16, 48, 12, 0, 55),
-    "sparse": (16, 48, 12, 0, 55),
-    "dct": (16, 48, 12, 0, 55),
-    "sign": (16, 16, 4, 0, 27),
-}
-
 
 def vote(kind: str, values: Row) -> int:
     """What one update says about one tensor's exponent."""
-    p, a, b, d, c = TARGETS[kind]
+    target = CODECS[kind].votes
+    assert target is not None
+    p, a, b, d, c = target
     n = np.count_nonzero(values)
 
     def number(limit: int, k: int = 0) -> int:

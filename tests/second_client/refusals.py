@@ -14,6 +14,7 @@ from math import comb
 from typing import Any
 
 from tests.second_client import rules
+from tests.second_client.codec import CODECS
 from tests.second_client.optimisers import FIELDS, OPTIMISERS
 
 Plain = Mapping[str, Any]
@@ -159,7 +160,7 @@ OUTER = of(
 )
 CODEC = of(
     {
-        "kind": one_of("grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32"),
+        "kind": one_of(*CODECS),
         **dict.fromkeys(("exponents", "moment_exponents"), EXPONENTS),
         **dict.fromkeys(("min_exponent", "max_exponent"), integer(-60, 0)),
         "feedback": fraction("0", "1"),
@@ -324,10 +325,12 @@ def check_codec(codec: Plain, rule: str) -> None:
     for start in (codec["exponents"], codec["moment_exponents"]):
         for name, exponent in start.items():
             refuse(not low <= exponent <= high, f"exponent of {name} outside its bounds")
-    is_sparse = kind in ("sparse", "dct")
-    refuse(is_sparse != (rule == "contributor_mean"), "sparse codecs and their rule go together")
+    refuse(
+        CODECS[kind].is_sparse != (rule == "contributor_mean"),
+        "sparse codecs and their rule go together",
+    )
     feeds_back = codec["feedback"] != "0"
-    if kind == "fp32":
+    if CODECS[kind].is_exact:
         refuse(rule != "mean" or feeds_back, "fp32 is merged by mean, without feedback")
         refuse((low, high) != (-40, -40), "exponents of fp32 are −40")
     is_plain = codec["fragments"] == 1 and codec["overlap"] == 0

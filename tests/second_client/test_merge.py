@@ -12,6 +12,7 @@ import pytest
 import torch
 from tests.second_client import merge as second
 from tests.second_client import sparse
+from tests.second_client.codec import CODECS as WRITTEN
 from tests.second_client.codec import STEPS, header, packed
 from tests.second_client.documents import Shapes, is_public, moments_of
 from tests.second_client.moments import lines, named_sums, read_sums, sums_header
@@ -308,11 +309,9 @@ def body_of_sparse(kind: str) -> Callable[[Rng, Any], bytes]:
 BODIES: dict[str, Callable[[Rng, Any], bytes]] = {
     "grid8": body_of_grid8,
     "grid4": body_of_grid4,
-    "two_bit": body_of_blocks(2),
-    "sign": body_of_blocks(1),
     "fp32": body_of_fp32,
-    "sparse": body_of_sparse("sparse"),
-    "dct": body_of_sparse("dct"),
+    **{name: body_of_blocks(kind.bits) for name, kind in WRITTEN.items() if kind.reach},
+    **{name: body_of_sparse(name) for name in SPARSE},
 }
 WRONG_BYTE = dict.fromkeys(BODIES, 0xFF) | {"grid8": 0x80}
 

@@ -82,7 +82,7 @@ def test_updates_are_read_alike_or_refused_by_both() -> None:
 
 @pytest.mark.parametrize("kind", DENSE)
 def test_updates_are_written_alike(kind: str) -> None:
-    rng = np.random.default_rng(KINDS[kind])
+    rng = np.random.default_rng(KINDS[kind].number)
     for _ in range(CASES // len(DENSE)):
         seed, seat = pick(rng, SEEDS), int(rng.integers(12))
         shapes, exponents = random_layout(rng, kind)
@@ -105,7 +105,7 @@ def test_updates_are_written_alike(kind: str) -> None:
 @pytest.mark.parametrize("kind", SPARSE)
 def test_sparse_updates_are_written_and_read_alike(kind: str) -> None:
     """Vectors of more than a chunk, and of a part of one; with ties, zeros and what is clamped."""
-    rng = np.random.default_rng(KINDS[kind])
+    rng = np.random.default_rng(KINDS[kind].number)
     for size in [*rng.integers(1, 300, 1000).tolist(), 4096, 4097, 9000, 13000]:
         x = (rng.standard_t(2, size) * 2.0 ** rng.integers(-3, 8)).astype(np.float32)
         x = np.rint(x) if rng.random() < 0.5 else x
