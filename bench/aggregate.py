@@ -35,15 +35,16 @@ import torch
 
 from atoll.aggregation.chunks import Plan
 from atoll.aggregation.compiled import kernels
-from atoll.aggregation.rules import Rule, aggregate
+from atoll.aggregation.rules import aggregate
 from atoll.job.methods import DENSE_RULE
+from atoll.protocol.rules import RULES
 
 SHORT_S, ENOUGH_S = 1.0, 2.0
-CASES: dict[str, tuple[Rule, bool]] = {
-    **{str(rule): (rule, False) for rule in Rule},
-    "nnm_trimmed_mean": (Rule.TRIMMED_MEAN, True),
-    "nnm_geometric_median": (Rule.GEOMETRIC_MEDIAN, True),
-}
+CASES = (
+    *(name for name, rule in RULES.items() if not (rule.mixes or rule.is_sparse)),
+    "nnm_trimmed_mean",
+    "nnm_geometric_median",
+)
 BYZFL = {
     "mean": "Average()",
     "median": "Median()",
@@ -104,11 +105,10 @@ def probe_memory(args: argparse.Namespace) -> None:
     """Prints the MiB by which one rule raises the peak, less its output."""
     rows = list(honest_updates(args.n, args.d))
     plan = Plan(threads=args.threads)
-    rule, nnm = CASES[args.probe_memory]
     kernels()
     before = status_kib("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
-    aggregate(rule, rows, args.f, nnm=nnm, plan=plan)
+    aggregate(args.probe_memory, rows, args.f, plan=plan)
     print((status_kib("VmHWM") - before) / 1024 - 4 * args.d / 2**20)
 
 
@@ -164,10 +164,10 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     args.byzfl = args.byzfl or byzfl_python()
     rows = list(honest_updates(args.n, args.d))
     plan = Plan(threads=args.threads)
-    aggregate(Rule.MEDIAN, rows, args.f, plan=plan)  # compiles the kernels where that is possible
+    aggregate("median", rows, args.f, plan=plan)  # compiles the kernels where that is possible
     rules = {}
-    for case, (rule, nnm) in CASES.items():
-        work = lambda rule=rule, nnm=nnm: aggregate(rule, rows, args.f, nnm=nnm, plan=plan)  # noqa: E731
+    for case in CASES:
+        work = lambda rule=case: aggregate(rule, rows, args.f, plan=plan)  # noqa: E731
         seconds = best_seconds(work, args.repeats)
         byzfl = byzfl_seconds(args, case)
         rules[case] = {
@@ -202,7 +202,7 @@ def measure_files(args: argparse.Namespace) -> dict[str, object]:
         rows = [np.memmap(path, dtype=np.int8, mode="r") for path in paths]
         plan = Plan(threads=args.threads)
         done = []
-        work = lambda: done.append(aggregate(Rule(DENSE_RULE), rows, args.f, plan=plan))  # noqa: E731
+        work = lambda: done.append(aggregate(DENSE_RULE, rows, args.f, plan=plan))  # noqa: E731
         seconds = best_seconds(work, 1)
         anonymous_kib = status_kib("RssAnon")
     return {

@@ -71,6 +71,7 @@ from atoll.numerics.state import GlobalState, SeatState, Tensors
 from atoll.numerics.step import inner_step
 from atoll.numerics.tables import schedule_of
 from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.codecs import CODECS
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import (
     UNSCALED,
@@ -151,12 +152,13 @@ MOMENT_EXPONENT = -16
 def dense(kind: str, exponent: int, feedback: str = "0") -> CodecSpec:
     """A codec whose every tensor starts at one exponent."""
     start = dict.fromkeys(("embedding", "matrix", "vector"), exponent)
-    low, high = (-40, -40) if kind == "fp32" else (-30, -4)
+    is_exact = CODECS[kind].is_exact
+    low, high = (exponent, exponent) if is_exact else (-30, -4)
     return CodecSpec.model_validate(
         {
             "kind": kind,
             "exponents": start,
-            "moment_exponents": start if kind == "fp32" else dict.fromkeys(start, MOMENT_EXPONENT),
+            "moment_exponents": start if is_exact else dict.fromkeys(start, MOMENT_EXPONENT),
             "min_exponent": low,
             "max_exponent": high,
             "feedback": feedback,

@@ -45,6 +45,7 @@ from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import StepInput, inner_step
 from atoll.numerics.tables import schedule_of
 from atoll.protocol.manifest import UNSCALED, InnerSpec, ModelSpec
+from atoll.protocol.optimisers import INNER_OPTIMISERS
 
 MODES = ("native", "native-bf16", "exact", "exact-eager")
 Step = Callable[[torch.Tensor, int], float]
@@ -99,7 +100,7 @@ def _specs(options: argparse.Namespace) -> tuple[ModelSpec, InnerSpec]:
     )  # fmt: skip
     inner = InnerSpec(
         optimizer=options.optimizer, lr=options.lr,
-        momentum="0.95" if options.optimizer == "muon" else "0",
+        momentum="0" if "momentum" in INNER_OPTIMISERS[options.optimizer].unused else "0.95",
         beta1="0.9", beta2="0.95", eps="0.00000001", weight_decay="0.1", dropout="0",
         clip="1",
         schedule="cosine", warmup_steps=min(20, total // 2), steps=total, batch=options.batch,

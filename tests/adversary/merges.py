@@ -8,12 +8,12 @@ from tests.adversary.run import Arrived, Merge
 from tests.support.merging import all_standing
 
 from atoll.aggregation.round import combine, merge, merge_updates
-from atoll.aggregation.rules import Rule
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.sections import StoredUpdate, UpdateLayout
 from atoll.numerics.state import GlobalState
 from atoll.protocol.merge_inputs import MergeInputs, MergeTerms, merge_inputs
+from atoll.protocol.rules import RULES
 from atoll.protocol.words import SeatIndex
 
 
@@ -74,10 +74,10 @@ def among_friends(arrived: Arrived) -> GlobalState:
     """What merges honest updates: their mean, and a mean of nobody's sums but the largest."""
     robust = arrived.manifest.robust.model_copy(update={"f": 0})
     manifest = arrived.manifest.model_copy(update={"robust": robust})
-    return by_rule(Rule.MEAN)(replace(arrived, manifest=manifest))
+    return by_rule("mean")(replace(arrived, manifest=manifest))
 
 
-_NAMES = [name for rule in Rule for name in (str(rule), f"nnm_{rule}")]
+_NAMES = [name for name, rule in RULES.items() if not rule.is_sparse]
 OF_ANY_CODEC: dict[str, Merge] = {"default": default, "rule_alone": rule_alone}
 CHECKED: dict[str, Merge] = {f"checked_{name}": checked(name) for name in _NAMES}
 ALONE: dict[str, Merge] = {name: by_rule(name) for name in _NAMES}

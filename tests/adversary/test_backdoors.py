@@ -15,8 +15,7 @@ from tests.adversary.corpus import Mix, text_of
 from tests.adversary.merges import MERGES, inputs_of
 from tests.adversary.run import Memo, RoundRecord, Run, Setting, manifest_of
 
-from atoll.job.methods import DENSE_CODECS, METHODS, method_of, with_codec
-from atoll.protocol.manifest import CONTRIBUTOR_MEAN
+from atoll.job.methods import DENSE_CODECS, METHODS, SPARSE_RULE, method_of, with_codec
 from atoll.train.probe import pin_torch
 
 pin_torch()
@@ -72,7 +71,7 @@ def test_without_colluders_nothing_is_planted():
 
 def test_every_dense_method_has_the_rule_of_these_runs():
     rule = manifest_of(SETTING).robust.rule
-    assert {method.rule for method in METHODS.values()} == {rule, CONTRIBUTOR_MEAN}
+    assert {method.rule for method in METHODS.values()} == {rule, SPARSE_RULE}
     codecs = [codec for codec in DENSE_CODECS if codec != "fp32"]
     assert {with_codec(method_of("fedavg"), codec).rule for codec in codecs} == {rule}
 

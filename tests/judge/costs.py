@@ -23,8 +23,9 @@ from atoll.numerics.trace.build.whole import program_of
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.games.trees import ROW_LEVELS, height, pieces_of
-from atoll.protocol.manifest import BEAR_NOBODY, Manifest
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.program import Part, Template
+from atoll.protocol.rules import RULES
 from atoll.protocol.words import Address, Digest
 
 INITIAL: Final = Digest(b"\x07" * 32)
@@ -90,7 +91,7 @@ def preset_manifest(name: str, variant: str = "") -> Manifest:
     fields = job.resolve(data, None, plain.numerics, now=0).model_dump()
     for part in ("model", "inner", "codec", "robust"):
         fields[part] |= changes.get(part, {})
-    if fields["robust"]["rule"] in BEAR_NOBODY:
+    if not RULES[fields["robust"]["rule"]].bears_faults:
         fields["robust"]["f"] = fields["terms"]["f"] = 0
     if "lora" in changes:
         cid = dag_cbor_cid(Digest(b"\x01" * 32))

@@ -7,6 +7,7 @@ coordinate in grid steps is its fp32 product with 2^−e.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
 
@@ -17,11 +18,42 @@ from tests.second_client.arithmetic import Array
 from tests.second_client.packing import STEPS, block_steps, packed, unpacked
 from tests.second_client.words import hashed, keccak, keccak_each, piece_root, sha256, u16, u32, u64
 
-CODECS = {"grid8": 0, "grid4": 1, "two_bit": 2, "sign": 3, "sparse": 4, "dct": 5, "fp32": 6}
 BLOCK = 32
 PIECE = 1 << 16
-REACH = {"two_bit": (3, 16), "sign": (2, 5)}
-"""In steps, and one value in how many may exceed it."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """What SPEC-MERGE.md says of one, chapters 1, 4 and 5.
+
+    Attributes:
+        bits: of a code.
+        votes: P, A, B, D and C; nobody votes where they are None.
+        reach: of codes whose blocks have a step each: in steps, and one value in how many may
+            exceed it.
+        finer: φ of what the model moves by; None where that is not rounded.
+    """
+
+    number: int
+    bits: int
+    votes: tuple[int, ...] | None
+    reach: tuple[int, int] | None = None
+    finer: int | None = 0
+    is_dithered: bool = False
+    is_sparse: bool = False
+    is_exact: bool = False
+
+
+_SPARSE_VOTES = (16, 48, 12, 0, 55)
+CODECS = {
+    "grid8": Codec(0, 8, (256, 64, 24, 2, 126)),
+    "grid4": Codec(1, 4, (16, 6, 2, 1, 6), finer=4),
+    "two_bit": Codec(2, 2, (16, 48, 12, 0, 55), reach=(3, 16), is_dithered=True),
+    "sign": Codec(3, 1, (16, 16, 4, 0, 27), reach=(2, 5)),
+    "sparse": Codec(4, 2, _SPARSE_VOTES, finer=None, is_sparse=True),
+    "dct": Codec(5, 2, _SPARSE_VOTES, finer=None, is_sparse=True),
+    "fp32": Codec(6, 32, None, finer=None, is_exact=True),
+}
 
 Integers = NDArray[np.int64]
 Seat = tuple[bytes, int]
@@ -49,7 +81,7 @@ def _layout_digest(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> bytes:
 def header(kind: str, shapes: Mapping[str, tuple[int, ...]], exponents: Mapping[str, int]) -> bytes:
     """Everything of a section that follows from the round."""
     names = sorted(shapes)
-    start = b"ATUP" + bytes([1, CODECS[kind]]) + u16(len(names)) + layout_digest(shapes)
+    start = b"ATUP" + bytes([1, CODECS[kind].number]) + u16(len(names)) + layout_digest(shapes)
     return start + b"".join(exponents[n].to_bytes(2, "big", signed=True) for n in names)
 
 
@@ -79,7 +111,7 @@ def encode(
         return start + np.clip(np.rint(x), -127, 127).astype(np.int8).tobytes()
     if kind == "grid4":
         return start + packed(np.clip(np.rint(x), -7, 7).astype(np.int64) + 7, 4)
-    if kind in ("sparse", "dct"):
+    if CODECS[kind].is_sparse:
         return start + sparse.write(x if kind == "sparse" else sparse.coefficients(x))
     return start + _block_steps(kind, x, seat, section)
 
@@ -121,7 +153,7 @@ def merged_integers(kind: str, body: bytes, count: int, seat: Seat, section: int
 
     Those of `dct` are coefficients, of whole blocks.
     """
-    if kind in ("sparse", "dct"):
+    if CODECS[kind].is_sparse:
         return sparse.read(body, sparse.places(kind, count))
     if kind == "fp32":
         units = np.rint(np.frombuffer(body, "<f4").astype(np.float64) * 2.0**40)
@@ -133,18 +165,19 @@ def merged_integers(kind: str, body: bytes, count: int, seat: Seat, section: int
     blocks = -(-count // BLOCK)
     cut = -(-blocks // 2)
     steps = np.array(STEPS)[unpacked(body[:cut], blocks, 4)].repeat(BLOCK)[:count]
-    if kind == "sign":
-        return (2 * unpacked(body[cut:], count, 1) - 1) * steps
-    return (2 * unpacked(body[cut:], count, 2) - 3) * steps - dither(steps, seat, section)
+    bits = CODECS[kind].bits
+    values: Integers = (2 * unpacked(body[cut:], count, bits) - (1 << bits) + 1) * steps
+    return values - dither(steps, seat, section) if CODECS[kind].is_dithered else values
 
 
 def _block_steps(kind: str, x: Array, seat: Seat, section: int) -> bytes:
     """A step for every block of 32, then a code of one or two bits for every coordinate."""
-    indices = block_steps(x, BLOCK, *REACH[kind])
+    codec = CODECS[kind]
+    assert codec.reach is not None
+    indices, levels = block_steps(x, BLOCK, *codec.reach), codec.bits
     steps = np.array(STEPS)[indices].repeat(BLOCK)[: len(x)]
-    if kind == "two_bit":
+    if codec.is_dithered:
         x = x + dither(steps, seat, section).astype(np.float32)
-    levels = 2 if kind == "two_bit" else 1
     y = np.clip(x / steps.astype(np.float32), -2 * levels, 2 * levels - 1)
     codes = (np.floor(y / 2) + levels).astype(np.int64)
     return packed(indices, 4) + packed(codes, levels)

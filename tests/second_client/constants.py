@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from tests.second_client.arithmetic import Array, narrow, philox
 from tests.second_client.documents import B, Manifest, Shape
+from tests.second_client.optimisers import OPTIMISERS
 from tests.second_client.words import piece_root
 
 _DIGITS = Context(prec=90)
@@ -127,7 +128,7 @@ def tables_root(manifest: Manifest) -> bytes:
     steps = total_steps(manifest)
     rates = np.array([rate(manifest, step) for step in range(steps)], ">f8")
     parts = [rates.tobytes()]
-    if manifest["inner"]["optimizer"] != "sgd":
+    if OPTIMISERS[manifest["inner"]["optimizer"]].is_corrected:
         pairs = [corrections(manifest, count) for count in range(1, steps + 1)]
         parts.append(np.array(pairs, ">f8").tobytes())
     parts.append(np.stack(rotary(manifest["model"]), axis=-1).astype(">f4").tobytes())

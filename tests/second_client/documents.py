@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.second_client.optimisers import OPTIMISERS
 from tests.second_client.refusals import check_manifest
 from tests.second_client.words import decode_cbor
 
@@ -89,18 +90,17 @@ def trained_of(manifest: Manifest) -> dict[str, Shape]:
 
 def optimiser_of(name: str, shape: Shape, inner: dict[str, Any]) -> str:
     """Muon steps the matrices between embedding and head, and leaves the rest to AdamW."""
-    if inner["optimizer"] == "muon" and (name in (EMBEDDING, HEAD) or len(shape) == 1):
-        return "adamw"
     kind: str = inner["optimizer"]
-    return kind
+    rest = OPTIMISERS[kind].rest
+    return rest if rest and (name in (EMBEDDING, HEAD) or len(shape) == 1) else kind
 
 
 def moments_of(shapes: Mapping[str, Shape], inner: dict[str, Any]) -> tuple[Shapes, Shapes]:
     """The shapes of the parameters that have a first moment, and of those that have a second."""
     kinds = {name: optimiser_of(name, shape, inner) for name, shape in shapes.items()}
-    first = [n for n, kind in kinds.items() if kind != "sgd" or inner["momentum"] != "0"]
-    second = [n for n, kind in kinds.items() if kind == "adamw"]
-    return {name: shapes[name] for name in first}, {name: shapes[name] for name in second}
+    kept = {name: OPTIMISERS[kind].slots_in(inner) for name, kind in kinds.items()}
+    first, second = ({n: shapes[n] for n in kept if slot in kept[n]} for slot in ("m", "v"))
+    return first, second
 
 
 def exponent_of(name: str, exponents: dict[str, int]) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import combinations
 from math import floor, isqrt, prod
 from typing import Any
 
@@ -18,30 +17,36 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.second_client import sparse
 from tests.second_client.arithmetic import narrow, wide
-from tests.second_client.codec import BLOCK, Seat, header, merged_integers
+from tests.second_client.codec import BLOCK, CODECS, Seat, header, merged_integers
 from tests.second_client.documents import Manifest, Shapes
 from tests.second_client.moments import lines, named_sums, read_sums, sums_header
+from tests.second_client.rules import (
+    TRIMS,
+    UNIT,
+    WEIGHTS,
+    Gram,
+    clipped,
+    distance,
+    least,
+    lower_median,
+)
 from tests.second_client.sections import Spoken, cut, spoken_of
 from tests.second_client.state import State
 
 Row = NDArray[np.int64]
-Gram = Sequence[Sequence[int]]
 Merged = tuple[list[int], int]
 """Numerators of every coordinate, and their denominator."""
-UNIT = 1 << 16
-SPARSE = ("sparse", "dct")
 
 # -------------------------------------------------------------------------- reading (chapters 1, 2)
 
 
 def body_size(kind: str, count: int) -> int:
     """Bytes after the header of any update of so many coordinates."""
-    if kind in ("two_bit", "sign"):
-        blocks, width = -(-count // BLOCK), 2 if kind == "two_bit" else 1
-        return -(-blocks // 2) + -(-count * width // 8)
-    if kind in SPARSE:
+    codec = CODECS[kind]
+    if codec.is_sparse:
         return sum(sparse.section_sizes(sparse.places(kind, count)))
-    return {"grid8": count, "grid4": -(-count // 2), "fp32": 4 * count}[kind]
+    steps = -(-count // BLOCK) if codec.reach else 0
+    return -(-steps // 2) + -(-count * codec.bits // 8)
 
 
 def read_row(
@@ -58,7 +63,7 @@ def read_row(
     body = data[len(start) :]
     if data[: len(start)] != start or len(body) != body_size(kind, count):
         raise ValueError("another header or size than this round's")
-    if kind in SPARSE:
+    if CODECS[kind].is_sparse:
         return sparse.read(body, sparse.places(kind, count))
     if kind == "fp32":
         values = np.frombuffer(body, "<f4")
@@ -113,10 +118,6 @@ def inner_products(rows: Sequence[Row]) -> list[list[int]]:
 
 
 # --------------------------------------------------------------------- merge inputs (SPEC.md, 12.1)
-
-
-def lower_median(values: Sequence[Any]) -> Any:
-    return sorted(values)[-(-len(values) // 2) - 1] if values else 0
 
 
 def upper_median(values: Sequence[Any]) -> Any:
@@ -200,7 +201,7 @@ def merge_inputs(
         M = of_moments and [[of_moments[i][j] for j in rows] for i in rows]
         found = named(G, M, terms["kappa"], f, [done[seat] for seat in available])
         odd = [(check, available[i]) for check, i in found]
-    needs = 2 * f + (3 if f and terms["rule"].removeprefix("nnm_") in ("krum", "multi_krum") else 1)
+    needs = least(terms["rule"], f)
     inputs: dict[str, Any] = {
         "available": available,
         "named": [{"check": check, "seat": seat} for check, seat in odd],
@@ -242,10 +243,10 @@ def combined(kind: str, rule: str, rows: Sequence[Row], f: int) -> Merged:
         return _weighted(rows, [1] * len(rows), len(rows))
     n, G, base = len(rows), inner_products(rows), rule.removeprefix("nnm_")
     count = n - f if rule != base else 1
-    near = [sorted(range(n), key=lambda j: (_distance(G, i, j), j)) for i in range(n)]
+    near = [sorted(range(n), key=lambda j: (distance(G, i, j), j)) for i in range(n)]
     groups = [near[i][:count] for i in range(n)] if rule != base else [[i] for i in range(n)]
-    if base in ("trimmed_mean", "median"):
-        trim = f if base == "trimmed_mean" else (n - 1) // 2
+    if base in TRIMS:
+        trim = TRIMS[base](n, f)
         values = np.sort([np.sum([rows[j] for j in group], axis=0) for group in groups], axis=0)
         return values[trim : n - trim].sum(axis=0).tolist(), count * (n - 2 * trim)
     members = np.array([[int(j in group) for j in range(n)] for group in groups])
@@ -263,99 +264,12 @@ def _weighted(rows: Sequence[Row], weights: Sequence[int], total: int) -> Merged
     return np.sum(products, axis=0).tolist(), total
 
 
-def _distance(G: Gram, i: int, j: int) -> int:
-    return G[i][i] + G[j][j] - 2 * G[i][j]
-
-
-def _only(chosen: Sequence[int], n: int) -> tuple[list[int], int]:
-    return [int(i in chosen) for i in range(n)], len(chosen)
-
-
-def _mean(G: Gram, _f: int) -> tuple[list[int], int]:
-    return _only(range(len(G)), len(G))
-
-
-def _krum_order(G: Gram, f: int) -> list[int]:
-    n = len(G)
-    scores = [sum(sorted(_distance(G, i, j) for j in range(n))[: n - f - 1]) for i in range(n)]
-    return sorted(range(n), key=lambda i: (scores[i], i))
-
-
-def _krum(G: Gram, f: int) -> tuple[list[int], int]:
-    return _only(_krum_order(G, f)[:1], len(G))
-
-
-def _multi_krum(G: Gram, f: int) -> tuple[list[int], int]:
-    return _only(_krum_order(G, f)[: len(G) - f], len(G))
-
-
-def _minimum_diameter(G: Gram, f: int) -> tuple[list[int], int]:
-    n = len(G)
-    D = [[_distance(G, i, j) for j in range(n)] for i in range(n)]
-
-    def diameter(chosen: tuple[int, ...]) -> int:
-        return max((D[i][j] for i, j in combinations(chosen, 2)), default=0)
-
-    return _only(min(combinations(range(n), n - f), key=diameter), n)  # the first of equals
-
-
-def _to_centre(G: Gram, weights: Sequence[int], total: int) -> list[int]:
-    """⌊total · distance of row i to Σ w x / total⌋."""
-    rows = range(len(G))
-    cross = [sum(weights[j] * G[i][j] for j in rows) for i in rows]
-    centre = sum(weights[i] * cross[i] for i in rows)
-    return [isqrt(total * total * G[i][i] - 2 * total * cross[i] + centre) for i in rows]
-
-
-def _clipped(lengths: Sequence[int], unit: int) -> list[int]:
-    radius = lower_median(lengths)
-    return [unit if length <= radius else unit * radius // length for length in lengths]
-
-
-def _geometric_median(G: Gram, _f: int) -> tuple[list[int], int]:
-    weights = [UNIT // len(G)] * len(G)
-    for _ in range(8):
-        total = sum(weights)
-        inverse = [(UNIT << 40) // max(d, total) for d in _to_centre(G, weights, total)]
-        weights = [UNIT * value // sum(inverse) for value in inverse]
-    return weights, sum(weights)
-
-
-def _centred_clip(G: Gram, _f: int) -> tuple[list[int], int]:
-    n, weights = len(G), [0] * len(G)
-    for _ in range(5):
-        kept = _clipped(_to_centre(G, weights, UNIT), UNIT)
-        stays = n * UNIT - sum(kept)
-        weights = [(w * stays + UNIT * k) // (n * UNIT) for w, k in zip(weights, kept, strict=True)]
-    return weights, UNIT
-
-
-def _norm_clip(G: Gram, _f: int) -> tuple[list[int], int]:
-    unit = UNIT // len(G)
-    return _clipped([isqrt(G[i][i]) for i in range(len(G))], unit), len(G) * unit
-
-
-WEIGHTS = {
-    "mean": _mean,
-    "krum": _krum,
-    "multi_krum": _multi_krum,
-    "minimum_diameter": _minimum_diameter,
-    "geometric_median": _geometric_median,
-    "centred_clip": _centred_clip,
-    "norm_clip": _norm_clip,
-}
-
-
 def contributor_mean(rows: Sequence[Row]) -> Merged:
     """Of sparse updates: clipped to the lower median norm, a mean over who sent the coordinate."""
-    factors = _clipped([isqrt(int(row @ row)) for row in rows], UNIT)
+    factors = clipped([isqrt(int(row @ row)) for row in rows], UNIT)
     sums = np.sum([row * factor for row, factor in zip(rows, factors, strict=True)], axis=0)
     senders = np.maximum(np.count_nonzero(rows, axis=0), 1) * 16
     return ((2 * sums + senders) // (2 * senders)).tolist(), 4096
-
-
-FINER = {"grid4": 4}
-UNROUNDED = ("sparse", "dct", "fp32")
 
 
 def half_to_even(numerator: int, denominator: int) -> int:
@@ -381,9 +295,9 @@ def merged_row(kind: str, rule: str, rows: Sequence[Row], f: int, count: int) ->
 def merged_delta(kind: str, rule: str, rows: Sequence[Row], f: int, count: int) -> Merged:
     """The merged update as the outer step takes it."""
     merged = merged_row(kind, rule, rows, f, count)
-    if kind in UNROUNDED:
+    finer = CODECS[kind].finer
+    if finer is None:
         return merged
-    finer = FINER.get(kind, 0)
     return published(merged, finer), 1 << finer
 
 
@@ -412,19 +326,12 @@ def merged_sums(rows: Sequence[Any], f: int, shapes: Shapes) -> Any:
 
 # ------------------------------------------------------------------------------- votes (chapter 5)
 
-TARGETS = {
-    "grid8": (256, 64, 24, 2, 126),
-    "grid4": (16, 6, 2, 1, 6),
-    "two_bit": (16, 48, 12, 0, 55),
-    "sparse": (16, 48, 12, 0, 55),
-    "dct": (16, 48, 12, 0, 55),
-    "sign": (16, 16, 4, 0, 27),
-}
-
 
 def vote(kind: str, values: Row) -> int:
     """What one update says about one tensor's exponent."""
-    p, a, b, d, c = TARGETS[kind]
+    target = CODECS[kind].votes
+    assert target is not None
+    p, a, b, d, c = target
     n = np.count_nonzero(values)
 
     def number(limit: int, k: int = 0) -> int:

@@ -6,7 +6,8 @@ Host scalars are Python floats; each is rounded to float32 where it meets an arr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from tests.second_client.arithmetic import (
     square_sum,
 )
 
+Slots = dict[str, Array]
 _A, _B, _C = np.float32(3.4445), np.float32(-4.7750), np.float32(2.0315)
 
 
@@ -117,3 +119,41 @@ def _iterated(x_SL: Array) -> Array:
 
 def _rescaled(sums_SS: Wide, step_S1: Array) -> Array:
     return one_nan(narrow(sums_SS) * (step_S1 * step_S1.T))
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """What one reads of the manifest, keeps of a parameter, and does to it."""
+
+    step: Callable[[Array, Slots, Array, tuple[float, ...], Any], tuple[Array, Slots]]
+    reads: tuple[str, ...]
+    slots: tuple[str, ...]
+    rest: str | None = None
+    is_corrected: bool = False
+    needs_momentum: bool = False
+
+    def slots_in(self, inner: Any) -> tuple[str, ...]:
+        return () if self.needs_momentum and inner["momentum"] == "0" else self.slots
+
+
+def _adamw(p: Array, slots: Slots, g: Array, scalars: Any, inner: Any) -> tuple[Array, Slots]:
+    p, m, v = adamw(p, slots["m"], slots["v"], g, scalars, inner)
+    return p, {"m": m, "v": v}
+
+
+def _muon(p: Array, slots: Slots, g: Array, scalars: Any, inner: Any) -> tuple[Array, Slots]:
+    p, m = muon(p, slots["m"], g, scalars[:2], inner)
+    return p, {"m": m}
+
+
+def _sgd(p: Array, slots: Slots, g: Array, scalars: Any, inner: Any) -> tuple[Array, Slots]:
+    p, m = sgd(p, slots.get("m"), g, scalars[:2], inner)
+    return p, {} if m is None else {"m": m}
+
+
+FIELDS = ("momentum", "beta1", "beta2", "eps")
+OPTIMISERS = {
+    "adamw": Optimiser(_adamw, ("beta1", "beta2", "eps"), ("m", "v"), is_corrected=True),
+    "muon": Optimiser(_muon, FIELDS, ("m",), rest="adamw", is_corrected=True),
+    "sgd": Optimiser(_sgd, ("momentum",), ("m",), needs_momentum=True),
+}

@@ -149,24 +149,19 @@ def _optimised(
 ) -> State:
     """The state after every parameter's optimiser; `scalars`: clipping factor and rate."""
     inner, count = manifest["inner"], state["count"] + 1
-    pair = corrections(manifest, count) if inner["optimizer"] != "sgd" else ()
-    params, ms, vs = {}, dict(state["m"]), dict(state["v"])
+    is_corrected = optimisers.OPTIMISERS[inner["optimizer"]].is_corrected
+    pair = corrections(manifest, count) if is_corrected else ()
+    params, after = {}, {slot: dict(state[slot]) for slot in ("m", "v")}
     for name, p in state["params"].items():
         g, kind = gradients[name], optimiser_of(name, p.shape, inner)
-        if kind == "adamw":
-            params[name], ms[name], vs[name] = optimisers.adamw(
-                p, ms[name], vs[name], g, (*scalars, *pair), inner
-            )
-        elif kind == "muon":
-            params[name], ms[name] = optimisers.muon(p, ms[name], g, scalars, inner)
-        else:
-            params[name], m = optimisers.sgd(p, ms.get(name), g, scalars, inner)
-            if m is not None:
-                ms[name] = m
+        slots = {slot: kept[name] for slot, kept in after.items() if name in kept}
+        step = optimisers.OPTIMISERS[kind].step
+        params[name], slots = step(p, slots, g, (*scalars, *pair), inner)
+        for slot, tensor in slots.items():
+            after[slot][name] = tensor
     return state | {
         "params": params,
-        "m": ms,
-        "v": vs,
+        **after,
         "count": count,
         "batches": state["batches"] + 1,
     }

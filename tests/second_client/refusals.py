@@ -13,6 +13,10 @@ from fractions import Fraction
 from math import comb
 from typing import Any
 
+from tests.second_client import rules
+from tests.second_client.codec import CODECS
+from tests.second_client.optimisers import FIELDS, OPTIMISERS
+
 Plain = Mapping[str, Any]
 Check = Callable[[Any], bool]
 
@@ -21,10 +25,6 @@ AMOUNT = re.compile(r"0|[1-9][0-9]{0,38}", re.ASCII)
 LINEARS = ["q", "k", "v", "o", "gate", "up", "down"]
 MOST_PRODUCTS = (2**31 - 1) // 127**2
 """Of two int8 integers, which int32 sums."""
-RULES = {
-    "mean", "median", "trimmed_mean", "geometric_median", "krum", "multi_krum", "centred_clip",
-    "minimum_diameter", "norm_clip",
-}  # fmt: skip
 
 
 def integer(low: int, high: int) -> Check:
@@ -136,7 +136,7 @@ DATA = of(
 )
 INNER = of(
     {
-        "optimizer": one_of("adamw", "muon", "sgd"),
+        "optimizer": one_of(*OPTIMISERS),
         "lr": fraction("0", "10000", is_open=True),
         **dict.fromkeys(("momentum", "beta1", "beta2"), BETA),
         "eps": EPS,
@@ -160,7 +160,7 @@ OUTER = of(
 )
 CODEC = of(
     {
-        "kind": one_of("grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32"),
+        "kind": one_of(*CODECS),
         **dict.fromkeys(("exponents", "moment_exponents"), EXPONENTS),
         **dict.fromkeys(("min_exponent", "max_exponent"), integer(-60, 0)),
         "feedback": fraction("0", "1"),
@@ -171,7 +171,7 @@ CODEC = of(
 )
 ROBUST = of(
     {
-        "rule": one_of(*RULES, *(f"nnm_{rule}" for rule in RULES), "contributor_mean"),
+        "rule": one_of(*rules.RULES, "contributor_mean"),
         "f": integer(0, 127),
         "kappa": fraction("1", "1000"),
     }
@@ -302,10 +302,10 @@ def check_inner(inner: Plain) -> None:
     refuse(inner["batch"] % inner["micro_batch"] != 0, "the micro-batch does not divide the batch")
     shown = inner["segment"] * (40 + 4 * (inner["batch"] // inner["micro_batch"]))
     refuse(shown > 32_768, "a segment that no first move can show")
-    unused = {"adamw": ("momentum",), "muon": (), "sgd": ("beta1", "beta2", "eps")}[kind]
-    for name in unused:
-        refuse(inner[name] != "0", f"{kind} uses no {name}")
-    refuse(kind != "sgd" and inner["eps"] == "0", f"{kind} divides by eps")
+    reads = OPTIMISERS[kind].reads
+    for name in FIELDS:
+        refuse(name not in reads and inner[name] != "0", f"{kind} uses no {name}")
+    refuse("eps" in reads and inner["eps"] == "0", f"{kind} divides by eps")
 
 
 def check_outer(outer: Plain) -> None:
@@ -325,10 +325,12 @@ def check_codec(codec: Plain, rule: str) -> None:
     for start in (codec["exponents"], codec["moment_exponents"]):
         for name, exponent in start.items():
             refuse(not low <= exponent <= high, f"exponent of {name} outside its bounds")
-    is_sparse = kind in ("sparse", "dct")
-    refuse(is_sparse != (rule == "contributor_mean"), "sparse codecs and their rule go together")
+    refuse(
+        CODECS[kind].is_sparse != (rule == "contributor_mean"),
+        "sparse codecs and their rule go together",
+    )
     feeds_back = codec["feedback"] != "0"
-    if kind == "fp32":
+    if CODECS[kind].is_exact:
         refuse(rule != "mean" or feeds_back, "fp32 is merged by mean, without feedback")
         refuse((low, high) != (-40, -40), "exponents of fp32 are −40")
     is_plain = codec["fragments"] == 1 and codec["overlap"] == 0
@@ -355,12 +357,12 @@ def most_borne(seats: int) -> int:
 
 
 def check_rule(robust: Plain, seats: int) -> None:
-    f, rule = robust["f"], robust["rule"].removeprefix("nnm_")
+    f, rule = robust["f"], robust["rule"]
     refuse(f > most_borne(seats), "f is above what the seats bear")
-    refuse(f > 0 and robust["rule"] in ("mean", "contributor_mean"), "a rule that bears nobody")
-    is_krum = rule in ("krum", "multi_krum")
-    refuse(is_krum and f > 0 and seats < 2 * f + 3, "Krum among too few")
-    refuse(rule == "minimum_diameter" and comb(seats, f) > 200_000, "too many subsets")
+    refuse(f > 0 and rule in rules.BEAR_NOBODY, "a rule that bears nobody")
+    refuse(seats < rules.least(rule, f), "Krum among too few")
+    most = rules.SUBSETS.get(rule.removeprefix("nnm_"))
+    refuse(most is not None and comb(seats, f) > most, "too many subsets")
 
 
 def check_data(data: Plain, model: Plain) -> None:

@@ -18,7 +18,8 @@ from atoll.numerics.base import freeze
 from atoll.numerics.layout import adapter_shapes, param_shapes
 from atoll.numerics.model import forward
 from atoll.numerics.tensors import tree_root
-from atoll.protocol.manifest import LINEARS, UNSCALED, LoraSpec, ModelSpec
+from atoll.protocol.families import LINEARS
+from atoll.protocol.manifest import UNSCALED, LoraSpec, ModelSpec
 
 ENGINES = [(route, kernels) for route in ("int8", "fp64") for kernels in ("eager", "compiled")]
 MODELS = 12

@@ -12,6 +12,7 @@ import pytest
 import torch
 from tests.second_client import merge as second
 from tests.second_client import sparse
+from tests.second_client.codec import CODECS as WRITTEN
 from tests.second_client.codec import STEPS, header, packed
 from tests.second_client.documents import Shapes, is_public, moments_of
 from tests.second_client.moments import lines, named_sums, read_sums, sums_header
@@ -20,31 +21,24 @@ from tests.second_client.state import global_bytes, global_digest, read_global
 from tests.unit.aggregation.test_merge_round import make_manifest
 
 from atoll.aggregation.round import MergeResult, merge
-from atoll.numerics.layout import OUTER_SLOTS, trained_shapes
+from atoll.numerics.layout import trained_shapes
 from atoll.numerics.moments import Moments
 from atoll.numerics.state import GlobalState
+from atoll.protocol.codecs import CODECS
 from atoll.protocol.manifest import LoraSpec, Manifest
 from atoll.protocol.merge_inputs import MergeFacts, MergeInputs
+from atoll.protocol.optimisers import OUTER_OPTIMISERS
+from atoll.protocol.rules import RULES as REGISTERED
 from atoll.protocol.words import Bitmap, Digest, SeatIndex, to_bitmap
 
 CHUNKS, CASES = 25, 400
 """Together 10,000 merges."""
-DENSE = ("grid8", "grid4", "two_bit", "sign", "fp32")
-SPARSE = ("sparse", "dct")
-BASES = (
-    "mean",
-    "median",
-    "trimmed_mean",
-    "geometric_median",
-    "krum",
-    "multi_krum",
-    "centred_clip",
-    "minimum_diameter",
-    "norm_clip",
-)
-RULES = (*BASES, *(f"nnm_{rule}" for rule in BASES))
+DENSE = tuple(name for name, kind in CODECS.items() if not kind.is_sparse)
+SPARSE = tuple(name for name, kind in CODECS.items() if kind.is_sparse)
+RULES = tuple(name for name, rule in REGISTERED.items() if not rule.is_sparse)
+"""Of every dense codec, by our registry: the second client has its own."""
 KAPPAS = ("1", "1.25", "1.5", "2.000000000000000001", "3", "1000")
-OUTERS = tuple(OUTER_SLOTS)
+OUTERS = tuple(OUTER_OPTIMISERS)
 SEEDS = tuple(bytes([i]) * 32 for i in range(3))
 MODEL = {
     "vocab": 2, "width": 8, "layers": 1, "heads": 1, "kv_heads": 1, "head_dim": 2, "ffn": 8,
@@ -202,7 +196,7 @@ def random_model(rng: Rng, manifest: Manifest, plain: dict[str, Any]) -> dict[st
     kind = plain["outer"]["kind"]
     outer = {
         slot: {name: random_slot(rng, kind, slot, shape) for name, shape in shapes.items()}
-        for slot in OUTER_SLOTS[kind]
+        for slot in OUTER_OPTIMISERS[kind].slots
     }
     first, second_ = moments_of(shapes, plain["inner"]) if is_public(plain["codec"]) else ({}, {})
     state = {
@@ -315,21 +309,11 @@ def body_of_sparse(kind: str) -> Callable[[Rng, Any], bytes]:
 BODIES: dict[str, Callable[[Rng, Any], bytes]] = {
     "grid8": body_of_grid8,
     "grid4": body_of_grid4,
-    "two_bit": body_of_blocks(2),
-    "sign": body_of_blocks(1),
     "fp32": body_of_fp32,
-    "sparse": body_of_sparse("sparse"),
-    "dct": body_of_sparse("dct"),
+    **{name: body_of_blocks(kind.bits) for name, kind in WRITTEN.items() if kind.reach},
+    **{name: body_of_sparse(name) for name in SPARSE},
 }
-WRONG_BYTE = {
-    "grid8": 0x80,
-    "grid4": 0xFF,
-    "two_bit": 0xFF,
-    "sign": 0xFF,
-    "fp32": 0xFF,
-    "sparse": 0xFF,
-    "dct": 0xFF,
-}
+WRONG_BYTE = dict.fromkeys(BODIES, 0xFF) | {"grid8": 0x80}
 
 
 def spoiled(rng: Rng, kind: str, parts: list[bytes]) -> bytes:

@@ -12,7 +12,6 @@ from tests.second_client import sparse
 from tests.second_client.codec import CODECS as KINDS
 from tests.second_client.codec import encode, header
 from tests.second_client.test_merge import (
-    BASES,
     BODIES,
     DENSE,
     KAPPAS,
@@ -29,17 +28,18 @@ from tests.second_client.test_merge import (
 )
 
 from atoll.aggregation.exponents import middle_vote, vote
-from atoll.aggregation.rules import Rule, aggregate
+from atoll.aggregation.rules import aggregate
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.base import UpdateCodec
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import CODECS
-from atoll.numerics.layout import OUTER_SLOTS
 from atoll.numerics.outer import outer_step
 from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import OuterSpec, RobustSpec
 from atoll.protocol.merge_inputs import MergeTerms, merge_inputs
+from atoll.protocol.optimisers import OUTER_OPTIMISERS
+from atoll.protocol.rules import RULES as REGISTERED
 from atoll.protocol.words import Digest, SeatIndex
 
 CASES = 10_000
@@ -82,7 +82,7 @@ def test_updates_are_read_alike_or_refused_by_both() -> None:
 
 @pytest.mark.parametrize("kind", DENSE)
 def test_updates_are_written_alike(kind: str) -> None:
-    rng = np.random.default_rng(KINDS[kind])
+    rng = np.random.default_rng(KINDS[kind].number)
     for _ in range(CASES // len(DENSE)):
         seed, seat = pick(rng, SEEDS), int(rng.integers(12))
         shapes, exponents = random_layout(rng, kind)
@@ -105,7 +105,7 @@ def test_updates_are_written_alike(kind: str) -> None:
 @pytest.mark.parametrize("kind", SPARSE)
 def test_sparse_updates_are_written_and_read_alike(kind: str) -> None:
     """Vectors of more than a chunk, and of a part of one; with ties, zeros and what is clamped."""
-    rng = np.random.default_rng(KINDS[kind])
+    rng = np.random.default_rng(KINDS[kind].number)
     for size in [*rng.integers(1, 300, 1000).tolist(), 4096, 4097, 9000, 13000]:
         x = (rng.standard_t(2, size) * 2.0 ** rng.integers(-3, 8)).astype(np.float32)
         x = np.rint(x) if rng.random() < 0.5 else x
@@ -152,19 +152,18 @@ def test_who_is_named_excluded_and_merged() -> None:
         assert mine == as_plain(found)
 
 
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("mixing", ["", "nnm_"])
-def test_what_a_rule_makes_of_rows(base: str, mixing: str) -> None:
-    rng = np.random.default_rng(RULES.index(mixing + base))
+@pytest.mark.parametrize("rule", RULES)
+def test_what_a_rule_makes_of_rows(rule: str) -> None:
+    rng = np.random.default_rng(RULES.index(rule))
     for _ in range(CASES // len(RULES) + 1):
         n, width = int(rng.integers(3, 13)), int(rng.integers(1, 9))
-        most = (n - (3 if "krum" in base else 1)) // 2
+        most = (n - REGISTERED[rule].more) // 2
         f, reach = int(rng.integers(0, most + 1)), int(rng.integers(1, 128))
         rows = rng.integers(-reach, reach + 1, (n, width))
         if rng.random() < 0.3:
             rows[rng.integers(n)] = rows[rng.integers(n)]
-        expected = aggregate(Rule(base), list(rows.astype(np.int8)), f, nnm=bool(mixing))
-        numerators, denominator = second.combined("grid8", mixing + base, list(rows), f)
+        expected = aggregate(rule, list(rows.astype(np.int8)), f)
+        numerators, denominator = second.combined("grid8", rule, list(rows), f)
         assert numerators == expected.numerators.tolist()
         assert denominator == expected.denominator
 
@@ -209,7 +208,9 @@ def test_outer_steps(kind: str) -> None:
         numerators = rng.integers(-127 * denominator, 127 * denominator + 1, size)
         numerators[rng.random(size) < 0.1] = 0
         p = (rng.normal(0, 1, size) * 10.0 ** rng.integers(-9, 9, size)).astype(np.float32)
-        slots = {slot: random_slot(rng, kind, slot, (size,)) for slot in OUTER_SLOTS[kind]}
+        slots = {
+            slot: random_slot(rng, kind, slot, (size,)) for slot in OUTER_OPTIMISERS[kind].slots
+        }
         if kind == "adam":
             slots["second"][: size // 4] = rng.integers(0, 1000, size // 4)
         state = GlobalState(

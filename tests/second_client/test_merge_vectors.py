@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.second_client import merge as second
-from tests.second_client.codec import encode
+from tests.second_client import rules
+from tests.second_client.codec import CODECS, encode
+from tests.second_client.documents import OUTER_SLOTS
 from tests.second_client.moments import sums_of, write_sums
+from tests.second_client.optimisers import OPTIMISERS
 from tests.second_client.sections import joined
 from tests.second_client.state import (
     exponents_digest,
@@ -74,13 +77,11 @@ def test_merge_inputs(case: Case) -> None:
 
 def test_the_vectors_have_every_codec_rule_and_outer_optimiser() -> None:
     seen = cases("merge.json")
-    assert {case["manifest"]["codec"]["kind"] for case in seen} >= {
-        "grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32",
-    }  # fmt: skip
-    rules = {case["manifest"]["robust"]["rule"] for case in seen}
-    assert rules >= {mixing + base for base in second.WEIGHTS for mixing in ("", "nnm_")}
-    assert len({case["manifest"]["outer"]["kind"] for case in seen}) == 5
-    assert {case["manifest"]["inner"]["optimizer"] for case in seen} == {"adamw", "muon", "sgd"}
+    assert {case["manifest"]["codec"]["kind"] for case in seen} == {*CODECS}
+    merged_by = {case["manifest"]["robust"]["rule"] for case in seen}
+    assert merged_by >= {*rules.RULES, "contributor_mean"}
+    assert {case["manifest"]["outer"]["kind"] for case in seen} == {*OUTER_SLOTS}
+    assert {case["manifest"]["inner"]["optimizer"] for case in seen} == {*OPTIMISERS}
     assert any("loud" in name for case in seen for name in case["rounds"][0]["named"])
 
 
@@ -94,9 +95,10 @@ def said(numerators: list[int], denominator: int) -> str:
 
 
 @pytest.mark.parametrize("mixing", ["", "nnm_"])
-@pytest.mark.parametrize("base", [*second.WEIGHTS, "median", "trimmed_mean"])
+@pytest.mark.parametrize("base", rules.BASES)
 def test_the_texts_table_of_rules(base: str, mixing: str) -> None:
-    found = said(*second.combined("grid8", mixing + base, ROWS, 0 if "krum" in base else 1))
+    f = 0 if base in rules.NEED_MORE else 1
+    found = said(*second.combined("grid8", mixing + base, ROWS, f))
     lines = [
         line for line in SPEC.read_text().splitlines() if f"`{base}`" in line and " / " in line
     ]
@@ -107,8 +109,8 @@ def test_the_texts_table_of_rules(base: str, mixing: str) -> None:
 def test_the_texts_updates() -> None:
     delta = {"w": np.array([[0.5, -0.28125], [0.0, 0.875]], np.float32)}
     text, shapes, seat = SPEC.read_text(), {"w": (2, 2)}, (bytes(32), 0)
-    for kind in ("grid8", "grid4", "two_bit", "sign", "fp32"):
-        exponents = {"w": -40 if kind == "fp32" else -4}
+    for kind in (name for name, each in CODECS.items() if not each.is_sparse):
+        exponents = {"w": -40 if CODECS[kind].is_exact else -4}
         data = encode(kind, delta, exponents, seat)
         row = second.read_row(kind, data, shapes, exponents, seat).tolist()
         numbers = ", ".join(map(str, row)).replace("-", "−")

@@ -31,6 +31,7 @@ from atoll.numerics.pieces import piece_root, root_of_update
 from atoll.numerics.tensors import tree_root
 from atoll.protocol import hashing, merkle
 from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.codecs import CODECS as KINDS
 from atoll.protocol.words import (
     Address,
     Digest,
@@ -254,9 +255,11 @@ def updates() -> Json:
     """updates.json: fp32 values, their bytes by each dense codec, and the integers merged."""
     delta = {"a": torch.from_numpy(DELTA[:60]).reshape(6, 10), "b": torch.from_numpy(DELTA[60:])}
     layout, dither, cases = Layout.of_tensors(delta), DitherKey(digest("data seed"), 3), []
-    for kind in ("grid8", "grid4", "two_bit", "sign", "fp32"):
+    for kind in (name for name, each in KINDS.items() if not each.is_sparse):
         codec = CODECS[kind].under(dither)
-        exponents = dict.fromkeys(delta, -40) if kind == "fp32" else {"a": 0, "b": -3}
+        exponents = (
+            dict.fromkeys(delta, KINDS[kind].start) if KINDS[kind].is_exact else {"a": 0, "b": -3}
+        )
         data = codec.encode(delta, exponents)
         row = codec.decode_flat(data, layout, exponents).tolist()
         cases.append(

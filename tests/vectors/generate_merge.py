@@ -22,13 +22,13 @@ from atoll.aggregation.round import merge
 from atoll.numerics.codec.dither import MOMENT_SECTION, DitherKey
 from atoll.numerics.codec.registry import seat_codec
 from atoll.numerics.codec.sums import encode_sums
-from atoll.numerics.layout import OUTER_SLOTS, Shapes, moment_layout, trained_shapes
+from atoll.numerics.layout import Shapes, moment_layout, trained_shapes
 from atoll.numerics.sections import joined
 from atoll.numerics.state import GlobalState
 from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.codecs import CODECS
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import (
-    BEAR_NOBODY,
     CodecSpec,
     DataSpec,
     InitSpec,
@@ -41,6 +41,7 @@ from atoll.protocol.manifest import (
     reset_period_of,
 )
 from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.rules import RULES
 from atoll.protocol.words import Bitmap, SeatIndex
 
 HERE = Path(__file__).parent
@@ -64,17 +65,6 @@ INNERS: Mapping[str, Mapping[str, Json]] = {
     "momentum": {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"},
     "sgd": {"optimizer": "sgd", "momentum": "0", "beta1": "0", "beta2": "0", "eps": "0"},
 }
-RULES = (
-    "mean",
-    "median",
-    "trimmed_mean",
-    "geometric_median",
-    "krum",
-    "multi_krum",
-    "centred_clip",
-    "minimum_diameter",
-    "norm_clip",
-)
 DECAYS = {"momentum": "0", "beta2": "0", "eps": "0", "period": 0}
 OUTERS: Mapping[str, Mapping[str, Json]] = {
     "sgd": {},
@@ -124,7 +114,7 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
         "codec": CodecSpec(**grid),
         "outer": OuterSpec(**DECAYS | {"kind": outer, "lr": "0.7"} | OUTERS[outer]),
         "robust": RobustSpec(
-            rule=rule, f=0 if rule in BEAR_NOBODY else given.get("f", 1), kappa="1.5"
+            rule=rule, f=given.get("f", 1) if RULES[rule].bears_faults else 0, kappa="1.5"
         ),
         "inner": base.inner.model_copy(update=INNERS[given.get("inner", "sgd")]),
         "model": base.model.model_copy(update=dict(SMALL)),
@@ -139,7 +129,7 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
 
 def model_of(manifest: Manifest, number: int) -> GlobalState:
     """A model in the middle of its job, into which no moments were merged so far."""
-    params, outer = {}, {slot: {} for slot in OUTER_SLOTS[manifest.outer.kind]}
+    params, outer = {}, {slot: {} for slot in manifest.outer.properties.slots}
     for name, shape in trained_shapes(manifest).items():
         count = prod(shape)
         values = torch.tensor(numbers(name, count, 1 << 20), dtype=torch.float64)
@@ -278,20 +268,19 @@ def merge_cases() -> Json:
     """Every dense codec, every rule, every outer optimiser, and who may be missing."""
     of = manifest_of
     default = of("grid8", "nnm_trimmed_mean", "nesterov")
-    kinds = ("grid8", "grid4", "two_bit", "sign")
+    rounded = [name for name, codec in CODECS.items() if codec.fineness is not None]
+    sparse = [name for name, codec in CODECS.items() if codec.is_sparse]
+    exact = [name for name, codec in CODECS.items() if codec.is_exact]
     adamw, muon = {"inner": "adamw"}, of("grid4", "median", "sgd", inner="muon", whole=True)
-    rules = [mixing + rule for mixing in ("", "nnm_") for rule in RULES]
+    rules = [name for name, rule in RULES.items() if not rule.is_sparse]
     return {
         "cases": [
             *(
                 merge_case(k, of(k, "nnm_trimmed_mean", "nesterov", **adamw), rounds=2)
-                for k in kinds
+                for k in rounded
             ),
-            *(
-                merge_case(k, of(k, "contributor_mean", "sgd", **adamw), rounds=2)
-                for k in ("sparse", "dct")
-            ),
-            merge_case("fp32", of("fp32", "mean", "sgd", **adamw), rounds=2),
+            *(merge_case(k, of(k, "contributor_mean", "sgd", **adamw), rounds=2) for k in sparse),
+            *(merge_case(k, of(k, "mean", "sgd", **adamw), rounds=2) for k in exact),
             merge_case("a whole model by Muon and AdamW", muon, rounds=2),
             merge_case("momentum", of("sign", "mean", "sgd", inner="momentum"), rounds=2),
             *(merge_case(rule, of("grid8", rule, "sgd")) for rule in rules),

@@ -23,7 +23,7 @@ from atoll.aggregation.exponents import next_exponents
 from atoll.aggregation.gram import Int64Matrix
 from atoll.aggregation.passes import gram
 from atoll.aggregation.rounding import as_fp32, moving, rounded
-from atoll.aggregation.rules import Aggregate, Rule, aggregate
+from atoll.aggregation.rules import Aggregate, aggregate
 from atoll.aggregation.sums import merged_sums
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.base import Row
@@ -38,7 +38,7 @@ from atoll.numerics.outer import outer_step
 from atoll.numerics.pieces import ByteSlices
 from atoll.numerics.sections import StoredUpdate, UpdateLayout
 from atoll.numerics.state import GlobalState
-from atoll.protocol.manifest import CONTRIBUTOR_MEAN, CodecSpec, Manifest
+from atoll.protocol.manifest import CodecSpec, Manifest
 from atoll.protocol.merge_inputs import (
     MergeFacts,
     MergeInputs,
@@ -190,7 +190,7 @@ def combine(
     changes = Section(layout, [each.delta for each in chosen], of_delta)
     found = changes.merged(manifest, f)
     weights |= zip(map(int, inputs.merged), found.weights, strict=True)
-    numerators, denominator = moving(found, codec.kind)
+    numerators, denominator = moving(found, codec.properties.fineness)
     del found
     result = MergedUpdate(
         inputs,
@@ -255,7 +255,7 @@ def _gram_of(
 
 
 def _first_moment(found: Aggregate, codec: CodecSpec) -> npt.NDArray[Any]:
-    if codec.kind == "fp32":
+    if codec.properties.is_exact:
         return as_fp32(found.numerators, found.denominator, UNIT_BITS)
     return rounded(found.numerators, found.denominator)
 
@@ -299,8 +299,8 @@ def _decode(
 
 
 def _grams(updates: Sequence[StoredUpdate], manifest: Manifest) -> Grams:
-    """Inner products of the rows; none of fp32 rows, whose products overflow."""
-    if manifest.codec.kind == "fp32":
+    """Inner products of the rows; none of exact values, whose products overflow."""
+    if manifest.codec.properties.is_exact:
         return NO_GRAMS
     first = [each.first for each in updates if each.first is not None]
     return Grams(gram([each.delta for each in updates]), gram(first) if first else None)
@@ -318,13 +318,13 @@ def _combine(
 ) -> Aggregate:
     """Merges by the manifest's rule; one update or two by their mean, as no rule can do better."""
     robust = manifest.robust
-    if robust.rule == CONTRIBUTOR_MEAN:
+    if robust.properties.is_sparse:
         return contributor_mean(rows)
-    if manifest.codec.kind == "fp32":
+    if manifest.codec.properties.is_exact:
         return _plain_mean(rows)
     if len(rows) <= FEW_UPDATES:
-        return aggregate(Rule.MEAN, rows, 0)
-    return aggregate(Rule(robust.base), rows, f, nnm=robust.mixes, gram_nn=gram_nn)
+        return aggregate("mean", rows, 0)
+    return aggregate(robust.rule, rows, f, gram_nn=gram_nn)
 
 
 def _plain_mean(rows: Sequence[Row]) -> Aggregate:

@@ -6,8 +6,6 @@ a first moment to whole ones; half to even, clamped to ±127.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -16,10 +14,6 @@ import numpy.typing as npt
 from atoll.aggregation.rules import Aggregate
 
 LIMIT: Final = 127
-FINENESS: Final[Mapping[str, int]] = MappingProxyType(
-    {"grid8": 0, "grid4": 4, "two_bit": 0, "sign": 0}
-)
-"""Bits below a grid step that merged updates keep, by codec; those of others are not rounded."""
 _AT_ONCE: Final = 1 << 16
 Int8Vector = npt.NDArray[np.int8]
 
@@ -50,9 +44,10 @@ def as_fp32(numerators: npt.NDArray[Any], denominator: int, unit_bits: int) -> n
     return out
 
 
-def moving(found: Aggregate, codec: str) -> tuple[npt.NDArray[Any], int]:
-    """Numerators and denominator of what moves the model; `found` is in coordinates."""
-    if codec not in FINENESS:
+def moving(found: Aggregate, fineness: int | None) -> tuple[npt.NDArray[Any], int]:
+    """Numerators and denominator of what moves the model; `found` is in coordinates, and rounded
+    where its codec has a fineness.
+    """
+    if fineness is None:
         return found.numerators, found.denominator
-    fineness = FINENESS[codec]
     return rounded(found.numerators, found.denominator, fineness), 1 << fineness

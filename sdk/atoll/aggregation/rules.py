@@ -12,51 +12,32 @@ Rows are in ascending seat order; the caller sorts, so arrival order never matte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from atoll.aggregation import weights as weight_rules
 from atoll.aggregation.chunks import Plan
 from atoll.aggregation.coordinatewise import BoolMatrix
 from atoll.aggregation.gram import Int64Matrix, squared_distances
 from atoll.aggregation.passes import gram, trimmed_sums, weighted_sums
-from atoll.aggregation.weights import WeightRule, Weights
+from atoll.aggregation.weights import BY_WEIGHTS, Weights
 from atoll.errors import ConfigError
 from atoll.numerics.codec.base import Row
+from atoll.protocol.rules import RULES
 
 MAX_DENOMINATOR = 1 << 16
 """What the outer step takes; every rule stays within it for n ≤ 256."""
 
 
-class Rule(StrEnum):
-    """Names of the rules, as a configuration writes them."""
-
-    MEAN = "mean"
-    MEDIAN = "median"
-    TRIMMED_MEAN = "trimmed_mean"
-    GEOMETRIC_MEDIAN = "geometric_median"
-    KRUM = "krum"
-    MULTI_KRUM = "multi_krum"
-    CENTRED_CLIP = "centred_clip"
-    MINIMUM_DIAMETER = "minimum_diameter"
-    NORM_CLIP = "norm_clip"
-
-
-BY_WEIGHTS: dict[Rule, WeightRule] = {
-    Rule.MEAN: weight_rules.mean,
-    Rule.GEOMETRIC_MEDIAN: weight_rules.geometric_median,
-    Rule.KRUM: weight_rules.krum,
-    Rule.MULTI_KRUM: weight_rules.multi_krum,
-    Rule.CENTRED_CLIP: weight_rules.centred_clip,
-    Rule.MINIMUM_DIAMETER: weight_rules.minimum_diameter,
-    Rule.NORM_CLIP: weight_rules.norm_clip,
-}
+BY_TRIMMING: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
+    {"median": lambda n, _f: (n - 1) // 2, "trimmed_mean": lambda _n, f: f}
+)
+"""Values that a rule of each coordinate drops at either end, of n updates and f."""
 
 
 @dataclass(frozen=True)
@@ -76,40 +57,35 @@ class Aggregate:
 
 
 def aggregate(
-    rule: Rule,
+    rule: str,
     rows: Sequence[Row],
     f: int,
     *,
-    nnm: bool = False,
     plan: Plan | None = None,
     gram_nn: Int64Matrix | None = None,
 ) -> Aggregate:
     """Merges n int8 updates of length d, in at most two passes over them.
 
     Args:
-        rule: what to apply.
+        rule: its name in `atoll.protocol.rules`, of one that is not for sparse updates.
         rows: updates in ascending seat order; decoded as they are read, or arrays.
         f: faulty updates to bear.
-        nnm: whether nearest-neighbour mixing goes first.
         gram_nn: the rows' Gram matrix, where the caller has it already; it saves a pass.
 
     Raises:
         ConfigError: n and f do not meet the rule's condition; the message states it.
     """
-    n = len(rows)
+    n, chosen = len(rows), RULES[rule]
     check_counts(n, f)
-    trimming = rule in (Rule.MEDIAN, Rule.TRIMMED_MEAN)
     if gram_nn is None:
-        # The plain mean's weights read only how many rows there are.
-        needed = nnm or not (trimming or rule is Rule.MEAN)
-        gram_nn = gram(rows, plan) if needed else np.zeros((n, n), dtype=np.int64)
-    mask_nn = neighbours(squared_distances(gram_nn), f) if nnm else None
-    if trimming:
-        trim = f if rule is Rule.TRIMMED_MEAN else (n - 1) // 2
-        return _by_trimming(rows, trim, mask_nn, plan)
+        is_needed = chosen.mixes or chosen.compares
+        gram_nn = gram(rows, plan) if is_needed else np.zeros((n, n), dtype=np.int64)
+    mask_nn = neighbours(squared_distances(gram_nn), f) if chosen.mixes else None
+    if chosen.base in BY_TRIMMING:
+        return _by_trimming(rows, BY_TRIMMING[chosen.base](n, f), mask_nn, plan)
     mask = np.eye(n, dtype=np.int64) if mask_nn is None else mask_nn.astype(np.int64)
     # Without mixing this is the Gram matrix itself; else that of the mixes.
-    found = BY_WEIGHTS[rule](mask @ gram_nn @ mask.T, f, MAX_DENOMINATOR)
+    found = BY_WEIGHTS[chosen.base](mask @ gram_nn @ mask.T, f, MAX_DENOMINATOR)
     return _by_weights(rows, _of_updates(found, mask), plan)
 
 

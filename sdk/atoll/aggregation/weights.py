@@ -7,15 +7,16 @@ the weights' sum, so that a weighted sum of int8 rows fits int32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, isqrt
+from types import MappingProxyType
 
 from atoll.aggregation.gram import Int64Matrix, squared_distances
 from atoll.errors import ConfigError
 from atoll.protocol.checks import lower_median
-from atoll.protocol.manifest import MDA_SUBSETS
+from atoll.protocol.rules import MDA_SUBSETS
 
 GEOMETRIC_MEDIAN_STEPS = 8  # a fixed number: a test of convergence would be one more rule
 CENTRED_CLIP_STEPS = 5
@@ -155,3 +156,17 @@ def _scaled_distances(gram: Gram, weights: Sequence[int], total: int) -> list[in
 def _subset(chosen: Sequence[int], n: int) -> Weights:
     members = set(chosen)
     return Weights(tuple(int(i in members) for i in range(n)), len(members))
+
+
+BY_WEIGHTS: Mapping[str, WeightRule] = MappingProxyType(
+    {
+        "mean": mean,
+        "geometric_median": geometric_median,
+        "krum": krum,
+        "multi_krum": multi_krum,
+        "centred_clip": centred_clip,
+        "minimum_diameter": minimum_diameter,
+        "norm_clip": norm_clip,
+    }
+)
+"""The rules of this file, by the names that `atoll.protocol.rules` has."""

@@ -9,6 +9,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from pydantic import BaseModel
@@ -115,7 +116,8 @@ def _write(spec: BaseModel, path: str, lines: list[str]) -> None:
         value = "" if plain[name] is None else " " + _value(plain[name])
         line = f"{'# ' if plain[name] is None else ''}{name} ={value}{comment}"
         fits = len(line) <= _WIDTH or not comment
-        lines += [line] if fits else [comment.strip(), line.removesuffix(comment)]
+        above = [f"# {part}" for part in wrap(field.description or "", _WIDTH - 2)]
+        lines += [line] if fits else [*above, line.removesuffix(comment)]
     for name in fields:
         if name in groups:
             group = getattr(spec, name)

@@ -10,7 +10,6 @@ tokens. A duration is seconds in Python; as text it has units ("2m30s"). In TOML
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -27,14 +26,20 @@ from pydantic import (
 
 from atoll.errors import ConfigError
 from atoll.job.methods import DENSE_CODECS, METHODS
+from atoll.protocol.choices import OneOf
 from atoll.protocol.manifest import (
     Beta,
     DecimalText,
+    InnerName,
+    OuterName,
     PositiveScale,
     Rate,
     Scale,
+    Schedule,
     UnitFraction,
 )
+from atoll.protocol.optimisers import INNER_OPTIMISERS, OUTER_OPTIMISERS
+from atoll.protocol.rules import RULES
 from atoll.protocol.terms import MAX_PLACES, MAX_SEATS
 from atoll.protocol.words import TOKEN
 
@@ -149,15 +154,6 @@ def _tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _known(names: Any, what: str) -> Callable[[str], str]:
-    def check(name: str) -> str:
-        if name not in names:
-            raise ValueError(f"there is no {what} {name!r}: choose one of {', '.join(names)}")
-        return name
-
-    return check
-
-
 _NUMBER: Final = BeforeValidator(canonical_number), PlainSerializer(Bare, return_type=Any)
 Number = Annotated[DecimalText, *_NUMBER]
 Share = Annotated[UnitFraction, *_NUMBER]
@@ -244,7 +240,7 @@ class Data(Group):
 
 
 class Inner(Group):
-    """How each provider trains. What is left out is the method's, or AdamW's as usual."""
+    """How each provider trains. What is left out is the method's, or as usual."""
 
     lr: RateNumber = Field(default="0.003", description="learning rate")
     steps: Count = Field(default=40, description="of a round")
@@ -260,9 +256,9 @@ class Inner(Group):
     )
     dropout: Share = Field(default="0", description="share of activations that are dropped")
     clip: PositiveNumber = Field(default="1", description="largest norm of a gradient")
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: Schedule = "constant"
     warmup_steps: Annotated[int, Field(ge=0, lt=1 << 32)] = 10
-    optimizer: Literal["adamw", "muon", "sgd"] | None = None
+    optimizer: InnerName | None = Field(default=None, description=", ".join(INNER_OPTIMISERS))
     momentum: BetaNumber | None = None
     beta1: BetaNumber | None = None
     beta2: BetaNumber | None = None
@@ -273,7 +269,7 @@ class Inner(Group):
 class Outer(Group):
     """The outer optimiser. What is left out is the method's."""
 
-    kind: Literal["sgd", "nesterov", "adam", "sign", "delayed_nesterov"] | None = None
+    kind: OuterName | None = Field(default=None, description=", ".join(OUTER_OPTIMISERS))
     lr: PositiveNumber | None = None
     momentum: BetaNumber | None = None
     beta2: BetaNumber | None = None
@@ -284,12 +280,16 @@ class Outer(Group):
 class MethodChoice(Group):
     """How they train together."""
 
-    name: Annotated[str, AfterValidator(_known(METHODS, "method"))] = Field(
+    name: Annotated[str, AfterValidator(OneOf("method", METHODS))] = Field(
         default="fedavg", description=", ".join(METHODS)
     )
-    codec: Annotated[str, AfterValidator(_known(("", *DENSE_CODECS), "dense codec"))] = Field(
+    codec: Annotated[str, AfterValidator(OneOf("dense codec", ("", *DENSE_CODECS)))] = Field(
         default="",
         description=f"of updates; the method's own if empty, or {', '.join(DENSE_CODECS)}",
+    )
+    rule: Annotated[str, AfterValidator(OneOf("merge rule", ("", *RULES)))] = Field(
+        default="",
+        description=f"that merges updates; the method's own if empty, or {', '.join(RULES)}",
     )
     feedback: Share = Field(
         default="0",
@@ -337,7 +337,7 @@ class Members(Group):
     )
     min_providers: Annotated[int, Field(ge=1, le=MAX_SEATS)] | None = Field(
         default=None,
-        description="to begin a round; left out: three, or 2f + 1 where the merge bears f that lie",
+        description="to begin a round; left out: three, or what the rule needs to bear f that lie",
     )
     places: Annotated[int, Field(ge=1, le=MAX_PLACES)] = Field(
         default=8, description="verifiers at most"

@@ -12,15 +12,12 @@ from types import MappingProxyType
 from typing import Final
 
 from atoll.errors import ManifestError
-from atoll.protocol.manifest import (
-    CONTRIBUTOR_MEAN,
-    SPARSE_CODECS,
-    CodecSpec,
-    OuterSpec,
-    TensorExponents,
-)
+from atoll.protocol.codecs import CODECS
+from atoll.protocol.manifest import CodecSpec, OuterSpec, TensorExponents
+from atoll.protocol.rules import RULES
 
 DENSE_RULE: Final = "median"
+SPARSE_RULE: Final = "contributor_mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +51,18 @@ def _outer(kind: str, lr: str, **fields: str | int) -> OuterSpec:
     return OuterSpec.model_validate({"kind": kind, "lr": lr} | unused | fields)
 
 
-def _codec(kind: str, exponent: int, **fields: str | int) -> CodecSpec:
+def _codec(kind: str, **fields: str | int) -> CodecSpec:
     """A codec on the grid of eight steps of AdamW at 2e-5; a job's is that of its own (`reach`)."""
     plain: dict[str, str | int] = {"feedback": "0", "fragments": 1, "overlap": 0, "mixing": "0"}
+    is_exact, exponent = CODECS[kind].is_exact, CODECS[kind].start
     start = TensorExponents(embedding=exponent, matrix=exponent, vector=exponent)
     return CodecSpec.model_validate(
         {
             "kind": kind,
             "exponents": start,
             "moment_exponents": start,
-            "min_exponent": -30,
-            "max_exponent": -4,
+            "min_exponent": exponent if is_exact else -30,
+            "max_exponent": exponent if is_exact else -4,
         }
         | plain
         | fields
@@ -73,7 +71,7 @@ def _codec(kind: str, exponent: int, **fields: str | int) -> CodecSpec:
 
 _FEDAVG: Final = _outer("sgd", "1")
 _NESTEROV: Final = _outer("nesterov", "0.7", momentum="0.9")
-_GRID8: Final = _codec("grid8", -16)
+_GRID8: Final = _codec("grid8")
 _SGD_INNER: Final = {
     "optimizer": "sgd",
     "beta1": "0",
@@ -106,7 +104,7 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             "Douillard et al. 2025, arXiv:2501.18512",
             "100",
             _outer("nesterov", "0.4", momentum="0.9"),
-            _codec("grid4", -14, fragments=2, mixing="0.5"),
+            _codec("grid4", fragments=2, mixing="0.5"),
             overlaps=True,
         ),
         "muloco": Method(
@@ -114,7 +112,7 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             "30",
             _outer("nesterov", "0.8", momentum="0.9"),
             # With feedback two bits end no lower (docs/methods.md), and seats would keep a state.
-            _codec("two_bit", -15),
+            _codec("two_bit"),
             inner={"optimizer": "muon", "momentum": "0.95"},
         ),
         "sparseloco": Method(
@@ -122,15 +120,15 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             "15 to 30",
             # A mean over contributors moves the model three times as far as one over all seats.
             _outer("sgd", "0.5"),
-            _codec("sparse", -15, feedback="0.95"),
-            rule=CONTRIBUTOR_MEAN,
+            _codec("sparse", feedback="0.95"),
+            rule=SPARSE_RULE,
         ),
         "demo": Method(
             "Peng et al. 2024, arXiv:2411.19870",
             "1",
             _outer("sign", "0.002"),
-            _codec("dct", -21, feedback="0.999"),
-            rule=CONTRIBUTOR_MEAN,
+            _codec("dct", feedback="0.999"),
+            rule=SPARSE_RULE,
             inner=_SGD_INNER,
             one_step=True,
             # Its feedback is its momentum: dropped every 8 steps, it costs 8 % (docs/methods.md).
@@ -144,13 +142,7 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
 
 
 DENSE_CODECS: Final[Mapping[str, CodecSpec]] = MappingProxyType(
-    {
-        "grid8": _GRID8,
-        "grid4": _codec("grid4", -14),
-        "two_bit": _codec("two_bit", -15),
-        "sign": _codec("sign", -15),
-        "fp32": _codec("fp32", -40, min_exponent=-40, max_exponent=-40),
-    }
+    {name: _codec(name) for name, kind in CODECS.items() if not kind.is_sparse}
 )
 """Codecs whose updates have every coordinate, as a job may choose them in its method's place."""
 
@@ -158,7 +150,7 @@ DENSE_CODECS: Final[Mapping[str, CodecSpec]] = MappingProxyType(
 def with_codec(method: Method, name: str) -> Method:
     """The method with another dense codec, and its own fragments and what comes in late.
 
-    fp32 updates are merged by their mean alone.
+    Its rule is that of dense codecs; of one that is merged by one rule alone, that.
 
     Raises:
         ManifestError: there is no such codec.
@@ -170,7 +162,8 @@ def with_codec(method: Method, name: str) -> Method:
         )
     own = method.codec.model_dump(include={"fragments", "overlap", "mixing"})
     codec = DENSE_CODECS[name].model_copy(update=own)
-    return replace(method, codec=codec, rule="mean" if name == "fp32" else DENSE_RULE)
+    taken = rules_for(name)
+    return replace(method, codec=codec, rule=DENSE_RULE if DENSE_RULE in taken else taken[0])
 
 
 def with_feedback(method: Method, decay: str) -> Method:
@@ -180,13 +173,40 @@ def with_feedback(method: Method, decay: str) -> Method:
         ManifestError: the codec is sparse or leaves nothing out, or the updates are of fragments.
     """
     codec = method.codec
-    if codec.kind in SPARSE_CODECS | {"fp32"} or codec.carries_more or method.overlaps:
+    fed_back = [name for name in DENSE_CODECS if CODECS[name].may_feed_back]
+    if codec.kind not in fed_back or codec.carries_more or method.overlaps:
         raise ManifestError(
             f"what {codec.kind} updates of this method leave out cannot be sent later by choice",
             next_step="leave method.feedback at 0, or choose a method that sends all of the model "
-            "each round, with one of the codecs grid8, grid4, two_bit and sign",
+            "each round, with one of the codecs " + ", ".join(fed_back),
         )
     return replace(method, codec=codec.model_copy(update={"feedback": decay}))
+
+
+def with_rule(method: Method, name: str) -> Method:
+    """The method with another merge rule.
+
+    Raises:
+        ManifestError: there is no such rule, or it does not merge what the codec writes.
+    """
+    codec = method.codec.kind
+    if name not in RULES:
+        raise ManifestError(
+            f"no merge rule is called {name!r}", next_step=f"choose one of {', '.join(RULES)}"
+        )
+    fitting = rules_for(codec)
+    if name not in fitting:
+        raise ManifestError(
+            f"{codec} updates are not merged by {name}",
+            next_step="leave method.rule empty, or choose another method or codec: updates of "
+            f"{codec} are merged by {', '.join(fitting)}",
+        )
+    return replace(method, rule=name)
+
+
+def rules_for(codec: str) -> tuple[str, ...]:
+    """The merge rules that take updates of a codec."""
+    return tuple(name for name, rule in RULES.items() if CODECS[codec].is_merged_by(rule))
 
 
 def moment_exponents(codec: CodecSpec, trained: int) -> TensorExponents:
@@ -196,7 +216,7 @@ def moment_exponents(codec: CodecSpec, trained: int) -> TensorExponents:
     it; a start that is far off costs rounds. Measured of a model of 2^17 parameters, on the grid of
     int8 updates.
     """
-    if codec.kind == "fp32":
+    if codec.properties.is_exact:
         return codec.exponents
     coarser = codec.exponents.matrix - _GRID8.exponents.matrix
     smaller = max(0, trained.bit_length() - _MEASURED_BITS) // 2

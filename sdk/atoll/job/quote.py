@@ -19,7 +19,7 @@ from atoll.job.incentives import DRIFT, Incentives
 from atoll.job.plan import drawn_seats, sum_of_windows
 from atoll.numerics.layout import max_state_bytes, param_count, seat_layout
 from atoll.protocol.clocks import AuditClock, last_audits
-from atoll.protocol.manifest import SPARSE_CODECS, Manifest
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.pay import budget
 from atoll.protocol.terms import MOVES
 from atoll.protocol.words import Role, Terms
@@ -217,14 +217,14 @@ def _windows(terms: Terms, look: Quote) -> list[str]:
     ]
 
 
-def _safety(terms: Terms) -> str:
+def _safety(terms: Terms, rule: str) -> str:
     seats, price = terms.f + 1, (terms.f + 1) * terms.provider_bond
     who = "1 seat" if seats == 1 else f"{seats} seats"
     share = "all" if terms.f == 0 else f"{terms.share_bps / 100:g}% of the"
     return (
-        f"safety     a merge bears {terms.f} bad of {terms.seats} updates; {who}, which can "
-        f"move the model, cost {tokens(price)} tokens in bonds; {share} seats are audited in a "
-        "round, in the last one all, twice"
+        f"safety     a merge by {rule} bears {terms.f} bad of {terms.seats} updates; {who}, "
+        f"which can move the model, cost {tokens(price)} tokens in bonds; {share} seats are "
+        "audited in a round, in the last one all, twice"
     )
 
 
@@ -320,7 +320,7 @@ def _replayed(reset_period: int, chance: float) -> float:
 
 def _lost(manifest: Manifest, pace: Pace) -> list[str]:
     """Where most of what seats learn would not reach the model."""
-    if manifest.codec.kind in SPARSE_CODECS or pace.kept is None or pace.kept >= KEPT_ENOUGH:
+    if manifest.codec.properties.is_sparse or pace.kept is None or pace.kept >= KEPT_ENOUGH:
         return []
     return [
         f"of a first update's squared length {pace.kept:.0%} is kept: {manifest.codec.kind} rounds "
@@ -382,7 +382,7 @@ def report(draft: Draft, look: Quote) -> str:
         f"bonds      {tokens(terms.provider_bond)} a provider, {tokens(terms.verifier_bond)} "
         "a verifier",
         *_windows(terms, look),
-        _safety(terms),
+        _safety(terms, manifest.robust.rule),
         *_deterred(look, Incentives.of(terms, draft.floors.winner_share_bps)),
         *(f"warning: {text}" for text in look.warnings),
         PUBLIC_NOTICE,

@@ -13,12 +13,13 @@ which are clipped, and adapters' gradients are smaller than the model's by what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, fsum, log1p, log2, sqrt
 from typing import Final
 
-from atoll.protocol.manifest import FP32_EXPONENT, CodecSpec, InnerSpec, LoraSpec, TensorExponents
+from atoll.protocol.codecs import FP32_EXPONENT, Spread
+from atoll.protocol.manifest import CodecSpec, InnerSpec, LoraSpec, TensorExponents
 
 _ADAPTER_GRADIENT: Final = 0.01
 """Of an adapter's gradient, over the model's, alpha and one over the root of the rank: half of the
@@ -52,30 +53,6 @@ _ADAPTER: Final = _Kind(0.6, 0.02, 0.55, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
-    """Deviations of an update, as powers of two of the grid's step, that a codec writes best.
-
-    Attributes:
-        even: of updates of AdamW, whose values are alike.
-        uneven: of updates of SGD, of which few values have most of the squared length. Those of
-            Muon are between.
-    """
-
-    even: float
-    uneven: float
-
-
-_STEPS: Final[Mapping[str, _Steps]] = {
-    "grid8": _Steps(3.5, 1.2),
-    "grid4": _Steps(1.2, -0.5),
-    "two_bit": _Steps(4.3, 2.8),
-    "sign": _Steps(3.3, 3.2),
-    "sparse": _Steps(3.1, 2.1),
-    "dct": _Steps(2.2, 1.5),
-}
-
-
-@dataclass(frozen=True, slots=True)
 class Training:
     """What a job's first updates follow from.
 
@@ -93,18 +70,18 @@ class Training:
 
     def exponents(self, codec: CodecSpec) -> TensorExponents:
         """Those of round 0."""
-        if codec.kind == "fp32":
+        spread = codec.properties.spread
+        if spread is None:
             return codec.exponents
         return TensorExponents(
-            embedding=self._start(codec, _EMBEDDING),
-            matrix=self._start(codec, _MATRIX if self.lora is None else _ADAPTER),
-            vector=self._start(codec, _VECTOR),
+            embedding=self._start(spread, _EMBEDDING),
+            matrix=self._start(spread, _MATRIX if self.lora is None else _ADAPTER),
+            vector=self._start(spread, _VECTOR),
         )
 
-    def _start(self, codec: CodecSpec, kind: _Kind) -> int:
-        steps = _STEPS[codec.kind]
-        centre = steps.uneven if self.inner.optimizer == "sgd" else steps.even
-        if self._is_muon(kind):
+    def _start(self, steps: Spread, kind: _Kind) -> int:
+        centre = steps.uneven if self.inner.properties.moves_by_gradient else steps.even
+        if self._is_orthogonal(kind):
             centre = (steps.even + steps.uneven) / 2
         # The last fragment is sent after as many rounds as there are; the grid is one.
         rounds = (self.rates[: self.inner.steps], self.rates)
@@ -114,18 +91,18 @@ class Training:
     def deviation(self, rates: Sequence[float], kind: _Kind) -> float:
         """Of a tensor's values, after steps at these rates."""
         total = fsum(rates)
-        if self.inner.optimizer == "sgd":
+        if self.inner.properties.moves_by_gradient:
             pushed = self._pushed(rates)
             tired = exp(-kind.tiring * log1p(3 * pushed))
             return self._gradient * kind.gradient * pushed * tired
         wandering = exp(-0.3 * log1p(total))
-        if self._is_muon(kind):
+        if self._is_orthogonal(kind):
             return 0.14 * total * wandering / sqrt(1 + 2 * total)
         agreeing = kind.agreeing / sqrt(1 + total / kind.far)
         return total * max(agreeing, 1 / sqrt(len(rates))) * wandering
 
-    def _is_muon(self, kind: _Kind) -> bool:
-        return self.inner.optimizer == "muon" and kind in (_MATRIX, _ADAPTER)
+    def _is_orthogonal(self, kind: _Kind) -> bool:
+        return self.inner.properties.is_orthogonal and kind in (_MATRIX, _ADAPTER)
 
     @property
     def _gradient(self) -> float:
@@ -147,7 +124,7 @@ class Training:
 
 def with_bounds(codec: CodecSpec) -> CodecSpec:
     """The codec with bounds that leave room around its starts."""
-    if codec.kind == "fp32":
+    if codec.properties.spread is None:
         return codec
     starts = [
         exponent

@@ -37,11 +37,11 @@ from atoll.job.methods import (
     moment_exponents,
     with_codec,
     with_feedback,
+    with_rule,
 )
 from atoll.job.reach import Training, with_bounds
 from atoll.numerics.layout import adapter_shapes, param_shapes
 from atoll.protocol.manifest import (
-    BEAR_NOBODY,
     MANIFEST_VERSION,
     MAX_STEPS,
     CodecSpec,
@@ -56,20 +56,16 @@ from atoll.protocol.manifest import (
     RobustSpec,
     reset_period_of,
 )
+from atoll.protocol.optimisers import INNER_FIELDS, INNER_OPTIMISERS
+from atoll.protocol.rules import RULES
 from atoll.protocol.terms import WHOLE_BPS
 from atoll.protocol.words import ZERO_DIGEST, Digest, Terms
 from atoll.service.wording import explain, sentences
 
 KAPPA: Final = "2.5"
 """Of the distance check: one honest int8 update in a thousand is beyond it (docs/attacks.md)."""
-_INNER_DEFAULTS: Mapping[str, str] = {
-    "optimizer": "adamw",
-    "momentum": "0",
-    "beta1": "0.9",
-    "beta2": "0.99",
-    "eps": "0.00000001",
-    "weight_decay": "0.1",
-}
+_OPTIMIZER, _WEIGHT_DECAY = "adamw", "0.1"
+"""Where neither a job nor its method says another."""
 
 
 class JobSpec(Group):
@@ -101,13 +97,19 @@ class JobSpec(Group):
 
     @model_validator(mode="after")
     def _enough_for_the_rule(self) -> Self:
-        """Fewer providers open no round: the contract waits for 2f + 1, whatever the job says."""
+        """Fewer providers merge nothing: the contract waits for 2f + 1, whatever the job says."""
         seats, here = self.members.seats, self.members.min_providers
-        needed = least_providers(seats, method_chosen(self.method).rule)
+        rule = method_chosen(self.method).rule
+        needed = least_providers(seats, rule)
+        if seats < needed:
+            raise ValueError(
+                f"members.seats is {seats}: {rule} bears {robust_f(seats, rule)} that lie among "
+                f"{needed} or more"
+            )
         if here is not None and here < needed:
             raise ValueError(
                 f"members.min_providers is {here}: with {seats} seats the merge bears "
-                f"{needed // 2} that lie, and no round begins with fewer than {needed}"
+                f"{robust_f(seats, rule)} that lie, and no round begins with fewer than {needed}"
             )
         return self
 
@@ -209,13 +211,15 @@ class JobSpec(Group):
 
 
 def method_chosen(choice: MethodChoice) -> Method:
-    """The method, with the codec that takes the place of its own, and what that feeds back.
+    """The method, with the codec and the rule that take the place of its own, and what is fed back.
 
     Raises:
-        ManifestError: the method's updates feed nothing back, or what they do.
+        ManifestError: the method's updates feed nothing back, or what they do; the rule does not
+            merge what the codec writes.
     """
     method = method_of(choice.name)
     method = with_codec(method, choice.codec) if choice.codec else method
+    method = with_rule(method, choice.rule) if choice.rule else method
     return with_feedback(method, choice.feedback) if choice.feedback != "0" else method
 
 
@@ -227,13 +231,13 @@ def reset_period_chosen(choice: MethodChoice) -> int:
 
 
 def least_providers(seats: int, rule: str) -> int:
-    """2f + 1: so many have to be there for the merge to bear f that lie."""
-    return 2 * robust_f(seats, rule) + 1
+    """So many have to be there for the merge to bear f that lie."""
+    return RULES[rule].minimum(robust_f(seats, rule))
 
 
 def robust_f(seats: int, rule: str) -> int:
     """⌊seats / 4⌋ from four seats on; 0 of rules that bear nobody."""
-    return seats // 4 if seats >= 4 and rule not in BEAR_NOBODY else 0
+    return seats // 4 if seats >= 4 and RULES[rule].bears_faults else 0
 
 
 def _build(
@@ -313,7 +317,14 @@ def _given(group: Group) -> dict[str, Any]:
 
 
 def _inner(inner: Inner, method: Method) -> InnerSpec:
-    fields = dict(_INNER_DEFAULTS) | dict(method.inner) | _given(inner)
+    given, of_method = _given(inner), dict(method.inner)
+    usual = of_method.get("optimizer", _OPTIMIZER)
+    chosen = given.get("optimizer", usual)
+    # A method's fields are of its optimiser: another one does not read them all.
+    of_method = of_method if chosen == usual else {}
+    known = INNER_OPTIMISERS.get(chosen)
+    fields = dict.fromkeys(INNER_FIELDS, "0") | {"weight_decay": _WEIGHT_DECAY}
+    fields |= (dict(known.usual) if known else {}) | of_method | given | {"optimizer": chosen}
     return InnerSpec.model_validate({"micro_batch": inner.batch} | fields)
 
 
@@ -325,7 +336,8 @@ def _terms(spec: JobSpec, f: int, tokens_per_step: int, now: int) -> Terms:
     windows = {f"{name}_seconds": value for name, value in spec.windows if name not in _MEASURES}
     money = {name: value for name, value in spec.money if name != "budget"}
     members = dict(spec.members)
-    members["min_providers"] = members["min_providers"] or max(2 * f + 1, min(3, members["seats"]))
+    needed = RULES[method_chosen(spec.method).rule].minimum(f)
+    members["min_providers"] = members["min_providers"] or max(needed, min(3, members["seats"]))
     return Terms(
         rounds=spec.rounds,
         f=f,

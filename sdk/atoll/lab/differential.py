@@ -32,6 +32,7 @@ from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import StepInput, inner_step, state_roots
 from atoll.protocol.manifest import UNSCALED, InnerSpec, ModelSpec
+from atoll.protocol.optimisers import INNER_OPTIMISERS
 
 BATCH, VOCABULARY = 4, 256
 CAPS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
@@ -69,7 +70,7 @@ class LabRun:
         )  # fmt: skip
 
     def inner(self) -> InnerSpec:
-        momentum = "0.95" if self.optimizer == "muon" else "0"
+        momentum = "0" if "momentum" in INNER_OPTIMISERS[self.optimizer].unused else "0.95"
         return InnerSpec(
             optimizer=self.optimizer, lr="0.003", momentum=momentum, beta1="0.9", beta2="0.95",
             eps="0.00000001", weight_decay="0.1", dropout="0", clip="1", schedule="cosine",

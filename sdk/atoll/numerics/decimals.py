@@ -61,7 +61,7 @@ def scaled_angle(angle: Decimal, scaling: RopeScalingSpec) -> Decimal:
     """A column's angle as `RopeScalingSpec` says; `transformers` calls it `inv_freq`."""
     with localcontext(_CONTEXT):
         divided = angle / Decimal(scaling.factor)
-        if scaling.kind != "llama3":
+        if not scaling.properties.spares_fast:
             return divided
         low, high = Decimal(scaling.low), Decimal(scaling.high)
         turns = angle * scaling.positions / (2 * PI)

@@ -17,7 +17,7 @@ from torch import Tensor
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.fixed import fixed
 from atoll.numerics.kernels.philox import LOW32, philox4x32
-from atoll.numerics.layout import OUTER_SLOTS, UP, Shapes, moment_layout, trained_shapes
+from atoll.numerics.layout import UP, Shapes, moment_layout, trained_shapes
 from atoll.numerics.state import GlobalState, Tensors
 from atoll.numerics.tensors import (
     Source,
@@ -145,5 +145,5 @@ def opening_slots(outer: OuterSpec, params: Tensors) -> dict[str, Tensors]:
             name: torch.full(p.shape, start.get(slot, 0), dtype=torch.int64)
             for name, p in params.items()
         }
-        for slot in OUTER_SLOTS[outer.kind]
+        for slot in outer.properties.slots
     }

@@ -10,24 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-from atoll.protocol.manifest import LINEARS, InnerSpec, LinearName, LoraSpec, Manifest, ModelSpec
+from atoll.protocol.families import LINEARS, LinearName
+from atoll.protocol.manifest import InnerSpec, LoraSpec, Manifest, ModelSpec
+from atoll.protocol.optimisers import INNER_OPTIMISERS
 
 MAX_HEADER_BYTES = 1 << 22
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
-Optimiser: TypeAlias = Literal["adamw", "muon", "sgd"]
 DOWN, UP = ".lora_A.weight", ".lora_B.weight"
 """An adapter's matrices, behind their linear's name, as PEFT writes them."""
 _ENDS = ("model.embed_tokens.weight", "lm_head.weight")
-OUTER_SLOTS: dict[str, tuple[str, ...]] = {
-    "sgd": (),
-    "nesterov": ("momentum",),
-    "adam": ("momentum", "second"),
-    "sign": (),
-    "delayed_nesterov": ("buffer", "momentum"),
-}
-"""What each outer optimiser keeps from round to round, an int64 tensor for every parameter."""
 
 
 def param_shapes(spec: ModelSpec) -> Shapes:
@@ -37,8 +30,7 @@ def param_shapes(spec: ModelSpec) -> Shapes:
     for layer in range(spec.layers):
         at = f"model.layers.{layer}."
         shapes |= {f"{at}{LINEARS[name]}.weight": shape for name, shape in linears.items()}
-        shapes[at + "input_layernorm.weight"] = (spec.width,)
-        shapes[at + "post_attention_layernorm.weight"] = (spec.width,)
+        shapes |= {f"{at}{norm}.weight": (spec.width,) for norm in spec.layer_kind.norms}
         if spec.qkv_bias:
             biased = (name for name in linears if name in {"q", "k", "v"})
             shapes |= {f"{at}{LINEARS[name]}.bias": linears[name][:1] for name in biased}
@@ -80,8 +72,12 @@ def trained_count(manifest: Manifest) -> int:
 
 def products(spec: ModelSpec) -> list[tuple[str, ...]]:
     """The linears of a layer that read one input, and so are one product, by name."""
-    gated: tuple[LinearName, ...] = ("gate", "up") if spec.mlp == "swiglu" else ("up",)
-    groups: tuple[tuple[LinearName, ...], ...] = (("q", "k", "v"), ("o",), gated, ("down",))
+    groups: tuple[tuple[LinearName, ...], ...] = (
+        ("q", "k", "v"),
+        ("o",),
+        spec.mlp_inputs,
+        ("down",),
+    )
     return [tuple(LINEARS[name] for name in group) for group in groups]
 
 
@@ -120,18 +116,18 @@ def seat_layout(manifest: Manifest) -> SeatLayout:
 
 def optimiser_layout(params: Shapes, inner: InnerSpec) -> SeatLayout:
     """What steps of this optimiser read: a seat's state but for the codec's feedback."""
-    kinds = {name: optimiser_of(name, shape, inner) for name, shape in params.items()}
-    has_m = {"adamw", "muon"} if inner.momentum == "0" else {"adamw", "muon", "sgd"}
-    m = {name: shape for name, shape in params.items() if kinds[name] in has_m}
-    v = {name: shape for name, shape in params.items() if kinds[name] == "adamw"}
-    return SeatLayout(params, m, v, feedback={})
+    slots: dict[str, Shapes] = {"m": {}, "v": {}}
+    for name, shape in params.items():
+        optimiser = INNER_OPTIMISERS[optimiser_of(name, shape, inner)]
+        for slot in optimiser.slots_with(inner.momentum):
+            slots[slot][name] = shape
+    return SeatLayout(params, **slots, feedback={})
 
 
-def optimiser_of(name: str, shape: Sequence[int], inner: InnerSpec) -> Optimiser:
-    """Which optimiser a parameter has: Muon leaves embedding, head and vectors to AdamW."""
-    if inner.optimizer == "muon" and (name in _ENDS or len(shape) == 1):
-        return "adamw"
-    return inner.optimizer
+def optimiser_of(name: str, shape: Sequence[int], inner: InnerSpec) -> str:
+    """Which optimiser a parameter has: some leave embedding, head and vectors to another."""
+    rest = inner.properties.rest
+    return rest if rest and (name in _ENDS or len(shape) == 1) else inner.optimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +164,13 @@ def max_params_bytes(spec: ModelSpec) -> int:
 
 def max_state_bytes(manifest: Manifest) -> int:
     """No global state (parameters, slots, moments) or seat state of this job is larger."""
-    width, shared = 4 + 8 * len(OUTER_SLOTS[manifest.outer.kind]), moment_layout(manifest)
+    width, shared = 4 + 8 * len(manifest.outer.properties.slots), moment_layout(manifest)
     moments = first_moment_bytes(manifest) + 4 * shared.sums
     largest = max(width * trained_count(manifest) + moments, 4 * seat_layout(manifest).elements)
     return largest + MAX_HEADER_BYTES
 
 
 def first_moment_bytes(manifest: Manifest) -> int:
-    """Of the merged first moments: fp32 where updates are, else integers of the grid."""
+    """Of the merged first moments: as they are where updates are, else integers of the grid."""
     count = sum(prod(shape) for shape in moment_layout(manifest).m.values())
-    return count * (4 if manifest.codec.kind == "fp32" else 1)
+    return count * manifest.codec.properties.bytes_per_value

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TypeAlias
 
 import torch
@@ -19,7 +20,8 @@ from atoll.numerics.base import Base
 from atoll.numerics.decimals import rotary_tables
 from atoll.numerics.layout import DOWN, UP
 from atoll.numerics.ops import Ops
-from atoll.protocol.manifest import LINEARS, ModelSpec
+from atoll.protocol.families import LINEARS
+from atoll.protocol.manifest import ModelSpec
 
 Dropper: TypeAlias = Callable[[Tensor, int], Tensor]
 """Dropout at a site: 0 is the embedding, 2l + 1 and 2l + 2 what layer l's attention and MLP add."""
@@ -107,12 +109,23 @@ def forward(
     )
     x_BTD = drop(ops.embedding(ids_BT, weights.params["model.embed_tokens.weight"]), 0)
     for layer in range(spec.layers):
-        at = f"model.layers.{layer}."
-        normed_BTD = _norm(x_BTD, at + "input_layernorm", weights)
-        x_BTD = x_BTD + drop(_attention(normed_BTD, at, weights), 2 * layer + 1)
-        normed_BTD = _norm(x_BTD, at + "post_attention_layernorm", weights)
-        x_BTD = x_BTD + drop(_mlp(normed_BTD, at, weights), 2 * layer + 2)
+        x_BTD = LAYERS[spec.kind](x_BTD, layer, weights, drop)
     return weights.head(_norm(x_BTD, "model.norm", weights))
+
+
+def _norm_first(x_BTD: Tensor, layer: int, weights: Weights, drop: Dropper) -> Tensor:
+    """Attention and MLP read what a norm makes of the values, and are added to these (Llama)."""
+    at, (before_attention, before_mlp) = f"model.layers.{layer}.", weights.spec.layer_kind.norms
+    normed_BTD = _norm(x_BTD, at + before_attention, weights)
+    x_BTD = x_BTD + drop(_attention(normed_BTD, at, weights), 2 * layer + 1)
+    normed_BTD = _norm(x_BTD, at + before_mlp, weights)
+    return x_BTD + drop(_mlp(normed_BTD, at, weights), 2 * layer + 2)
+
+
+LAYERS: Mapping[str, Callable[[Tensor, int, Weights, Dropper], Tensor]] = MappingProxyType(
+    {"llama": _norm_first}
+)
+"""A layer by the kind of its model."""
 
 
 def _norm(x: Tensor, name: str, weights: Weights) -> Tensor:
@@ -148,10 +161,12 @@ def rotary_of(spec: ModelSpec, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _mlp(x_BTD: Tensor, at: str, weights: Weights) -> Tensor:
-    gate, up, down = (at + LINEARS[name] for name in ("gate", "up", "down"))
-    if weights.spec.mlp == "relu2":
-        hidden_BTF = weights.ops.squared_relu(weights.linears(x_BTD, [up])[0])
-    else:
-        gate_BTF, up_BTF = weights.linears(x_BTD, [gate, up])
-        hidden_BTF = weights.ops.swiglu(gate_BTF, up_BTF)
-    return weights.linears(hidden_BTF, [down])[0]
+    inputs = [at + LINEARS[name] for name in weights.spec.mlp_inputs]
+    hidden_BTF = ACTIVATIONS[weights.spec.mlp](weights.ops)(*weights.linears(x_BTD, inputs))
+    return weights.linears(hidden_BTF, [at + LINEARS["down"]])[0]
+
+
+ACTIVATIONS: Mapping[str, Callable[[Ops], Callable[..., Tensor]]] = MappingProxyType(
+    {"swiglu": lambda ops: ops.swiglu, "relu2": lambda ops: ops.squared_relu}
+)
+"""What an MLP makes of its inputs, by the manifest's name."""

@@ -27,7 +27,6 @@ from atoll.numerics.fixed import (
     times,
     to_units,
 )
-from atoll.numerics.layout import OUTER_SLOTS
 from atoll.numerics.state import GlobalState, Tensors
 from atoll.numerics.tensors import check_layout
 from atoll.protocol.manifest import OuterSpec
@@ -91,7 +90,7 @@ def outer_step(
     check_layout("merged update", numerators, {n: p.shape for n, p in state.params.items()})
     if exponents.keys() != state.params.keys():
         raise MalformedState("merged update: exponents are not one a tensor")
-    if set(state.outer) != set(OUTER_SLOTS[outer.kind]):
+    if set(state.outer) != set(outer.properties.slots):
         raise MalformedState(f"the state's slots {sorted(state.outer)} are not {outer.kind}'s")
     for name, p in state.params.items():
         for span in _spans(p.numel()):
@@ -99,7 +98,7 @@ def outer_step(
                 numerators[name].view(-1)[span].long(), denominator, state.exponents[name]
             )
             kept = {slot: tensors[name].view(-1)[span] for slot, tensors in state.outer.items()}
-            stepped = _OUTER[outer.kind](Slice(change, kept, state.round), outer)
+            stepped = OUTER_STEPS[outer.kind](Slice(change, kept, state.round), outer)
             for slot, tensor in stepped.slots.items():
                 kept[slot].copy_(tensor)
             values = p.view(-1)[span]
@@ -145,7 +144,7 @@ def _outer_adam(s: Slice, outer: OuterSpec) -> Stepped:
     return Stepped(step, {"momentum": momentum, "second": second})
 
 
-_OUTER: dict[str, OuterKind] = {
+OUTER_STEPS: dict[str, OuterKind] = {
     "sgd": _outer_sgd,
     "nesterov": _outer_nesterov,
     "adam": _outer_adam,

@@ -17,15 +17,16 @@ import torch
 from torch import Tensor
 
 from atoll.numerics.errors import MalformedState
-from atoll.numerics.layout import OUTER_SLOTS, MomentLayout, SeatLayout, Shapes
+from atoll.numerics.layout import MomentLayout, SeatLayout, Shapes
 from atoll.numerics.moments import COLD, GROUPS, Moments
 from atoll.numerics.tensors import Fields, Source, check_layout, read_blob, tree_root, write_blob
 from atoll.protocol.manifest import CodecSpec
+from atoll.protocol.optimisers import OUTER_OPTIMISERS
 from atoll.protocol.words import ZERO_DIGEST, Digest
 
 _GLOBAL = "atoll.global-state.v2"
 _SEAT = "atoll.seat-state.v1"
-_SLOT_NAMES = tuple(sorted({name for slots in OUTER_SLOTS.values() for name in slots}))
+_SLOT_NAMES = tuple(sorted({name for kind in OUTER_OPTIMISERS.values() for name in kind.slots}))
 _GLOBAL_FIELDS = {"count", "exponents", "m_exponents", "moment_exponents", "round"}
 _SEAT_GROUPS = ("params", "m", "v", "feedback", "left")
 COUNTER_LIMIT = 1 << 48
@@ -40,7 +41,7 @@ class GlobalState:
     Attributes:
         round: outer steps taken; 0 is the initial model.
         params: fp32, named as `layout.param_shapes` says.
-        outer: the outer optimiser's int64 tensors, by slot (`layout.OUTER_SLOTS`) and parameter.
+        outer: the outer optimiser's int64 tensors, by slot (`OUTER_OPTIMISERS`) and parameter.
         exponents: each tensor's grid exponent e for this round: updates count steps of 2**e.
         moment_exponents: the same of each first moment; none where seats keep theirs.
         moments: merged in the round before; nothing writes into them.

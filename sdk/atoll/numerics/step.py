@@ -22,7 +22,8 @@ from atoll.numerics.kernels.memory import give_back_freed_memory
 from atoll.numerics.kernels.philox import Mask
 from atoll.numerics.layout import optimiser_of
 from atoll.numerics.model import Dropper, forward, keep_all, rotary_of
-from atoll.numerics.schedule import Recipe, adam_factors, clip_scale, decay_of, dropper
+from atoll.numerics.optimisers import STEPS, Update
+from atoll.numerics.schedule import Recipe, clip_scale, dropper
 from atoll.numerics.state import GlobalState, SeatState, Tensors, rng_digest
 from atoll.protocol.leaves import StateRoots, StepWork
 from atoll.protocol.manifest import CodecSpec
@@ -166,39 +167,14 @@ def _optimised(
 
     Each gradient is let go once it is used: two states are all that is there in the end.
     """
-    inner, count, ops = recipe.inner, state.count + 1, recipe.ops
-    params, ms, vs = {}, {}, {}
+    count, before = state.count + 1, {"m": state.m, "v": state.v}
+    params: dict[str, Tensor] = {}
+    after: dict[str, dict[str, Tensor]] = {slot: {} for slot in before}
     for name, p in state.params.items():
-        g, kind = gradients.pop(name), optimiser_of(name, p.shape, inner)
-        if kind == "adamw":
-            factors = adam_factors(recipe, count, scale, rate, decay_of(p, inner))
-            after = ops.adamw(p, state.m[name], state.v[name], g, factors)
-            params[name], ms[name], vs[name] = after
-        elif kind == "muon":
-            params[name], ms[name] = _muon(p, state.m[name], g * scale, recipe, rate=rate)
-        else:
-            params[name], m = _sgd(p, state.m.get(name), g * scale, recipe, rate=rate)
-            ms |= {name: m} if m is not None else {}
-    return replace(state, params=params, m=ms, v=vs, count=count, batches=state.batches + 1)
-
-
-def _muon(p: Tensor, m: Tensor, g: Tensor, recipe: Recipe, *, rate: float) -> tuple[Tensor, Tensor]:
-    """m ← μ m + (1 − μ) g;  p ← p − rate · (0.2 √max(O, I) · orth(μ m + (1 − μ) g) + decay · p).
-
-    Jordan et al. 2024. The factor makes a step as large as AdamW's, so that one rate serves both
-    (Liu et al. 2025).
-    """
-    momentum, ops = float(recipe.inner.momentum), recipe.ops
-    m = ops.momentum(m, g, momentum, 1.0 - momentum)
-    ahead = ops.momentum(m, g, momentum, 1.0 - momentum)
-    step = ops.orthogonalise(ahead) * (0.2 * math.sqrt(max(p.shape)))
-    return p - (step + p * decay_of(p, recipe.inner)) * rate, m
-
-
-def _sgd(
-    p: Tensor, m: Tensor | None, g: Tensor, recipe: Recipe, *, rate: float
-) -> tuple[Tensor, Tensor | None]:
-    """m ← μ m + g;  p ← p − rate · (m + decay · p), with g for m where there is no momentum."""
-    if m is not None:
-        m = g = recipe.ops.momentum(m, g, float(recipe.inner.momentum), 1.0)
-    return p - (g + p * decay_of(p, recipe.inner)) * rate, m
+        slots = {slot: tensors[name] for slot, tensors in before.items() if name in tensors}
+        step = STEPS[optimiser_of(name, p.shape, recipe.inner)]
+        gradient = gradients.pop(name)
+        params[name], kept = step(Update(p, slots, gradient, scale, rate, count, recipe))
+        for slot, tensor in kept.items():
+            after[slot][name] = tensor
+    return replace(state, params=params, **after, count=count, batches=state.batches + 1)

@@ -7,8 +7,10 @@ section 6. Needs no torch.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ class Schedule:
     Attributes:
         rates: by global step, [S].
         corrections: 1/(1 − β₁ᶜ) and 1/(1 − β₂ᶜ) for the count c from 1, [S, 2]; [0, 2] where the
-            optimiser has no Adam in it.
+            optimiser reads none.
     """
 
     rates: Float64Vector
@@ -42,11 +44,17 @@ class Schedule:
         return first, second
 
 
+FALLS: Mapping[str, Callable[[int], list[float]]] = MappingProxyType(
+    {"constant": lambda count: [1.0] * count, "cosine": cosine_fractions}
+)
+"""Shares of the peak in the steps behind the warm-up, of so many, by the manifest's name."""
+
+
 @lru_cache(maxsize=8)
 def schedule_of(inner: InnerSpec, total_steps: int) -> Schedule:
     """Rates and corrections of a job of so many global steps."""
     rates, corrections = _rates(inner, total_steps), np.empty((0, 2))
-    if inner.optimizer != "sgd":
+    if inner.properties.has_corrections:
         betas = (inner.beta1, inner.beta2)
         corrections = np.array([one_minus_powers(beta, total_steps) for beta in betas]).T
         corrections = np.ascontiguousarray(1.0 / corrections)
@@ -60,7 +68,7 @@ def _rates(inner: InnerSpec, total_steps: int) -> Float64Vector:
     peak, warmup = float(inner.lr), inner.warmup_steps
     rising = [peak * ((step + 1) / warmup) for step in range(min(warmup, total_steps))]
     rest = total_steps - len(rising)
-    falling = cosine_fractions(rest) if inner.schedule == "cosine" else [1.0] * rest
+    falling = FALLS[inner.schedule](rest)
     return np.array(rising + [peak * fraction for fraction in falling])
 
 
@@ -86,7 +94,7 @@ def table_parts(model: ModelSpec, inner: InnerSpec, total_steps: int) -> tuple[b
 
 def table_sizes(model: ModelSpec, inner: InnerSpec, total_steps: int) -> tuple[int, int, int]:
     """Bytes of each of `table_parts`."""
-    corrections = 0 if inner.optimizer == "sgd" else 16 * total_steps
+    corrections = 16 * total_steps if inner.properties.has_corrections else 0
     numbers = (8 * total_steps, corrections, 4 * model.seq * model.head_dim)
     rates, corrections, rotary = (-(-size // PIECE_BYTES) * PIECE_BYTES for size in numbers)
     return rates, corrections, rotary

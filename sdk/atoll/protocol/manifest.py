@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
-from math import comb
 from typing import Annotated, Final, Literal, Self
 
 from dag_cbor.ipld import IPLDKind
@@ -29,7 +28,26 @@ from pydantic import (
 
 from atoll.errors import ManifestError
 from atoll.protocol.canonical import dag_cbor_cid, decode, encode, is_cid
+from atoll.protocol.choices import OneOf
+from atoll.protocol.codecs import CODECS, CodecKind
+from atoll.protocol.families import (
+    LAYER_KINDS,
+    LINEARS,
+    MLP_KINDS,
+    ROPE_SCALINGS,
+    LayerKind,
+    LinearName,
+    RopeScaling,
+)
 from atoll.protocol.hashing import sha256, terms_hash
+from atoll.protocol.optimisers import (
+    INNER_OPTIMISERS,
+    OUTER_FIELDS,
+    OUTER_OPTIMISERS,
+    InnerOptimiser,
+    OuterOptimiser,
+)
+from atoll.protocol.rules import RULES, Rule
 from atoll.protocol.terms import (
     MAX_SHOWN,
     check_terms,
@@ -94,17 +112,9 @@ def _check_cid(cid: bytes) -> bytes:
 CidBytes = Annotated[bytes, AfterValidator(_check_cid)]
 DigestBytes = Annotated[Digest, Field(min_length=32, max_length=32)]
 Exponent = Annotated[int, Field(ge=-60, le=0)]
-LinearName = Literal["q", "k", "v", "o", "gate", "up", "down"]
-LINEARS: Final[dict[LinearName, str]] = {
-    "q": "self_attn.q_proj",
-    "k": "self_attn.k_proj",
-    "v": "self_attn.v_proj",
-    "o": "self_attn.o_proj",
-    "gate": "mlp.gate_proj",
-    "up": "mlp.up_proj",
-    "down": "mlp.down_proj",
-}
-"""A layer's linears by Hugging Face's names, in the one order in which a manifest has them."""
+InnerName = Annotated[str, AfterValidator(OneOf("optimizer", INNER_OPTIMISERS))]
+OuterName = Annotated[str, AfterValidator(OneOf("outer optimizer", OUTER_OPTIMISERS))]
+Schedule = Literal["constant", "cosine"]
 TokenType = Literal["uint8", "uint16", "uint32"]
 
 
@@ -121,21 +131,26 @@ class RopeScalingSpec(_Spec):
     not use is 0, and without scaling the factor is 1.
     """
 
-    kind: Literal["none", "linear", "llama3"]
+    kind: Annotated[str, AfterValidator(OneOf("scaling", ROPE_SCALINGS))]
     factor: Stretch
     low: Annotated[DecimalText, AfterValidator(_decimal("0", "1000"))]
     high: Annotated[DecimalText, AfterValidator(_decimal("0", "1000"))]
     positions: Annotated[int, Field(ge=0, le=MAX_CONTEXT)]
 
+    @property
+    def properties(self) -> RopeScaling:
+        """How angles are stretched."""
+        return ROPE_SCALINGS[self.kind]
+
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        if self.kind == "none" and self.factor != "1":
+        if not self.properties.divides and self.factor != "1":
             raise ValueError("rotary angles without scaling have factor 1")
-        if self.kind != "llama3":
+        if not self.properties.spares_fast:
             if (self.low, self.high, self.positions) != ("0", "0", 0):
                 raise ValueError(f"{self.kind} does not use low, high and positions: write zero")
         elif not 0 < Decimal(self.low) < Decimal(self.high) or self.positions < 1:
-            raise ValueError("llama3 needs 0 < low < high and positions of at least 1")
+            raise ValueError(f"{self.kind} needs 0 < low < high and positions of at least 1")
         return self
 
 
@@ -150,7 +165,7 @@ class ModelSpec(_Spec):
     queries and keys by RMSNorm before they are rotated (Qwen3, and Henry et al. 2020).
     """
 
-    kind: Literal["llama"]
+    kind: Annotated[str, AfterValidator(OneOf("kind of model", LAYER_KINDS))]
     vocab: Annotated[int, Field(ge=2, le=1 << 20)]
     width: Annotated[int, Field(ge=8, le=1 << 15)]
     layers: Annotated[int, Field(ge=1, le=256)]
@@ -159,7 +174,7 @@ class ModelSpec(_Spec):
     head_dim: Annotated[int, Field(ge=2, le=1 << 15)]
     qkv_bias: bool
     qk_norm: bool
-    mlp: Literal["swiglu", "relu2"]
+    mlp: Annotated[str, AfterValidator(OneOf("MLP", MLP_KINDS))]
     ffn: Annotated[int, Field(ge=8, le=1 << 17)]
     seq: Annotated[int, Field(ge=2, le=1 << 17)]
     tied: bool
@@ -180,7 +195,7 @@ class ModelSpec(_Spec):
     @model_validator(mode="after")
     def _check_sums(self) -> Self:
         # The head's sums over the vocabulary are of parts; those over a width are of at most 2^15.
-        gated = self.ffn * (2 if self.mlp == "swiglu" else 1)
+        gated = self.ffn * len(self.mlp_inputs)
         projected = (self.heads + 2 * self.kv_heads) * self.head_dim
         for name, inner in (("stacked ffn", gated), ("stacked attention", projected)):
             if inner > INNER_LIMIT:
@@ -203,7 +218,18 @@ class ModelSpec(_Spec):
             "up": (self.ffn, self.width),
             "down": (self.width, self.ffn),
         }
-        return {n: shape for n, shape in shapes.items() if n != "gate" or self.mlp == "swiglu"}
+        read = ("q", "k", "v", "o", *self.mlp_inputs, "down")
+        return {name: shape for name, shape in shapes.items() if name in read}
+
+    @property
+    def layer_kind(self) -> LayerKind:
+        """How its layers are put together."""
+        return LAYER_KINDS[self.kind]
+
+    @property
+    def mlp_inputs(self) -> tuple[LinearName, ...]:
+        """The linears that its MLPs begin with."""
+        return MLP_KINDS[self.mlp].inputs
 
 
 class NumericsSpec(_Spec):
@@ -341,7 +367,7 @@ class InnerSpec(_Spec):
     `dropout` is the share dropped of the embeddings and of what each attention and MLP adds.
     """
 
-    optimizer: Literal["adamw", "muon", "sgd"]
+    optimizer: InnerName
     lr: Rate
     momentum: Beta
     beta1: Beta
@@ -350,20 +376,24 @@ class InnerSpec(_Spec):
     weight_decay: Scale
     dropout: Annotated[DecimalText, AfterValidator(_decimal("0", "0.9"))]
     clip: PositiveScale
-    schedule: Literal["constant", "cosine"]
+    schedule: Schedule
     warmup_steps: Annotated[int, Field(ge=0, lt=1 << 32)]
     steps: Annotated[int, Field(ge=1, lt=1 << 32)]
     batch: Annotated[int, Field(ge=1, le=1 << 20)]
     segment: Annotated[int, Field(ge=1, lt=1 << 32)]
     micro_batch: Annotated[int, Field(ge=1, le=1 << 20)]
 
+    @property
+    def properties(self) -> InnerOptimiser:
+        """Which fields and slots the optimiser has."""
+        return INNER_OPTIMISERS[self.optimizer]
+
     @model_validator(mode="after")
     def _check_optimizer(self) -> Self:
-        unused = {"adamw": ("momentum",), "muon": (), "sgd": ("beta1", "beta2", "eps")}
-        for name in unused[self.optimizer]:
+        for name in self.properties.unused:
             if getattr(self, name) != "0":
                 raise ValueError(f"{self.optimizer} does not use {name}: write zero")
-        if self.optimizer != "sgd" and self.eps == "0":
+        if "eps" not in self.properties.unused and self.eps == "0":
             raise ValueError(f"{self.optimizer} divides by eps, which is 0")
         return self
 
@@ -393,35 +423,33 @@ class OuterSpec(_Spec):
     renewals of a delayed momentum. What a kind does not use is zero.
     """
 
-    kind: Literal["sgd", "nesterov", "adam", "sign", "delayed_nesterov"]
+    kind: OuterName
     lr: PositiveScale
     momentum: Beta
     beta2: Beta
     eps: Annotated[DecimalText, AfterValidator(_decimal("0", "0.1"))]
     period: Annotated[int, Field(ge=0, le=256)]
 
+    @property
+    def properties(self) -> OuterOptimiser:
+        """Which fields and slots the optimiser has."""
+        return OUTER_OPTIMISERS[self.kind]
+
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
-        used = _OUTER_FIELDS[self.kind]
-        for name in ("momentum", "beta2", "eps", "period"):
+        used = self.properties.fields
+        for name in OUTER_FIELDS:
             if name not in used and str(getattr(self, name)) != "0":
                 raise ValueError(f"{self.kind} does not use {name}: write zero")
-        if self.kind == "adam" and Decimal(self.eps) < Decimal(MIN_OUTER_EPS):
-            raise ValueError(f"adam needs an eps of at least {MIN_OUTER_EPS}")
-        if self.kind == "delayed_nesterov" and self.period < 2:
-            raise ValueError("delayed_nesterov needs a period of at least 2 rounds")
+        if "eps" in used and Decimal(self.eps) < Decimal(MIN_OUTER_EPS):
+            raise ValueError(f"{self.kind} needs an eps of at least {MIN_OUTER_EPS}")
+        if "period" in used and self.period < 2:
+            raise ValueError(f"{self.kind} needs a period of at least 2 rounds")
         return self
 
 
 MIN_OUTER_EPS: Final = "0.000001"
 """Sixteen of the units in which the outer step takes roots."""
-_OUTER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
-    "sgd": (),
-    "nesterov": ("momentum",),
-    "adam": ("momentum", "beta2", "eps"),
-    "sign": (),
-    "delayed_nesterov": ("momentum", "period"),
-}
 
 
 class TensorExponents(_Spec):
@@ -439,12 +467,6 @@ class TensorExponents(_Spec):
         return self.vector if is_vector else self.matrix
 
 
-FP32_EXPONENT: Final = -40
-"""fp32 updates are merged in integers of 2**-40, the outer step's unit."""
-SPARSE_CODECS: Final = frozenset({"sparse", "dct"})
-"""Their updates have few senders a coordinate, so they are merged by contributor mean."""
-
-
 class CodecSpec(_Spec):
     """How an update is written: on a shared power-of-two grid, whose steps follow the updates.
 
@@ -456,7 +478,7 @@ class CodecSpec(_Spec):
     and α). `fp32` is the reference that codecs are compared with.
     """
 
-    kind: Literal["grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32"]
+    kind: Annotated[str, AfterValidator(OneOf("codec", CODECS))]
     exponents: TensorExponents
     moment_exponents: TensorExponents
     min_exponent: Exponent
@@ -472,14 +494,19 @@ class CodecSpec(_Spec):
             for name, value in start.model_dump().items():
                 if not self.min_exponent <= value <= self.max_exponent:
                     raise ValueError(f"exponent of {name} is outside the bounds")
-        if self.kind == "fp32":
-            if self.carries_feedback:
-                raise ValueError("fp32 leaves nothing out: its feedback is 0")
-            if {self.min_exponent, self.max_exponent} != {FP32_EXPONENT}:
-                raise ValueError(f"every exponent of fp32 is {FP32_EXPONENT}")
+        kind = self.properties
+        if self.carries_feedback and not kind.may_feed_back:
+            raise ValueError(f"{self.kind} leaves nothing out: its feedback is 0")
+        if kind.is_exact and {self.min_exponent, self.max_exponent} != {kind.start}:
+            raise ValueError(f"every exponent of {self.kind} is {kind.start}")
         if self.carries_feedback and (self.fragments > 1 or self.overlap > 0):
             raise ValueError("feedback goes with one fragment and no overlap")
         return self
+
+    @property
+    def properties(self) -> CodecKind:
+        """What its updates are like."""
+        return CODECS[self.kind]
 
     @property
     def carries_feedback(self) -> bool:
@@ -514,26 +541,13 @@ def reset_period_of(codec: CodecSpec, most: int) -> int:
     return most if codec.carries_more else 1
 
 
-_NNM: Final = "nnm_"
-CONTRIBUTOR_MEAN: Final = "contributor_mean"
-BEAR_NOBODY: Final = frozenset({"mean", CONTRIBUTOR_MEAN})
-"""Rules that one seat can move at will: nobody is named, and everybody is audited."""
-MDA_SUBSETS: Final = 200_000
-"""The most subsets that a minimum-diameter merge tries."""
-RuleName = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"\A((nnm_)?(mean|median|trimmed_mean|geometric_median|krum|multi_krum"
-        r"|centred_clip|minimum_diameter|norm_clip)|contributor_mean)\z"
-    ),
-]
+RuleName = Annotated[str, AfterValidator(OneOf("merge rule", RULES))]
 
 
 class RobustSpec(_Spec):
     """The merge rule, how many bad seats it must bear, and how far an outlier stands out.
 
-    `rule` is one of `atoll.aggregation.rules.Rule`, with "nnm_" in front where nearest-neighbour
-    mixing goes first, or "contributor_mean", which is for sparse codecs and no others.
+    `rule` is one of `atoll.protocol.rules`, which says what each needs.
     """
 
     rule: RuleName
@@ -541,25 +555,25 @@ class RobustSpec(_Spec):
     kappa: Annotated[DecimalText, AfterValidator(_decimal("1", "1000"))]
 
     @property
-    def mixes(self) -> bool:
-        """Whether nearest-neighbour mixing goes first."""
-        return self.rule.startswith(_NNM)
+    def properties(self) -> Rule:
+        """What the rule needs and bears."""
+        return RULES[self.rule]
 
     @property
-    def base(self) -> str:
-        """The rule without mixing."""
-        return self.rule.removeprefix(_NNM)
+    def minimum(self) -> int:
+        """Updates that the rule needs to bear its f."""
+        return self.properties.minimum(self.f)
 
     def check_seats(self, seats: int) -> None:
         """Raises ValueError where the rule cannot bear f faults among that many seats."""
         f = self.f
         if f > most_borne(seats):
             raise ValueError(f"f = {f} is above {most_borne(seats)} of {seats} seats")
-        if f and self.rule in BEAR_NOBODY:
+        if f and not self.properties.bears_faults:
             raise ValueError(f"{self.rule} bears nobody: its f is 0")
-        if f and self.base in {"krum", "multi_krum"} and seats < 2 * f + 3:
-            raise ValueError(f"{self.rule} with f = {f} needs at least {2 * f + 3} seats")
-        if self.base == "minimum_diameter" and comb(seats, f) > MDA_SUBSETS:
+        if seats < self.minimum:
+            raise ValueError(f"{self.rule} with f = {f} needs at least {self.minimum} seats")
+        if self.properties.tries_too_many(seats, f):
             raise ValueError(f"{self.rule} with f = {f} of {seats} would try too many subsets")
 
 
@@ -650,15 +664,14 @@ class Manifest(_Spec):
             self.lora.check_model(self.model)
 
     def _check_rule_of_codec(self) -> None:
-        codec, rule = self.codec.kind, self.robust.rule
-        if (codec in SPARSE_CODECS) != (rule == CONTRIBUTOR_MEAN):
-            raise ValueError(f"codec {codec} does not go with rule {rule}")
+        if not self.codec.properties.is_merged_by(self.robust.properties):
+            raise ValueError(f"codec {self.codec.kind} does not go with rule {self.robust.rule}")
         if self.codec.fragments > self.model.layers:
             raise ValueError(f"{self.codec.fragments} fragments of {self.model.layers} layers")
-        if self.codec.fragments > 1 and self.outer.kind == "delayed_nesterov":
-            raise ValueError("a fragment's rounds are too far apart for delayed_nesterov's periods")
-        if codec == "fp32" and rule != "mean":
-            raise ValueError("fp32 updates are merged by their mean")
+        if self.codec.fragments > 1 and "period" in self.outer.properties.fields:
+            raise ValueError(
+                f"a fragment's rounds are too far apart for {self.outer.kind}'s periods"
+            )
 
     def to_bytes(self) -> bytes:
         """Canonical DAG-CBOR."""
@@ -701,8 +714,8 @@ class Manifest(_Spec):
     @property
     def shares_moments(self) -> bool:
         """Whether updates have the moments of the inner optimiser, and rounds open with them."""
-        has_moments = self.inner.optimizer != "sgd" or self.inner.momentum != "0"
-        return has_moments and not self.codec.carries_more
+        has_moments = self.inner.properties.slots_with(self.inner.momentum)
+        return bool(has_moments) and not self.codec.carries_more
 
     @property
     def segments(self) -> int:

@@ -18,7 +18,6 @@ from atoll.protocol.words import Bitmap, SeatIndex, bits, to_bitmap
 PARTIAL: Final = (3, 4)
 """A seat that did less than this part of a round's segments is paid for them, and not merged."""
 _NOBODY: Final = Bitmap(0)
-_KRUM: Final = frozenset({"krum", "multi_krum"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class MergeTerms:
     @property
     def minimum(self) -> int:
         """Updates that the rule needs to bear its f."""
-        return 2 * self.robust.f + (3 if self.robust.f and self.robust.base in _KRUM else 1)
+        return self.robust.minimum
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ HEADER_BYTES = 1 << 20
 
 
 def max_update_bytes(manifest: Manifest) -> int:
-    """No canonical update of this job is larger: a value takes a byte at most, of fp32 four."""
-    width = 4 if manifest.codec.kind == "fp32" else 1
+    """No canonical update of this job is larger."""
+    width = manifest.codec.properties.bytes_per_value
     changes, sums = width * trained_count(manifest), 4 * moment_layout(manifest).sums
     return changes + first_moment_bytes(manifest) + sums + HEADER_BYTES

@@ -11,7 +11,6 @@ from math import prod
 from typing import Final
 
 from atoll.numerics.layout import (
-    OUTER_SLOTS,
     first_moment_bytes,
     moment_layout,
     param_count,
@@ -20,7 +19,7 @@ from atoll.numerics.layout import (
     trained_count,
     trained_shapes,
 )
-from atoll.protocol.manifest import SPARSE_CODECS, Manifest, ModelSpec
+from atoll.protocol.manifest import Manifest, ModelSpec
 
 _OF_VERIFIERS: Final = {"replay", "evaluate"}
 START_BYTES: Final = 500_000_000
@@ -109,7 +108,7 @@ class _Sizes:
 
     def __init__(self, manifest: Manifest) -> None:
         trained, model = trained_count(manifest), manifest.model
-        slots = len(OUTER_SLOTS[manifest.outer.kind])
+        slots = len(manifest.outer.properties.slots)
         largest = max(prod(shape) for shape in trained_shapes(manifest).values())
         tokens = manifest.inner.micro_batch * model.seq
         self.logits = tokens * _LOGIT * model.vocab + _SUMS
@@ -118,9 +117,9 @@ class _Sizes:
         self.global_state = self.model * (1 + 2 * slots)
         self.moments = first_moment_bytes(manifest) + _NUMBER * moment_layout(manifest).sums
         self.opened = _NUMBER * largest if self.moments else 0
-        self.numerators = self.model * (2 if manifest.codec.kind == "fp32" else 1)
-        is_rounded = manifest.codec.kind not in (SPARSE_CODECS | {"fp32"})
-        self.change = trained if is_rounded else self.numerators
+        codec = manifest.codec.properties
+        self.numerators = self.model * (2 if codec.is_exact else 1)
+        self.change = self.numerators if codec.fineness is None else trained
         self.base = 0 if manifest.lora is None else _frozen_bytes(manifest)
         self.two_states = 2 * self.state + 2 * _NUMBER * largest
         # The head's weight, whose integers and gradient are there, is the largest or its size.

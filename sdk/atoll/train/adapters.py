@@ -13,7 +13,8 @@ from torch import Tensor
 from atoll.errors import StorageError
 from atoll.numerics.layout import DOWN, UP
 from atoll.numerics.state import Tensors
-from atoll.protocol.manifest import LINEARS, LoraSpec, Manifest
+from atoll.protocol.families import LINEARS
+from atoll.protocol.manifest import LoraSpec, Manifest
 from atoll.storage.local import LocalStore
 from atoll.train.base import read_weights
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from atoll.errors import ConfigError
+from atoll.protocol.families import ROPE_SCALINGS
 from atoll.protocol.manifest import UNSCALED, ModelSpec, RopeScalingSpec
 
 Config = Mapping[str, Any]
-SUPPORTED: Final = "Llama, SmolLM, Mistral without sliding window, Qwen2, Qwen3, Arcee"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,16 @@ class Family:
     """What distinguishes a family in the terms of `ModelSpec`.
 
     Attributes:
+        title: what people call its models.
         architecture: the class that `AutoModelForCausalLM` opens it with.
         activation: of the MLP, as config.json names it.
         norm_eps, kv_heads, head_dim: where config.json leaves them out; None follows from the rest.
         has_window: whether one that leaves `sliding_window` out has a window.
     """
 
+    title: str
     architecture: str
+    kind: str = "llama"
     qkv_bias: bool = False
     qk_norm: bool = False
     mlp: str = "swiglu"
@@ -41,15 +44,23 @@ class Family:
     head_dim: int | None = None
     has_window: bool = False
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Fields of `ModelSpec` that all its models have alike."""
+        return {name: getattr(self, name) for name in ("kind", "qkv_bias", "qk_norm", "mlp")}
+
 
 FAMILIES: Final[dict[str, Family]] = {
-    "llama": Family("LlamaForCausalLM"),
-    "mistral": Family("MistralForCausalLM", kv_heads=8, has_window=True),
-    "qwen2": Family("Qwen2ForCausalLM", qkv_bias=True, kv_heads=32),
-    "qwen3": Family("Qwen3ForCausalLM", qk_norm=True, kv_heads=32, head_dim=128),
-    "arcee": Family("ArceeForCausalLM", mlp="relu2", activation="relu2", norm_eps=1e-5),
+    "llama": Family("Llama, SmolLM", "LlamaForCausalLM"),
+    "mistral": Family(
+        "Mistral without sliding window", "MistralForCausalLM", kv_heads=8, has_window=True
+    ),
+    "qwen2": Family("Qwen2", "Qwen2ForCausalLM", qkv_bias=True, kv_heads=32),
+    "qwen3": Family("Qwen3", "Qwen3ForCausalLM", qk_norm=True, kv_heads=32, head_dim=128),
+    "arcee": Family("Arcee", "ArceeForCausalLM", mlp="relu2", activation="relu2", norm_eps=1e-5),
 }
 """By `model_type`; SmolLM's is `llama`."""
+SUPPORTED: Final = ", ".join(family.title for family in FAMILIES.values())
 
 
 _OF_MODELS: Final = (
@@ -81,16 +92,13 @@ def spec_of(config: Config, seq: int) -> ModelSpec:
     try:
         return ModelSpec.model_validate(
             {
-                "kind": "llama",
+                **family.parts,
                 "vocab": _integer(config, "vocab_size"),
                 "width": width,
                 "layers": _integer(config, "num_hidden_layers"),
                 "heads": heads,
                 "kv_heads": heads if kv_heads is None else kv_heads,
                 "head_dim": head_dim,
-                "qkv_bias": family.qkv_bias,
-                "qk_norm": family.qk_norm,
-                "mlp": family.mlp,
                 "ffn": _integer(config, "intermediate_size"),
                 "seq": seq,
                 "tied": bool(config.get("tie_word_embeddings", False)),
@@ -187,11 +195,12 @@ def _rotary(config: Config) -> tuple[int, RopeScalingSpec]:
     kind = _agreed([("rope_type", rope), ("type", rope)]) or rope.get("rope_type", "default")
     if kind == "default":
         return int(base), UNSCALED
-    if kind not in ("linear", "llama3"):
+    scaling = ROPE_SCALINGS.get(kind) if isinstance(kind, str) else None
+    if scaling is None or not scaling.divides:
         raise _missing(f"positions scaled by {kind!r} (rope_type)")
     fields = {"kind": kind, "factor": _figure(rope, "factor"), "low": "0", "high": "0"}
     positions = 0
-    if kind == "llama3":
+    if scaling.spares_fast:
         fields |= {"low": _figure(rope, "low_freq_factor")}
         fields |= {"high": _figure(rope, "high_freq_factor")}
         _agreed([("original_max_position_embeddings", of) for of in (rope, config)])
@@ -210,9 +219,10 @@ def config_of(spec: ModelSpec, dtype: str) -> dict[str, Any]:
     Raises:
         ConfigError: no family has these parts together.
     """
-    parts = (spec.qkv_bias, spec.qk_norm, spec.mlp)
     found = [
-        name for name, f in FAMILIES.items() if (f.qkv_bias, f.qk_norm, f.mlp) == parts
+        name
+        for name, family in FAMILIES.items()
+        if all(getattr(spec, part) == value for part, value in family.parts.items())
     ]  # Llama before Mistral, which computes the same
     if not found:
         raise ConfigError("no family of transformers has a model of these parts")
@@ -267,10 +277,10 @@ def _is_tokens(value: object) -> bool:
 
 
 def _scaling_of(scaling: RopeScalingSpec) -> dict[str, Any] | None:
-    if scaling.kind == "none":
+    if not scaling.properties.divides:
         return None
     found: dict[str, Any] = {"rope_type": scaling.kind, "factor": float(scaling.factor)}
-    if scaling.kind == "llama3":
+    if scaling.properties.spares_fast:
         found |= {
             "low_freq_factor": float(scaling.low),
             "high_freq_factor": float(scaling.high),

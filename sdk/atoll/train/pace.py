@@ -148,7 +148,8 @@ def kept_share(manifest: Manifest) -> float:
     codec = manifest.codec.model_copy(update={"overlap": 0})
     small = {"model": model, "inner": inner, "lora": _fitting(manifest, model), "codec": codec}
     trial = manifest.model_copy(update=small | {"init": InitSpec.drawn(0)})
-    same = 1.0 if inner.optimizer != "sgd" else trained_count(trial) / trained_count(manifest)
+    is_shared = inner.properties.moves_by_gradient
+    same = trained_count(trial) / trained_count(manifest) if is_shared else 1.0
     return _kept(trial, math.sqrt(same))
 
 

@@ -9,7 +9,7 @@ from atoll.aggregation import reference
 from atoll.aggregation.chunks import Plan
 from atoll.aggregation.gram import squared_distances
 from atoll.aggregation.passes import gram
-from atoll.aggregation.rules import Rule, aggregate, check_counts
+from atoll.aggregation.rules import aggregate, check_counts
 from atoll.errors import ConfigError
 
 
@@ -32,7 +32,7 @@ def test_the_trimmed_mean_equals_the_reference(
     rows, f = case
     slow = reference.nnm_trimmed_mean if nnm else reference.trimmed_mean
     numerators, denominator = slow([row.tolist() for row in rows], f)
-    fast = aggregate(Rule.TRIMMED_MEAN, rows, f, nnm=nnm, plan=Plan(chunk, threads))
+    fast = aggregate(f"{'nnm_' * nnm}trimmed_mean", rows, f, plan=Plan(chunk, threads))
     assert fast.numerators.tolist() == numerators
     assert fast.denominator == denominator
     assert sum(fast.weights) == 1

@@ -12,6 +12,7 @@ from tests.support.merging import all_standing
 from tests.unit.train.factories import DITHER, TEXT, small_model
 
 from atoll.aggregation.round import merge
+from atoll.job.methods import DENSE_CODECS
 from atoll.job.plan import filled
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
@@ -51,7 +52,7 @@ INNER = {
     "sgd": SGD,
     "momentum": SGD | {"momentum": "0.9"},
 }
-DENSE = ("grid8", "grid4", "two_bit", "sign", "fp32")
+DENSE = tuple(DENSE_CODECS)
 CODECS_OF = dict.fromkeys(INNER, DENSE) | {"adamw": (*DENSE, "sparse")}
 EXACT = {(name, codec) for name in INNER for codec in ("grid8", "fp32")}
 """Of whose updates nearly all is kept; the others drop a part of any update, whatever its grid."""
@@ -197,7 +198,7 @@ def test_nor_is_one_of_a_single_step(rate: str, adapters: bool) -> None:
     assert share >= 0.95 * most
 
 
-@pytest.mark.parametrize("codec", ["grid8", "grid4", "two_bit", "sign"])
+@pytest.mark.parametrize("codec", [n for n in DENSE if DENSE_CODECS[n].properties.may_feed_back])
 @pytest.mark.parametrize(("rate", "steps", "warm_up"), [("0.00002", 16, 0), ("0.0002", 4, 10)])
 def test_adapters_of_the_preset_learn_in_rounds_of_small_rates(
     rate: str, steps: int, warm_up: int, codec: str

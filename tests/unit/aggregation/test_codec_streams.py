@@ -14,9 +14,10 @@ from atoll.numerics.codec.block_steps import BlockStepBody
 from atoll.numerics.codec.dense import GRID8
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.grid import NonFiniteDeltaError
-from atoll.numerics.codec.header import CodecId, header
+from atoll.numerics.codec.header import header
 from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import CODECS
+from atoll.protocol.codecs import CODECS as KINDS
 from atoll.protocol.words import ZERO_DIGEST
 
 SHAPES = [
@@ -131,7 +132,7 @@ def test_what_is_merged_is_held_a_block_at_a_time():
     """However many seats there are, and however large the model."""
     shapes, seats = {"w": (16 * PIECE,)}, 64
     layout, exponents = Layout.of(shapes), {"w": -4}
-    head = header(CodecId.GRID8, layout, exponents)
+    head = header(KINDS["grid8"].number, layout, exponents)
     update = Zeros(head, GRID8.encoded_length(layout))
     tracemalloc.start()
     try:
@@ -147,11 +148,11 @@ def test_what_is_merged_is_held_a_block_at_a_time():
     assert read < 8 * PIECE
 
 
-@pytest.mark.parametrize("codec", [CodecId.GRID8, CodecId.FP32])
-def test_of_little_models_a_row_holds_no_more_bytes_than_a_piece_has_coordinates(codec: CodecId):
+@pytest.mark.parametrize("codec", ["grid8", "fp32"])
+def test_of_little_models_a_row_holds_no_more_bytes_than_a_piece_has_coordinates(codec: str):
     layout, exponents, seats = Layout.of({"w": (PIECE,)}), {"w": -40}, 32
-    opens = codec_named(codec.name.lower())
-    update = Zeros(header(codec, layout, exponents), opens.encoded_length(layout))
+    opens = codec_named(codec)
+    update = Zeros(header(KINDS[codec].number, layout, exponents), opens.encoded_length(layout))
     tracemalloc.start()
     try:
         rows = [opens.open(update, layout, exponents) for _ in range(seats)]

@@ -10,16 +10,17 @@ from tests.support.jobs import PLAIN
 from tests.support.merging import all_standing
 
 from atoll.aggregation.round import MergeResult, merge, merge_updates
-from atoll.aggregation.rounding import FINENESS
-from atoll.aggregation.rules import Rule, aggregate
+from atoll.aggregation.rules import aggregate
 from atoll.numerics.codec.dense import GRID8
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import seat_codec
 from atoll.numerics.state import GlobalState
 from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.codecs import CODECS
 from atoll.protocol.hashing import sha256
-from atoll.protocol.manifest import SPARSE_CODECS, DataSpec, Manifest, NumericsSpec
+from atoll.protocol.manifest import DataSpec, Manifest, NumericsSpec
+from atoll.protocol.rules import RULES
 from atoll.protocol.words import Bitmap, Digest, SeatIndex
 
 EXPONENT = -10
@@ -197,17 +198,16 @@ def with_choice(manifest: Manifest, rule: str, kind: str = "grid8") -> Manifest:
     return manifest.model_copy(update={"robust": robust, "codec": codec})
 
 
-@pytest.mark.parametrize("mixing", ["", "nnm_"])
-@pytest.mark.parametrize("rule", list(Rule))
-def test_every_rule_can_be_the_manifests(rule: Rule, mixing: str):
+@pytest.mark.parametrize("rule", [name for name, rule in RULES.items() if not rule.is_sparse])
+def test_every_rule_can_be_the_manifests(rule: str):
     """The model moves by what the rule gives, in whole steps, and the weights are the rule's."""
     state = make_state()
     updates = make_updates(state, range(7))
-    manifest = with_choice(make_manifest(f=2, seats=8), mixing + rule)
+    manifest = with_choice(make_manifest(f=2, seats=8), rule)
     result = merged_of(state, updates, manifest)
     rows = [GRID8.decode_flat(updates[seat], Layout.of_tensors(state.params), state.exponents)
             for seat in range(7)]  # fmt: skip
-    expected = aggregate(rule, rows, 2, nnm=bool(mixing))
+    expected = aggregate(rule, rows, 2)
     assert tuple(result.weights.values()) == expected.weights
     moved = {n: (p - result.global_state.params[n]) * 1024 for n, p in state.params.items()}
     quotients = torch.from_numpy(expected.numerators.astype("float64")) / expected.denominator
@@ -217,23 +217,23 @@ def test_every_rule_can_be_the_manifests(rule: Rule, mixing: str):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", list(Rule))
-def test_every_rule_merges_from_its_minimum_on(rule: Rule):
+@pytest.mark.parametrize("rule", [name for name, rule in RULES.items() if rule.mixes])
+def test_every_rule_merges_from_its_minimum_on(rule: str):
     """Krum needs two more than the others to bear as many."""
-    manifest, state = with_choice(make_manifest(), f"nnm_{rule}"), make_state()
-    least = 7 if "krum" in rule else 5
+    manifest, state = with_choice(make_manifest(), rule), make_state()
+    least = RULES[rule].minimum(2)
     assert merged_of(state, make_updates(state, range(least)), manifest).merged
     assert not merged_of(state, make_updates(state, range(least - 1)), manifest).merged
 
 
-@pytest.mark.parametrize("kind", ["grid4", "two_bit", "sign", "sparse", "dct", "fp32"])
+@pytest.mark.parametrize("kind", CODECS)
 def test_every_codec_is_merged(kind: str):
     """Two updates that agree move the model by what the codec says of them, rounded."""
-    rule = "contributor_mean" if kind in SPARSE_CODECS else "mean"
+    rule = "contributor_mean" if CODECS[kind].is_sparse else "mean"
     manifest = with_choice(make_manifest(f=0), rule, kind)
     state = make_state()
-    if kind == "fp32":
-        state = replace(state, exponents=dict.fromkeys(state.params, -40))
+    if CODECS[kind].is_exact:
+        state = replace(state, exponents=dict.fromkeys(state.params, CODECS[kind].start))
     generator = torch.Generator().manual_seed(3)
     delta = {n: torch.randn(p.shape, generator=generator) / 50 for n, p in state.params.items()}
     codecs = {seat: seat_codec(manifest.codec, DitherKey(SEED, seat)) for seat in (0, 5)}
@@ -243,8 +243,9 @@ def test_every_codec_is_merged(kind: str):
     sent = [codecs[s].decode(update, layout, state.exponents) for s, update in updates.items()]
     for name, p in result.global_state.params.items():
         mean = (sent[0][name] + sent[1][name]) / 2
-        if kind in FINENESS:
-            step = 2.0 ** (EXPONENT - FINENESS[kind])
+        fineness = CODECS[kind].fineness
+        if fineness is not None:
+            step = 2.0 ** (EXPONENT - fineness)
             mean = (mean / step).round() * step
         torch.testing.assert_close(
             p, state.params[name] - mean, atol=2.0**EXPONENT / 256, rtol=1e-6

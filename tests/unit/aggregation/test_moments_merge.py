@@ -15,7 +15,7 @@ from tests.unit.aggregation.test_merge_round import make_manifest as without_mom
 
 from atoll.aggregation.round import MergeResult, merge, merge_updates
 from atoll.aggregation.rounding import rounded
-from atoll.aggregation.rules import Rule, aggregate
+from atoll.aggregation.rules import aggregate
 from atoll.errors import MalformedUpdate
 from atoll.job.methods import DENSE_RULE
 from atoll.numerics.codec.dither import DitherKey
@@ -146,7 +146,7 @@ def test_the_first_moment_is_merged_by_the_rule_and_rounded(seats: int) -> None:
         first = opened(state, data, manifest, seat).first
         assert first is not None
         rows.append(first[0 : len(first)])
-    found = aggregate(Rule(DENSE_RULE), rows, result.inputs.f_prime)
+    found = aggregate(DENSE_RULE, rows, result.inputs.f_prime)
     expected = [round(Fraction(int(n), found.denominator)) for n in found.numerators]
     after = result.global_state
     flat = torch.cat([after.moments.m[name].flatten() for name in sorted(after.moments.m)])

@@ -18,6 +18,7 @@ from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
 from atoll.numerics.trace.build.whole import can_be_judged
 from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
+from atoll.protocol.optimisers import INNER_OPTIMISERS
 from atoll.service.wording import key_paths
 
 NOW = 1_800_000_000
@@ -383,3 +384,13 @@ def test_the_demo_s_fees_are_computed_as_everybody_s() -> None:
     assert demo.money.price_per_token is not None
     assert demo.money.duty_fee == tokens * demo.money.price_per_token * 3 // 2
     assert demo.money.sign_fee == demo.money.duty_fee // 10
+
+
+@pytest.mark.parametrize("optimizer", INNER_OPTIMISERS)
+@pytest.mark.parametrize("method", METHODS)
+def test_an_optimiser_is_asked_for_by_its_name_alone(optimizer: str, method: str) -> None:
+    """What it reads is as usual, and the rest zero, whatever the method's own optimiser reads."""
+    job = PLAIN.but({"method.name": method, "inner.optimizer": optimizer})
+    inner = job.resolve(DATA, None, NUMERICS, NOW).inner
+    assert inner.optimizer == optimizer
+    assert all(getattr(inner, name) == "0" for name in inner.properties.unused)

@@ -15,6 +15,7 @@ from atoll.errors import ManifestError
 from atoll.protocol import events as ev
 from atoll.protocol import manifest as documents
 from atoll.protocol import pay, terms
+from atoll.protocol.codecs import FP32_EXPONENT
 from atoll.protocol.hashing import dither_key, keccak256
 from atoll.protocol.manifest import CodecSpec, LoraSpec, Manifest
 from atoll.protocol.rounds import apply
@@ -105,7 +106,7 @@ def test_exponents_may_lie_on_their_bounds() -> None:
 
 def reference(**changes: Any) -> dict[str, Any]:
     """A codec that sends numbers as they are."""
-    exponent = documents.FP32_EXPONENT
+    exponent = FP32_EXPONENT
     start = dict.fromkeys(("embedding", "matrix", "vector"), exponent)
     bounds = {"min_exponent": exponent, "max_exponent": exponent}
     return {"kind": "fp32", "exponents": start, "moment_exponents": start, **bounds, **changes}
@@ -115,7 +116,7 @@ def test_numbers_as_they_are_leave_nothing_out_and_have_a_mean() -> None:
     mean = {"rule": "mean", "f": 0}
     manifest = manifest_with(codec=reference(), robust=mean, terms={"f": 0})
     assert manifest.codec.kind == "fp32"
-    with pytest.raises(ManifestError, match="merged by their mean"):
+    with pytest.raises(ManifestError, match="codec fp32 does not go with rule"):
         manifest_with(codec=reference())
     with pytest.raises(ManifestError, match="leaves nothing out"):
         manifest_with(codec=reference(feedback="0.5"), robust=mean, terms={"f": 0})

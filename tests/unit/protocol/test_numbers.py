@@ -27,6 +27,7 @@ from atoll.protocol import (
     views,
 )
 from atoll.protocol.games import judge, trees
+from atoll.protocol.rules import MDA_SUBSETS
 from atoll.protocol.views import JobView
 from atoll.protocol.words import ZERO_DIGEST, BlockRef, JobStatus, Phase
 
@@ -85,7 +86,7 @@ def test_the_numbers_that_only_the_text_states() -> None:
     assert (manifest.MANIFEST_VERSION, manifest.MAX_MANIFEST_BYTES) == (1, 16_384)
     assert (manifest.INNER_LIMIT, manifest.ELEMENTS_LIMIT) == (133_144, 2_147_483_647)
     assert (manifest.MAX_STEPS, manifest.MAX_ROTARY) == (1_048_576, 16_777_216)
-    assert (manifest.MDA_SUBSETS, manifest.MAX_SEGMENTS) == (200_000, 64)
+    assert (MDA_SUBSETS, manifest.MAX_SEGMENTS) == (200_000, 64)
 
 
 def test_a_step_shows_a_digest_a_norm_and_its_losses() -> None:

@@ -34,7 +34,8 @@ from atoll.numerics.sections import UpdateLayout
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.tensors import write_blob
 from atoll.protocol.canonical import encode
-from atoll.protocol.manifest import LINEARS, LoraSpec, Manifest, TensorExponents
+from atoll.protocol.families import LINEARS
+from atoll.protocol.manifest import LoraSpec, Manifest, TensorExponents
 from atoll.service.tasks import check_data, make_initial_state
 from atoll.storage.cid import RAW, Cid
 from atoll.train import pace

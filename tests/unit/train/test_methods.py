@@ -14,7 +14,6 @@ from atoll.aggregation.round import merge
 from atoll.errors import MalformedUpdate, ManifestError
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, with_codec
 from atoll.numerics.codec.dither import DitherKey
-from atoll.numerics.layout import OUTER_SLOTS
 from atoll.numerics.link import close_round
 from atoll.numerics.opening import open_round
 from atoll.numerics.sections import UpdateLayout
@@ -79,7 +78,7 @@ def test_a_method_trains_replays_links_and_merges(method: str, data: Job) -> Non
         before, job = job.model, one_round(job, round)
         assert job.model.params_root() != before.params_root()
         assert job.model.moments.is_warm == manifest.shares_moments
-    assert set(job.model.outer) == set(OUTER_SLOTS[manifest.outer.kind])
+    assert set(job.model.outer) == set(manifest.outer.properties.slots)
     assert all(torch.isfinite(p).all() for p in job.model.params.values())
 
 

@@ -12,10 +12,10 @@ from atoll.errors import ManifestError
 from atoll.numerics.errors import MalformedState
 from atoll.numerics.fixed import EXPONENTS, UNIT_BITS, root, to_units
 from atoll.numerics.init import opening_slots
-from atoll.numerics.layout import OUTER_SLOTS
 from atoll.numerics.outer import outer_step
 from atoll.numerics.state import GlobalState
 from atoll.protocol.manifest import OuterSpec
+from atoll.protocol.optimisers import OUTER_OPTIMISERS
 
 
 def spec(kind: str, **changes: object) -> OuterSpec:
@@ -113,7 +113,7 @@ def test_units_are_the_nearest(exponent: int, denominator: int) -> None:
 def test_a_runaway_slot_stops_instead_of_wrapping_round(kind: str) -> None:
     period = 2 if kind == "delayed_nesterov" else 0
     outer = spec(kind, lr="1000", momentum="0.999999", period=period)
-    slots = {slot: {"w": torch.tensor([(1 << 52) - 1])} for slot in OUTER_SLOTS[kind]}
+    slots = {slot: {"w": torch.tensor([(1 << 52) - 1])} for slot in OUTER_OPTIMISERS[kind].slots}
     state = GlobalState(1, {"w": torch.zeros(1)}, slots, {"w": 0})
     after = outer_step(
         state.copied(), {"w": torch.tensor([-127])}, denominator=1, exponents={"w": 0}, outer=outer

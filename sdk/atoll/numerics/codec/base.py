@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from atoll.numerics.codec.grid import Float32Vector, as_tensors, check_finite, flat
 from atoll.numerics.codec.header import (
-    CodecId,
     body_of,
     check_header,
     check_length,
@@ -50,7 +49,7 @@ class Body(Protocol):
     """
 
     @property
-    def codec(self) -> CodecId:
+    def codec(self) -> int:
         """What the header calls it."""
 
     def sections(self, length: int, /) -> tuple[int, ...]:

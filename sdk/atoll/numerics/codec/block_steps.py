@@ -36,8 +36,8 @@ from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.base import PIECE, UpdateCodec
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.grid import Float32Vector, Int8Vector, to_odd
-from atoll.numerics.codec.header import CodecId
 from atoll.numerics.codec.packing import pack, packed_length, unpack
+from atoll.protocol.codecs import CODECS
 
 BLOCK = 32
 STEPS = np.array([1, 2, 4, 5, 7, 10, 14, 20, 28], dtype=np.int8)
@@ -117,7 +117,7 @@ def unpack_steps(data: memoryview, count: int) -> Indices:
 class BlockStepBody:
     """Blocks of BLOCK values with a step each, dithered where there is a key."""
 
-    codec: CodecId
+    codec: int
     levels: Levels
     dither: DitherKey | None = None
 
@@ -175,9 +175,9 @@ def _blocks(total: int) -> int:
 # bits that would be a reach of 4, but cutting off costs more than noise does.
 SIGN_LEVELS = Levels(levels=1, reach=2, share=5)
 TWO_BIT_LEVELS = Levels(levels=2, reach=3, share=16)
-SIGN = UpdateCodec(BlockStepBody(CodecId.SIGN, SIGN_LEVELS))
+SIGN = UpdateCodec(BlockStepBody(CODECS["sign"].number, SIGN_LEVELS))
 
 
 def two_bit(dither: DitherKey) -> UpdateCodec:
     """Two bits, as a seat writes them in a round."""
-    return UpdateCodec(BlockStepBody(CodecId.TWO_BIT, TWO_BIT_LEVELS, dither))
+    return UpdateCodec(BlockStepBody(CODECS["two_bit"].number, TWO_BIT_LEVELS, dither))

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from atoll.numerics.codec.base import Exponents, UpdateCodec
 from atoll.numerics.codec.grid import Float32Vector, Int8Vector, as_tensors
-from atoll.numerics.codec.header import CodecId
 from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.sparse import decode_body, encode_body, section_lengths
+from atoll.protocol.codecs import CODECS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -116,7 +116,7 @@ def _parts(length: int) -> Iterator[tuple[slice, slice]]:
 class DctBody:
     """Top-k coefficients at two bits; what is merged are coefficients."""
 
-    codec = CodecId.DCT_SPARSE
+    codec = CODECS["dct"].number
 
     def sections(self, length: int) -> tuple[int, ...]:
         """As `sparse` has them, of the coefficients."""

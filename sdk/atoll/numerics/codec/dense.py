@@ -13,8 +13,8 @@ import numpy as np
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.base import UpdateCodec
 from atoll.numerics.codec.grid import Float32Vector, Int8Vector, to_nearest
-from atoll.numerics.codec.header import CodecId
 from atoll.numerics.codec.packing import pack, packed_length, unpack
+from atoll.protocol.codecs import CODECS
 
 LIMIT = 127
 """Largest magnitude of int8."""
@@ -26,7 +26,7 @@ _to_int8, _to_int4 = to_nearest(LIMIT), to_nearest(LIMIT4)
 class Grid8Body:
     """int8."""
 
-    codec = CodecId.GRID8
+    codec = CODECS["grid8"].number
 
     def sections(self, length: int) -> tuple[int, ...]:
         """One byte a value."""
@@ -47,7 +47,7 @@ class Grid8Body:
 class Grid4Body:
     """int4."""
 
-    codec = CodecId.GRID4
+    codec = CODECS["grid4"].number
 
     def sections(self, length: int) -> tuple[int, ...]:
         """Half a byte a value."""

@@ -17,8 +17,9 @@ import torch
 from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.base import Exponents, UpdateCodec, pieces
 from atoll.numerics.codec.grid import Float32Vector
-from atoll.numerics.codec.header import CodecId, body_of, header
+from atoll.numerics.codec.header import body_of, header
 from atoll.numerics.codec.layout import Layout
+from atoll.protocol.codecs import CODECS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +34,7 @@ Int64Vector = npt.NDArray[np.int64]
 class Fp32Body:
     """The values themselves."""
 
-    codec = CodecId.FP32
+    codec = CODECS["fp32"].number
 
     def sections(self, length: int) -> tuple[int, ...]:
         """Four bytes a value."""
@@ -62,7 +63,7 @@ class Fp32Codec(UpdateCodec):
         Raises:
             MalformedUpdate: not canonical, or a value is not finite.
         """
-        head = header(CodecId.FP32, layout, exponents)
+        head = header(Fp32Body.codec, layout, exponents)
         values = _values(body_of(data, head, 4 * layout.total))
         return {
             name: torch.from_numpy(values[span].copy()).reshape(shape)

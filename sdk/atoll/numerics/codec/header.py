@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from enum import IntEnum
 
 from atoll.errors import ConfigError, MalformedUpdate
 from atoll.numerics.codec.layout import Layout
@@ -24,22 +23,12 @@ EXPONENT_RANGE = range(-64, 65)
 _FIXED = struct.Struct(">4sBBH32s")
 
 
-class CodecId(IntEnum):
-    GRID8 = 0
-    GRID4 = 1
-    TWO_BIT = 2
-    SIGN = 3
-    SPARSE = 4
-    DCT_SPARSE = 5
-    FP32 = 6
-
-
 def header_length(layout: Layout) -> int:
     """Bytes before the body."""
     return _FIXED.size + 2 * len(layout.names)
 
 
-def header(codec: CodecId, layout: Layout, exponents: Mapping[str, int]) -> bytes:
+def header(codec: int, layout: Layout, exponents: Mapping[str, int]) -> bytes:
     """The only header an update of this round may have.
 
     Raises:
@@ -53,7 +42,7 @@ def header(codec: CodecId, layout: Layout, exponents: Mapping[str, int]) -> byte
     return fixed_header(codec, layout) + struct.pack(f">{len(ordered)}h", *ordered)
 
 
-def fixed_header(codec: CodecId, layout: Layout) -> bytes:
+def fixed_header(codec: int, layout: Layout) -> bytes:
     """The header but for its exponents."""
     return _FIXED.pack(MAGIC, VERSION, codec, len(layout.names), layout.digest)
 

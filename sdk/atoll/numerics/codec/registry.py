@@ -1,22 +1,30 @@
 """The update codecs that a manifest can name, behind one interface.
 
 Rule of this file: whoever writes, reads, checks or merges an update goes through `seat_codec`,
-so a kind added here is there for provider and verifier alike.
+so a kind added here is there for provider and verifier alike. Its properties for everybody else
+are in `atoll.protocol.codecs`, under the same name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from atoll.numerics.codec.base import Integers, UpdateCodec
-from atoll.numerics.codec.block_steps import SIGN, two_bit
+from atoll.numerics.codec.block_steps import (
+    BLOCK,
+    SIGN,
+    SIGN_LEVELS,
+    TWO_BIT_LEVELS,
+    Levels,
+    two_bit,
+)
 from atoll.numerics.codec.dct import DCT_SPARSE, merged_coordinates
 from atoll.numerics.codec.dense import GRID4, GRID8
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.fp32 import FP32
 from atoll.numerics.codec.layout import Layout
-from atoll.numerics.codec.sparse import SPARSE
+from atoll.numerics.codec.sparse import KEPT, KEPT_LEVELS, SPARSE
 from atoll.protocol.manifest import CodecSpec
 from atoll.protocol.words import ZERO_DIGEST
 
@@ -46,11 +54,34 @@ class Target:
     clipped: int
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a section's values become codes, in the terms of a trace (`trace.build.coding`).
+
+    Attributes:
+        bits: of a code; of codes with levels these say it.
+        levels: of codes whose blocks have a step each; None where a code is in grid steps, or the
+            value itself.
+        block: values that share such a step.
+        keeps_largest: whether the largest of each chunk are sent, and where they are.
+        is_transformed: whether what is put in codes are a transform's coefficients.
+        is_dithered: whether values are dithered before they are rounded.
+    """
+
+    bits: int = 0
+    levels: Levels | None = None
+    block: int = BLOCK
+    keeps_largest: bool = False
+    is_transformed: bool = False
+    is_dithered: bool = False
+
+
 @dataclass(frozen=True)
 class Codec:
     """One codec; `Layout` and the round's exponents say everything that its bytes do not.
 
     Attributes:
+        form: of its codes.
         under: the codec as a seat uses it in a round; the key is that of its dither.
         target: where its grid is kept; None where it never moves.
         coordinates: merged rows over their denominator, of a layout's total length, as coordinates
@@ -58,6 +89,7 @@ class Codec:
     """
 
     under: Callable[[DitherKey], UpdateCodec]
+    form: Form
     target: Target | None = None
     coordinates: Callable[[Integers, int, int], Integers] = _as_they_are
 
@@ -80,14 +112,17 @@ GRID4_TARGET = Target(share=16, fine=6, coarse=2, low=1, clipped=6)
 TWO_BIT_TARGET = Target(share=16, fine=48, coarse=12, low=0, clipped=55)
 SIGN_TARGET = Target(share=16, fine=16, coarse=4, low=0, clipped=27)
 
+_LARGEST = Form(levels=KEPT_LEVELS, block=KEPT, keeps_largest=True)
+_TRANSFORMED = replace(_LARGEST, is_transformed=True)
+
 CODECS: dict[str, Codec] = {
-    "grid8": Codec(_always(GRID8), GRID8_TARGET),
-    "grid4": Codec(_always(GRID4), GRID4_TARGET),
-    "two_bit": Codec(two_bit, TWO_BIT_TARGET),
-    "sign": Codec(_always(SIGN), SIGN_TARGET),
-    "sparse": Codec(_always(SPARSE), TWO_BIT_TARGET),
-    "dct": Codec(_always(DCT_SPARSE), TWO_BIT_TARGET, merged_coordinates),
-    "fp32": Codec(_always(FP32)),
+    "grid8": Codec(_always(GRID8), Form(8), GRID8_TARGET),
+    "grid4": Codec(_always(GRID4), Form(4), GRID4_TARGET),
+    "two_bit": Codec(two_bit, Form(levels=TWO_BIT_LEVELS, is_dithered=True), TWO_BIT_TARGET),
+    "sign": Codec(_always(SIGN), Form(levels=SIGN_LEVELS), SIGN_TARGET),
+    "sparse": Codec(_always(SPARSE), _LARGEST, TWO_BIT_TARGET),
+    "dct": Codec(_always(DCT_SPARSE), _TRANSFORMED, TWO_BIT_TARGET, merged_coordinates),
+    "fp32": Codec(_always(FP32), Form(32)),
 }
 
 

@@ -23,8 +23,8 @@ from atoll.errors import MalformedUpdate
 from atoll.numerics.codec.base import UpdateCodec
 from atoll.numerics.codec.block_steps import STEP_BITS, Levels, unpack_steps
 from atoll.numerics.codec.grid import Float32Vector, Int8Vector
-from atoll.numerics.codec.header import CodecId
 from atoll.numerics.codec.packing import Codes, pack, packed_length, unpack
+from atoll.protocol.codecs import CODECS
 
 CHUNK = 4096
 KEPT = 224
@@ -131,7 +131,7 @@ def decode_body(body: memoryview, length: int) -> Int8Vector:
 class SparseBody:
     """Top-k of each chunk at two bits."""
 
-    codec = CodecId.SPARSE
+    codec = CODECS["sparse"].number
 
     def sections(self, length: int) -> tuple[int, ...]:
         """The steps, lower bits, counts and codes."""

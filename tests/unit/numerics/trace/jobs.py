@@ -32,7 +32,6 @@ from atoll.numerics.trace.imports import Context, Sources
 from atoll.numerics.trace.program import Program
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.manifest import (
-    BEAR_NOBODY,
     CodecSpec,
     DataSpec,
     InnerSpec,
@@ -41,6 +40,7 @@ from atoll.protocol.manifest import (
     NumericsSpec,
     reset_period_of,
 )
+from atoll.protocol.rules import RULES
 from atoll.protocol.words import Digest, SeatIndex
 
 Changes: TypeAlias = Mapping[str, Any]
@@ -146,7 +146,7 @@ def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
     plain["codec"] |= {"kind": "grid8", "feedback": "0"} | dict(changes.get("codec", {}))
     plain["reset_period"] = reset_period_of(CodecSpec.model_validate(plain["codec"]), 3)
     plain["robust"] |= changes.get("robust", {})
-    if plain["robust"]["rule"] in BEAR_NOBODY:
+    if not RULES[plain["robust"]["rule"]].bears_faults:
         plain["robust"]["f"] = plain["terms"]["f"] = 0
     if "lora" in changes:
         plain["lora"] = changes["lora"]

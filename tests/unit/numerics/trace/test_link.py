@@ -10,39 +10,31 @@ import pytest
 import torch
 from tests.unit.numerics.trace.jobs import DATA_SEED, JOBS, SEAT, Small, make_small
 
+from atoll.job.methods import rules_for
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.link import close_round
 from atoll.numerics.moments import Moments
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.trace.run import run
-from atoll.protocol.manifest import SPARSE_CODECS
+from atoll.protocol.codecs import CODECS as KINDS
 from atoll.protocol.program import Part
 
 EXPONENTS = {"embedding": -10, "matrix": -13, "vector": -9}
-CODECS: Mapping[str, Mapping[str, Any]] = {
-    "grid8": {"codec": {"exponents": EXPONENTS}},
-    "grid4": {"codec": {"kind": "grid4", "exponents": EXPONENTS}},
-    "two_bit": {"codec": {"kind": "two_bit", "exponents": EXPONENTS}},
-    "sign": {"codec": {"kind": "sign", "exponents": EXPONENTS}},
-    "fp32": {
-        "codec": {
-            "kind": "fp32",
-            "exponents": dict.fromkeys(EXPONENTS, -40),
-            "moment_exponents": dict.fromkeys(EXPONENTS, -40),
-            "min_exponent": -40,
-            "max_exponent": -40,
-        },
-        "robust": {"rule": "mean"},
-    },
-    "sparse": {
-        "codec": {"kind": "sparse", "exponents": EXPONENTS},
-        "robust": {"rule": "contributor_mean"},
-    },
-    "dct": {
-        "codec": {"kind": "dct", "exponents": EXPONENTS},
-        "robust": {"rule": "contributor_mean"},
-    },
-}
+
+
+def codec_fields(name: str) -> Mapping[str, Any]:
+    """Of a small job with that codec, on a grid of other steps for each kind of tensor."""
+    exact = dict.fromkeys(EXPONENTS, KINDS[name].start)
+    grid: dict[str, Any] = {"exponents": EXPONENTS}
+    if KINDS[name].is_exact:
+        grid = {"exponents": exact, "moment_exponents": exact}
+        grid |= dict.fromkeys(("min_exponent", "max_exponent"), KINDS[name].start)
+    fields: dict[str, Any] = {"codec": {"kind": name, **grid}}
+    is_alone = len(rules_for(name)) == 1
+    return fields | ({"robust": {"rule": rules_for(name)[0]}} if is_alone else {})
+
+
+CODECS: Mapping[str, Mapping[str, Any]] = {name: codec_fields(name) for name in KINDS}
 
 
 def last_of(job: Small, seed: int, count: int) -> SeatState:
@@ -97,7 +89,7 @@ FEW = ("plain", "untied", "wide")
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(kind, name) for kind in CODECS for name in (FEW if kind in SPARSE_CODECS else NAMES)],
+    [(kind, name) for kind in CODECS for name in (FEW if KINDS[kind].is_sparse else NAMES)],
 )
 def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
     job = make_small({**JOBS[name], **CODECS[kind]})

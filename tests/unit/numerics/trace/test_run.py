@@ -13,6 +13,7 @@ from tests.judge.finished import FinishedStep
 from tests.support.jobs import demo_model
 from tests.unit.numerics.trace.jobs import JOBS, Small, make_small, small
 
+from atoll.job.methods import SPARSE_RULE
 from atoll.numerics import link
 from atoll.numerics.segment import run_segment
 from atoll.numerics.state import GlobalState, SeatState
@@ -20,8 +21,8 @@ from atoll.numerics.step import StepResult, inner_step, state_roots
 from atoll.numerics.tensors import raw_bytes
 from atoll.numerics.trace.opcodes import Op
 from atoll.numerics.trace.run import node_digest, run, tensors, trace_of
+from atoll.protocol.codecs import CODECS
 from atoll.protocol.leaves import float_bytes
-from atoll.protocol.manifest import CONTRIBUTOR_MEAN, SPARSE_CODECS
 from atoll.protocol.merkle import merkle_root
 from atoll.protocol.program import Part
 from atoll.protocol.words import ZERO_DIGEST
@@ -202,7 +203,7 @@ FED_BACK = {
 @pytest.mark.parametrize("round", [0, 1])
 def test_a_step_says_what_its_update_would_leave_out(name: str, round: int) -> None:
     """And the first of a later round feeds back what the round before excluded."""
-    rule = {"rule": CONTRIBUTOR_MEAN} if FED_BACK[name]["kind"] in SPARSE_CODECS else {}
+    rule = {"rule": SPARSE_RULE} if CODECS[FED_BACK[name]["kind"]].is_sparse else {}
     first = make_small({"codec": FED_BACK[name], "robust": rule, "inner": {"segment": 4}})
     model = moved(first.course.model, round) if round else first.course.model
     job = replace(first, course=replace(first.course, round=round, model=model))

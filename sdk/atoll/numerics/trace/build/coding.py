@@ -8,25 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from atoll.numerics.codec.block_steps import (
-    BLOCK,
-    SIGN_LEVELS,
-    STEP_BITS,
-    TWO_BIT_LEVELS,
-    Levels,
-)
+from atoll.numerics.codec.block_steps import STEP_BITS, Levels
 from atoll.numerics.codec.dct import coefficients_of
 from atoll.numerics.codec.dither import DELTA_SECTION
-from atoll.numerics.codec.header import CodecId
 from atoll.numerics.codec.packing import packed_length
-from atoll.numerics.codec.sparse import (
-    GROUP_BITS,
-    KEPT,
-    KEPT_LEVELS,
-    QUARTERS,
-    counts_length,
-    kept_of,
-)
+from atoll.numerics.codec.registry import codec_of
+from atoll.numerics.codec.sparse import GROUP_BITS, QUARTERS, counts_length, kept_of
 from atoll.numerics.layout import moment_layout
 from atoll.numerics.trace.build.graph import Value
 from atoll.numerics.trace.build.grids import f32, joined
@@ -34,25 +21,9 @@ from atoll.numerics.trace.build.making import CONTEXT, Making
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.program import Source
 
-CODECS = {
-    "fp32": CodecId.FP32,
-    "grid8": CodecId.GRID8,
-    "grid4": CodecId.GRID4,
-    "two_bit": CodecId.TWO_BIT,
-    "sign": CodecId.SIGN,
-    "sparse": CodecId.SPARSE,
-    "dct": CodecId.DCT_SPARSE,
-}
-_LEVELS = {
-    CodecId.TWO_BIT: TWO_BIT_LEVELS,
-    CodecId.SIGN: SIGN_LEVELS,
-    CodecId.SPARSE: KEPT_LEVELS,
-    CodecId.DCT_SPARSE: KEPT_LEVELS,
-}
-_LARGEST = {CodecId.SPARSE, CodecId.DCT_SPARSE}
-"""Codecs that send the largest of their values."""
 EXPONENT_BYTES = 2
-GRID4_BITS = 4
+VALUE_BITS, BYTE_BITS = 32, 8
+"""Of codes that are the values themselves, and of codes that need no packing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +57,8 @@ class Coder:
 
     def __init__(self, m: Making) -> None:
         self.m = m
-        self.codec = CODECS[m.manifest.codec.kind]
+        self.codec = m.manifest.codec.properties
+        self.form = codec_of(m.manifest.codec).form
         self._exponents = len(m.weights.shapes) + len(moment_layout(m.manifest).m)
 
     def wanted(self, name: str, after: Value | None = None) -> Value:
@@ -115,24 +87,19 @@ class Coder:
         return joined(g, runs)
 
     def in_steps(self, value: Value, exponents: Value, at: int) -> Value:
-        """The values of tensor `at` of a section, in steps of its grid; of fp32 as they are."""
-        if self.codec is CodecId.FP32:
+        """The values of tensor `at` of a section, in steps of its grid; exact ones as they are."""
+        if self.codec.is_exact:
             return value
         return self.m.graph.add(Op.SCALED, [value, exponents], value.elements, [at])
 
     def coded(self, x: Value, section: int) -> Coded:
-        """A section's values, in steps of their grids; of fp32 as they are."""
+        """A section's values, in steps of their grids; exact ones as they are."""
         x = self._transformed(x)
         g, count = self.m.graph, x.elements
-        if self.codec is CodecId.FP32:
-            return Coded(count, g.add(Op.FP32, [x], count))
-        if self.codec is CodecId.GRID8:
-            return Coded(count, g.add(Op.GRID8, [x], count, width=1))
-        if self.codec is CodecId.GRID4:
-            size = packed_length(count, GRID4_BITS)
-            return Coded(count, g.add(Op.GRID4, [x], size, [count], width=1))
-        if self.codec not in _LARGEST:
-            return self._in_blocks(x, section)
+        if self.form.levels is None:
+            return Coded(count, self._in_grid_steps(x))
+        if not self.form.keeps_largest:
+            return self._in_blocks(x, section, self.form.levels)
         before = g.add(Op.COUNT_BEFORE, [x], QUARTERS * count, [count], width=2)
         kept = g.add(Op.KEPT, [before], packed_length(count, 1), [count], width=1)
         chosen = g.add(Op.CHOSEN, [kept, x], kept_of(count), [count])
@@ -141,7 +108,7 @@ class Coder:
             g.add(Op.LOWER_BITS, [kept], lower, [count], width=1),
             g.add(Op.COUNTS, [kept], counts_length(count), [count], width=1),
         )
-        coded = self._in_blocks(chosen, section)
+        coded = self._in_blocks(chosen, section, self.form.levels)
         return replace(coded, count=count, kept=kept, where=where)
 
     def said(self, coded: Coded) -> Value:
@@ -149,13 +116,14 @@ class Coder:
         coefficients.
         """
         g, codes, kept = self.m.graph, coded.codes, coded.kept
-        if self.codec is CodecId.GRID8:
+        if self.form.levels is None and self.form.bits == BYTE_BITS:
             return codes
-        if self.codec is CodecId.GRID4:
+        if self.form.levels is None:
             words = [coded.count, 0, 0, DELTA_SECTION, 0]
             return g.add(Op.SAID, [codes], coded.count, words, width=1)
         sent = coded.count if kept is None else kept_of(coded.count)
-        inputs, words = [codes, *coded.indices, *self._dither], self._words(sent, DELTA_SECTION)
+        words = self._words(sent, DELTA_SECTION, self.form.levels)
+        inputs = [codes, *coded.indices, *self._dither]
         said = g.add(Op.SAID, inputs, sent, words, width=1)
         if kept is None:
             return said
@@ -163,49 +131,50 @@ class Coder:
 
     def left(self, w: Value, said: Value, exponents: Value, words: list[int]) -> Value:
         """What `coordinates` lack of a parameter's values; the words are of LEFT."""
-        op = Op.LEFT_FINE if self.codec is CodecId.DCT_SPARSE else Op.LEFT
+        op = Op.LEFT_FINE if self.form.is_transformed else Op.LEFT
         return self.m.graph.add(op, [w, said, exponents], w.elements, words)
 
     def coordinates(self, said: Value, count: int) -> Value:
         """So many values from what was said; of dct in 256ths of a grid step."""
-        if self.codec is not CodecId.DCT_SPARSE:
+        if not self.form.is_transformed:
             return said
         return self.m.graph.add(Op.INVERSE_DCT, [said], count, [count])
 
     def _transformed(self, x: Value) -> Value:
         """What is put in codes: of dct the coefficients."""
-        if self.codec is not CodecId.DCT_SPARSE:
+        if not self.form.is_transformed:
             return x
         return self.m.graph.add(Op.DCT, [x], coefficients_of(x.elements), [x.elements])
 
-    def _in_blocks(self, x: Value, section: int) -> Coded:
+    def _in_grid_steps(self, x: Value) -> Value:
+        """In codes of grid steps, or the values themselves."""
+        g, count, bits = self.m.graph, x.elements, self.form.bits
+        if bits == VALUE_BITS:
+            return g.add(Op.FP32, [x], count)
+        if bits == BYTE_BITS:
+            return g.add(Op.GRID8, [x], count, width=1)
+        return g.add(Op.GRID4, [x], packed_length(count, bits), [count], width=1)
+
+    def _in_blocks(self, x: Value, section: int, levels: Levels) -> Coded:
         """In codes of one or two bits, with a step for each block."""
-        g, count, levels, block = self.m.graph, x.elements, self._levels, self._block
+        g, count, block = self.m.graph, x.elements, self.form.block
         words = [count, levels.reach, levels.share, block]
         blocks = -(-count // block)
         indices = g.add(Op.BLOCK_STEPS, [x], blocks, words, width=1)
         size = packed_length(blocks, STEP_BITS)
         packed = g.add(Op.PACK_STEPS, [indices], size, [blocks], width=1)
-        inputs, words = [x, indices, *self._dither], self._words(count, section)
+        inputs, words = [x, indices, *self._dither], self._words(count, section, levels)
         size = packed_length(count, levels.width)
         codes = g.add(Op.CODES, inputs, size, words, width=1)
         return Coded(count, codes, (indices,), (packed,))
 
-    def _words(self, count: int, section: int) -> list[int]:
+    def _words(self, count: int, section: int, levels: Levels) -> list[int]:
         """Of CODES and SAID."""
-        return [count, self._levels.levels, len(self._dither), section, self._block]
-
-    @property
-    def _block(self) -> int:
-        return KEPT if self.codec in _LARGEST else BLOCK
-
-    @property
-    def _levels(self) -> Levels:
-        return _LEVELS[self.codec]
+        return [count, levels.levels, len(self._dither), section, self.form.block]
 
     @property
     def _dither(self) -> list[Value]:
-        return [CONTEXT] if self.codec is CodecId.TWO_BIT else []
+        return [CONTEXT] if self.form.is_dithered else []
 
 
 def left_of(m: Making, params: dict[str, Value]) -> dict[str, Value]:

@@ -111,7 +111,7 @@ class _Sent:
         """A section in the codec's bytes: header and body."""
         g, coder, tensors = self.m.graph, self.coder, len(section.shapes)
         exponents = coder.exponents(section.places)
-        fixed = fixed_header(coder.codec, Layout.of(section.shapes))
+        fixed = fixed_header(coder.codec.number, Layout.of(section.shapes))
         length = len(fixed) + EXPONENT_BYTES * tensors
         header = g.add(Op.UPDATE_HEADER, [exponents], length, width=1, tail=fixed)
         values = [

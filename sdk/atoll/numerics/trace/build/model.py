@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
 
 from atoll.numerics.kernels.philox import Mask
 from atoll.numerics.trace.build.attention import attention
@@ -24,7 +27,7 @@ from atoll.numerics.trace.build.making import CONTEXT, Back, Making, chained
 from atoll.numerics.trace.build.norm_and_rotary import from_heads, normed, rotated, to_heads
 from atoll.numerics.trace.integers import MAX_BLOCK, PREFIX_BLOCK
 from atoll.numerics.trace.opcodes import Op
-from atoll.protocol.manifest import LINEARS, LinearName
+from atoll.protocol.families import LINEARS
 from atoll.protocol.program import Source
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -39,7 +42,7 @@ def micro_batch(m: Making) -> Value:
         x, drop_back = dropped(m, x, 0)
         backs = [embedding_back, drop_back]
         for layer in range(m.spec.layers):
-            x, back = _layer(m, x, layer)
+            x, back = LAYERS[m.spec.kind](m, x, layer)
             backs.append(back)
         x, back = normed(m, x, "model.norm")
         backs.append(back)
@@ -82,20 +85,27 @@ def _read(m: Making) -> _Read:
     return _Read(tokens, targets, count, batch_count)
 
 
-def _layer(m: Making, x: Value, layer: int) -> tuple[Value, Back]:
+def _norm_first(m: Making, x: Value, layer: int) -> tuple[Value, Back]:
     """M2 to M7."""
-    at = f"model.layers.{layer}."
-    x, attention_back = _added(m, x, at, "input_layernorm", 2 * layer + 1)
-    x, mlp_back = _added(m, x, at, "post_attention_layernorm", 2 * layer + 2)
-    return x, lambda g: attention_back(mlp_back(g))
+    backs = []
+    for part, inner in enumerate((_attention, _mlp)):
+        x, back = _added(m, x, inner, (layer, part))
+        backs.append(back)
+    return x, chained(backs)
 
 
-def _added(m: Making, x: Value, at: str, norm: str, site: int) -> tuple[Value, Back]:
-    """x + dropout of what attention or MLP make of RMSNorm(x)."""
-    g = m.graph
-    h, norm_back = normed(m, x, at + norm)
-    y, back = _attention(m, h, at) if norm == "input_layernorm" else _mlp(m, h, at)
-    y, drop_back = dropped(m, y, site)
+def _added(
+    m: Making,
+    x: Value,
+    inner: Callable[[Making, Value, str], tuple[Value, Back]],
+    place: tuple[int, int],
+) -> tuple[Value, Back]:
+    """x + dropout of what attention or MLP make of RMSNorm(x); `place`: layer, and which of two."""
+    layer, part = place
+    g, at = m.graph, f"model.layers.{layer}."
+    h, norm_back = normed(m, x, at + m.spec.layer_kind.norms[part])
+    y, back = inner(m, h, at)
+    y, drop_back = dropped(m, y, 2 * layer + 1 + part)
 
     def added_back(gy: Value) -> Value:
         dx = norm_back(back(drop_back(gy)))
@@ -144,20 +154,38 @@ def _heads_of(
 
 def _mlp(m: Making, h: Value, at: str) -> tuple[Value, Back]:
     """M6, and M7's linear."""
-    g = m.graph
-    gated: tuple[LinearName, ...] = ("gate", "up") if m.spec.mlp == "swiglu" else ("up",)
-    inputs, in_back = linears(m, h, [at + LINEARS[name] for name in gated])
-    hidden = g.add(Op.SWIGLU if len(inputs) == 2 else Op.RELU2, inputs, inputs[0].elements)
+    inputs, in_back = linears(m, h, [at + LINEARS[name] for name in m.spec.mlp_inputs])
+    hidden, hidden_back = ACTIVATIONS[m.spec.mlp](m.graph, inputs)
     (y,), down_back = linears(m, hidden, [at + LINEARS["down"]])
+    return y, lambda gy: in_back(hidden_back(down_back([gy])))
 
-    def back(gy: Value) -> Value:
-        gu, count = down_back([gy]), hidden.elements
-        if len(inputs) == 1:
-            return in_back([g.add(Op.RELU2_GRADIENT, [gu, *inputs], count)])
+
+Activated: TypeAlias = tuple[Value, Callable[[Value], list[Value]]]
+
+
+def _swiglu(g: Graph, inputs: list[Value]) -> Activated:
+    count = inputs[0].elements
+
+    def back(gu: Value) -> list[Value]:
         gate = g.add(Op.SWIGLU_DGATE, [gu, *inputs], count)
-        return in_back([gate, g.add(Op.SWIGLU_DUP, [gu, inputs[0]], count)])
+        return [gate, g.add(Op.SWIGLU_DUP, [gu, inputs[0]], count)]
 
-    return y, back
+    return g.add(Op.SWIGLU, inputs, count), back
+
+
+def _relu2(g: Graph, inputs: list[Value]) -> Activated:
+    count = inputs[0].elements
+    back = Op.RELU2_GRADIENT
+    return g.add(Op.RELU2, inputs, count), lambda gu: [g.add(back, [gu, *inputs], count)]
+
+
+LAYERS: Mapping[str, Callable[[Making, Value, int], tuple[Value, Back]]] = MappingProxyType(
+    {"llama": _norm_first}
+)
+ACTIVATIONS: Mapping[str, Callable[[Graph, list[Value]], Activated]] = MappingProxyType(
+    {"swiglu": _swiglu, "relu2": _relu2}
+)
+"""As `atoll.numerics.model` has them: what is computed, and how a gradient comes back."""
 
 
 def dropped(m: Making, x: Value, site: int) -> tuple[Value, Back]:

@@ -1,0 +1,83 @@
+"""The inner optimisers: a parameter and its slots after a step (SPEC-STEP.md, 15).
+
+Rule of this file: only the operations of `Ops`, and separate additions and multiplications of fp32
+tensors. What each keeps and reads is in `atoll.protocol.optimisers`, under the same name; the same
+step as a trace in `atoll.numerics.trace.build.optimisers`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+from torch import Tensor
+
+from atoll.numerics.schedule import Recipe, adam_factors, decay_of
+
+Stepped: TypeAlias = tuple[Tensor, dict[str, Tensor]]
+"""The parameter, and its slots by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What a parameter is stepped by.
+
+    Attributes:
+        slots: what its optimiser kept of it.
+        gradient: of the batch; `scale` clips it.
+        count: of the step, from 1.
+    """
+
+    p: Tensor
+    slots: Mapping[str, Tensor]
+    gradient: Tensor
+    scale: float
+    rate: float
+    count: int
+    recipe: Recipe
+
+    @property
+    def momentum(self) -> float:
+        """As the manifest has it."""
+        return float(self.recipe.inner.momentum)
+
+    @property
+    def decay(self) -> float:
+        """Of the parameter."""
+        return decay_of(self.p, self.recipe.inner)
+
+
+def adamw(of: Update) -> Stepped:
+    """Loshchilov and Hutter 2019, in one pass of a kernel."""
+    factors = adam_factors(of.recipe, of.count, of.scale, of.rate, of.decay)
+    p, m, v = of.recipe.ops.adamw(of.p, of.slots["m"], of.slots["v"], of.gradient, factors)
+    return p, {"m": m, "v": v}
+
+
+def muon(of: Update) -> Stepped:
+    """m ← μ m + (1 − μ) g;  p ← p − rate · (0.2 √max(O, I) · orth(μ m + (1 − μ) g) + decay · p).
+
+    Jordan et al. 2024. The factor makes a step as large as AdamW's, so that one rate serves both
+    (Liu et al. 2025).
+    """
+    g, ops = of.gradient * of.scale, of.recipe.ops
+    m = ops.momentum(of.slots["m"], g, of.momentum, 1.0 - of.momentum)
+    ahead = ops.momentum(m, g, of.momentum, 1.0 - of.momentum)
+    step = ops.orthogonalise(ahead) * (0.2 * math.sqrt(max(of.p.shape)))
+    return of.p - (step + of.p * of.decay) * of.rate, {"m": m}
+
+
+def sgd(of: Update) -> Stepped:
+    """m ← μ m + g;  p ← p − rate · (m + decay · p), with g for m where there is no momentum."""
+    g, slots = of.gradient * of.scale, {}
+    if "m" in of.slots:
+        slots["m"] = g = of.recipe.ops.momentum(of.slots["m"], g, of.momentum, 1.0)
+    return of.p - (g + of.p * of.decay) * of.rate, slots
+
+
+STEPS: Mapping[str, Callable[[Update], Stepped]] = MappingProxyType(
+    {"adamw": adamw, "muon": muon, "sgd": sgd}
+)
