@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
-from atoll.dashboard.cells import place
-from atoll.dashboard.document import LOG_LINES, name_of
 from atoll.dashboard.network import Stakes, bonds_of
 from atoll.job.account import statements
-from atoll.job.earnings import State, Statement
 from atoll.job.event_text import Names, describe, words
+from atoll.job.ledger.entries import State, place
+from atoll.job.ledger.json_document import LOG_LINES, name_of
+from atoll.job.ledger.statements import Statement
 from atoll.protocol.views import JobView
 from atoll.protocol.words import NO_ROUND, Address, JobId, Role
 
@@ -37,8 +37,7 @@ def member_document(
         views: every job that exists; items: every event, oldest first.
         now: the chain's clock, unix seconds.
     """
-    stakes, events = Stakes.of(items), [item.event for item in items]
-    told = statements(views, events, account, now)
+    stakes, told = Stakes.of(items), statements(views, items, account, now)
     bonds = bonds_of(views).get(account, {})
     return {
         "kind": "member",

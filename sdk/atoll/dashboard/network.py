@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atoll.chain.indexed import Indexed
-from atoll.dashboard.document import name_of
 from atoll.job.event_text import JobSnapshot, words
+from atoll.job.ledger.json_document import name_of
 from atoll.protocol import events as ev
 from atoll.protocol.owners import Ownership, enter
 from atoll.protocol.views import JobView

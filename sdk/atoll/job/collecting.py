@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.chain.calls import Call, Calls, Due
-from atoll.job.earnings import State, Statement
+from atoll.job.ledger.entries import State
+from atoll.job.ledger.statements import Statement
 from atoll.job.stake import Bond
 from atoll.protocol.pay import MOST_CLAIMED, claim, claimable_to
 from atoll.protocol.views import Holder, JobView
