@@ -10,11 +10,11 @@ import typer
 from atoll.cli.jobfile import Job
 from atoll.cli.network import Network, on_network
 from atoll.cli.output import Json, emit, moment, say
-from atoll.cli.snapshot import cancelled_text, plain, snapshot_text
+from atoll.cli.snapshot import cancelled_text, snapshot_text
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
-    from atoll.job.event_text import JobSnapshot
+    from atoll.job.job_snapshot import JobSnapshot
 
 
 app = typer.Typer(add_completion=False, help="Pay for jobs, and take back what nobody earned.")
@@ -54,7 +54,7 @@ def cancel(
     A job that is cancelled already is only said to be so; nothing is sent.
     """
 
-    from atoll.job.event_text import JobSnapshot
+    from atoll.job.job_snapshot import JobSnapshot
 
     async def work(client: Client) -> tuple[bool, int, JobSnapshot]:
         handle = client.attach(job)
@@ -63,7 +63,7 @@ def cancel(
 
     done, refunded, snapshot = _signed(network, work)
     say(cancelled_text(snapshot, refunded, already=not done))
-    emit(plain(snapshot), snapshot_text(snapshot), as_json=json)
+    emit(snapshot.to_plain(), snapshot_text(snapshot), as_json=json)
 
 
 @app.command()

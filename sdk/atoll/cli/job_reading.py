@@ -13,7 +13,6 @@ from atoll.cli.output import Json, emit, moment, say, table
 from atoll.cli.snapshot import (
     after_the_end,
     item_to_plain,
-    plain,
     sign_lines,
     snapshot_text,
     text_of,
@@ -23,8 +22,8 @@ from atoll.cli.snapshot import (
 from atoll.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from atoll.job.event_text import JobUpdate
     from atoll.job.handle import JobHandle
+    from atoll.job.job_update import JobUpdate
 
 
 app = typer.Typer(add_completion=False, help="Read what becomes of jobs.")
@@ -71,7 +70,7 @@ def status(
             snapshot = await handle.status()
             curve = await (handle.evaluate() if evaluate else handle.figures())
             stands, signs = await handle.standings(), await handle.signs()
-        data = plain(snapshot) | {"curve": [item.to_plain() for item in curve]}
+        data = snapshot.to_plain() | {"curve": [item.to_plain() for item in curve]}
         data["standings"] = [item.to_plain() for item in stands]
         data["signs"] = signs.to_plain()
         lines = [snapshot_text(snapshot), *sign_lines(signs), *(item.text() for item in curve)]

@@ -90,13 +90,13 @@
 
   function jobHead() {
     const job = ["job"];
-    const progress = [show([...job, "settled"]), " of ", show([...job, "rounds"]),
-      small(show([...job, "final"]), " final")];
+    const progress = [show([...job, "settled_rounds"]), " of ", show([...job, "rounds"]),
+      small(show([...job, "final_rounds"]), " final")];
     return [
-      el("div", { class: "title" }, el("h1", {}, "Job ", show([...job, "id"])),
+      el("div", { class: "title" }, el("h1", {}, "Job ", show([...job, "job"])),
         el("span", { class: "pill" }, show([...job, "status"], "text")),
         data.job.is_final ? el("span", { class: "pill" }, "nothing changes any more") : null, liveness(), toNetwork()),
-      el("p", { class: "note" }, "As of block ", show([...job, "block"]), ", ", show([...job, "now"], "time"),
+      el("p", { class: "note" }, "As of block ", show([...job, "block", "number"]), ", ", show([...job, "now"], "time"),
         ", on chain ", show([...job, "chain_id"], "text")),
       warnings(),
       navigation([["loss", "Loss"], ["grid", "Seats and rounds"], ["replay", "Replay"], ["rounds", "Rounds"], ["games", "Games"],
@@ -107,9 +107,9 @@
         fact("Held-out loss", newestLoss()),
         fact("Paid of the escrow", show(["money", "paid_wei"], "tokens"),
           small("of ", show(["money", "funded_wei"], "tokens"), " tokens")),
-        fact("Seats held", show([...job, "seats", "held"]), small("of ", show([...job, "seats", "of"]))),
-        fact("Verifiers ready", show([...job, "places", "ready"]),
-          small("of ", show([...job, "places", "held"]), " enrolled"))),
+        fact("Seats held", show([...job, "providers"]), small("of ", show([...job, "seats"]))),
+        fact("Verifiers ready", show([...job, "ready"]),
+          small("of ", show([...job, "verifiers"]), " enrolled"))),
     ];
   }
 
@@ -633,7 +633,7 @@
       const path = ["jobs", i];
       return [el("a", live ? { href: `/job/${job.job}` } : {}, show([...path, "job"], "text")),
         show([...path, "status"], "text"), show([...path, "phase"], "text"),
-        [show([...path, "settled"]), " of ", show([...path, "rounds"])],
+        [show([...path, "settled_rounds"]), " of ", show([...path, "rounds"])],
         ...["providers", "verifiers", "open_games"].map((name) => show([...path, name])),
         ...["funded_wei", "paid_wei", "burnt_wei", "refunded_wei"].map((name) => show([...path, name], "tokens"))];
     });

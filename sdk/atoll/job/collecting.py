@@ -14,6 +14,7 @@ from typing import Any
 from atoll.chain.calls import Call, Calls, Due
 from atoll.job.ledger.entries import State
 from atoll.job.ledger.statements import Statement
+from atoll.job.serialization import plain_of
 from atoll.job.stake import Bond
 from atoll.protocol.pay import MOST_CLAIMED, claim, claimable_to
 from atoll.protocol.views import Holder, JobView
@@ -52,8 +53,7 @@ class Later:
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON."""
-        where: dict[str, Any] = {"job": self.job, "round": self.round, "wei": str(self.wei)}
-        return where | {"at": self.at, "text": self.text}
+        return plain_of(self)
 
 
 def collectable(

@@ -16,8 +16,9 @@ import structlog
 
 from atoll.errors import ChainError, ConfigError, ManifestError, RpcUnavailable
 from atoll.job.connection import Connection
-from atoll.job.event_text import JobSnapshot, JobUpdate, is_about
 from atoll.job.figures import RoundFigures, known, named
+from atoll.job.job_snapshot import JobSnapshot
+from atoll.job.job_update import JobUpdate, is_about
 from atoll.job.ledger.ledger import Ledger
 from atoll.job.signs import Signs
 from atoll.job.stands import Standing, standings

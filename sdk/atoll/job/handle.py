@@ -27,10 +27,10 @@ from atoll.job.certified import (
 from atoll.job.delivery import Delivery, deliver, first_model
 from atoll.job.document import parse_toml
 from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
-from atoll.job.event_text import JobSnapshot
 from atoll.job.figures import RoundFigures, cid_of
 from atoll.job.followed import FollowedJob, Tell, rounds_merged, sentence, untold
 from atoll.job.groups import wei_of
+from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.ledger.round_rows import safe_round
 from atoll.job.money import pay_out, take_back
 from atoll.job.patience import is_out_of_patience, patience_of

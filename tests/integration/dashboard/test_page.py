@@ -399,7 +399,7 @@ async def test_it_says_what_it_is_to_those_who_do_not_see_it(
         if "role" in node
     }
     headings = {" ".join(name.split()) for role, name in named if role == "heading"}
-    assert {f"Job {job['job']['id']}", "Seats and rounds", "Money"} <= headings
+    assert {f"Job {job['job']['job']}", "Seats and rounds", "Money"} <= headings
     assert ("grid", "What became of each seat in each round") in named
     cells = {name for role, name in named if role == "gridcell"}
     meaning = job["grid"]["states"]["slashed"][1]

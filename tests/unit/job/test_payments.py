@@ -30,7 +30,7 @@ def audited() -> Script:
 
 def test_before_any_claim_all_is_still_there(audited: Script) -> None:
     ledger = ledger_of(audited)
-    assert ledger.sums.balance == ledger.sums.funded == audited.net.funded
+    assert ledger.sums.balance == ledger.sums.funded_wei == audited.net.funded
     assert (ledger.payments.paid, ledger.faults) == ({}, [])
 
 
@@ -43,7 +43,7 @@ def test_everybody_is_paid_for_what_it_did(audited: Script) -> None:
     assert ledger.paid_for("signatures") == 4 * terms.sign_fee
     assert ledger.paid_for("audits") == 8 * terms.duty_fee
     parts = map(ledger.paid_for, ("training", "signatures", "audits"))
-    assert ledger.sums.paid == net.claimed == sum(parts)
+    assert ledger.sums.paid_wei == net.claimed == sum(parts)
     assert ledger.sums.balance == net.funded - net.claimed
 
 
@@ -57,7 +57,7 @@ def test_what_a_fall_and_a_missing_key_took_is_burnt(audited: Script) -> None:
     net.burn(1)
     ledger = ledger_of(script)
     assert ledger.faults == []
-    assert ledger.sums.burnt == net.burnt == 2 * 8 * net.terms.segment_pay
+    assert ledger.sums.burnt_wei == net.burnt == 2 * 8 * net.terms.segment_pay
     assert set(ledger.payments.paid) & set(PROVIDERS) == set(PROVIDERS[:2])
 
 
@@ -111,7 +111,7 @@ def test_half_of_a_leaked_seats_pay_is_the_showers_and_the_rest_is_burnt() -> No
     net.emit(ev.CreditClaimed(net.job, WATCHER, half))
     ledger = ledger_of(script)
     assert ledger.faults == []
-    assert (ledger.sums.burnt, ledger.paid(WATCHER)) == (half, {"credits": half})
+    assert (ledger.sums.burnt_wei, ledger.paid(WATCHER)) == (half, {"credits": half})
 
 
 def test_burning_what_a_leak_keeps_is_a_fault() -> None:

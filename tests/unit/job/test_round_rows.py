@@ -11,7 +11,8 @@ from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.errors import ConfigError
-from atoll.job.event_text import JobSnapshot, told
+from atoll.job.job_snapshot import JobSnapshot
+from atoll.job.job_update import update_text
 from atoll.job.ledger.round_rows import RoundRow, round_rows, safe_round
 from atoll.job.ledger.seat_rows import SeatRows
 from atoll.job.ledger.text import round_line
@@ -123,7 +124,7 @@ def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
         fell = ev.Fell(view.job_id, PROVIDERS[seat], WATCHER, Role.PROVIDER, holders[seat],
                        RoundIndex(0), 10)  # fmt: skip
         view = apply(view, fell, block)
-        texts.append(told(fell, view))
+        texts.append(update_text(fell, view))
     assert texts[0] is not None and "borne" not in texts[0]
     assert texts[1] is not None and texts[1].endswith("more fell than is borne in rounds 0")
     settled = rows(script, view=view)[0]
@@ -136,12 +137,12 @@ def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
 
 def test_a_fall_is_told_with_the_rounds_that_it_taints() -> None:
     script = finished()
-    texts = [told(event, script.net.view) for event, _ in script.net.log]
+    texts = [update_text(event, script.net.view) for event, _ in script.net.log]
     (fall,) = (text for text in texts if text is not None and " falls and loses " in text)
     assert fall.endswith("; tainted by work that was found false: rounds 0, 1")
     net = script.net
     net.fall(Role.VERIFIER, net.at(Role.VERIFIER, 1, 0).id, WATCHER)
-    text = told(net.log[-1][0], net.view)
+    text = update_text(net.log[-1][0], net.view)
     assert text is not None and "falls" in text and "tainted" not in text
 
 
@@ -156,12 +157,12 @@ def test_a_settlement_of_what_a_seat_sent_that_fell_meanwhile_is_told_to_be_tain
     script.settle()
     view = script.net.view
     first, second = (e for e, _ in script.net.log if isinstance(e, ev.Settled))
-    text = told(second, view)
+    text = update_text(second, view)
     assert text is not None
     assert text.endswith("; tainted: seat 3 was merged, and found false before")
     assert [item.tainted for item in Signs.of(view).rounds] == [8, 8]
     seen_then = replace(view, providers={}, settled=view.settled[:1], games={})
-    assert "tainted" not in str(told(first, seen_then))
+    assert "tainted" not in str(update_text(first, seen_then))
 
 
 def test_a_settlement_that_merged_nothing_is_told_to_move_nothing() -> None:
@@ -171,7 +172,7 @@ def test_a_settlement_that_merged_nothing_is_told_to_move_nothing() -> None:
     script.net.wait(1)
     script.settle(merged=0)
     event = next(e for e, _ in script.net.log if isinstance(e, ev.Settled))
-    text = told(event, script.net.view)
+    text = update_text(event, script.net.view)
     assert text is not None and "no update is merged, so it moves nothing" in text
 
 
@@ -195,9 +196,9 @@ def test_a_settlement_is_told_with_who_is_audited() -> None:
     view = script.net.view
     for drawn, said in ((0, "no seat is"), (2, "seat 1 is"), (6, "seats 1, 2 are")):
         past = replace(view.settled[0], drawn=drawn)
-        text = told(event, replace(view, settled=(past,)))
+        text = update_text(event, replace(view, settled=(past,)))
         assert text is not None and text.endswith(f"; {said} audited")
-    assert told(replace(event, job_id=event.job_id + 1), script.net.view) is None  # type: ignore[arg-type]
+    assert update_text(replace(event, job_id=event.job_id + 1), script.net.view) is None  # type: ignore[arg-type]
 
 
 def test_who_comes_is_told_with_what_a_job_that_waits_still_lacks() -> None:
@@ -212,7 +213,7 @@ def test_who_comes_is_told_with_what_a_job_that_waits_still_lacks() -> None:
     view, ends = JobView.of(net.domain, net.job), []
     for event, block in net.log:
         view = apply(view, event, block)
-        ends.append((told(event, view) or "").partition("; so far ")[2])
+        ends.append((update_text(event, view) or "").partition("; so far ")[2])
     assert ends == [
         f"{seats} of 3 seats are held, {ready} of 1 verifiers are ready" if seats < 3 else ""
         for seats, ready in [(0, 0), (1, 0), (2, 0), (1, 0), (1, 0), (1, 1), (2, 1), (3, 1)]
@@ -229,7 +230,7 @@ def test_a_round_that_runs_is_not_waited_for() -> None:
     script = Script.ready(seats=3)
     script.net.advance()
     script.net.sit(PROVIDERS[3], 3)
-    text = told(script.net.log[-1][0], script.net.view)
+    text = update_text(script.net.log[-1][0], script.net.view)
     assert text is not None and "so far" not in text
     assert JobSnapshot.of(script.net.view).lacking == ""
 

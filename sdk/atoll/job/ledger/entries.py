@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
-from atoll.job.event_text import words
+from atoll.job.serialization import plain_of
 from atoll.protocol import events as ev
 from atoll.protocol.words import Address, Miss, Role, RoundIndex
 
@@ -59,16 +59,7 @@ class Line:
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "round": self.round,
-            "role": None if self.role is None else words(self.role),
-            "index": self.index,
-            "what": self.what,
-            "state": str(self.state),
-            "wei": str(self.wei),
-            "text": self.text,
-            "until": self.until,
-        }
+        return plain_of(self)
 
 
 ABSENCES: Final = frozenset({Miss.SEAT, Miss.KEY, Miss.SILENCE, Miss.AUDIT})
@@ -134,32 +125,32 @@ class RoundTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A job at one moment; wei as the events say.
+class Moment:
+    """How a job stood; wei as the events say.
 
     Attributes:
         round: the newest that has begun.
         phase: waiting, train, reveal or merge; settled between rounds; closed.
         games: open ones.
-        taken: what misses and falls took from bonds.
+        taken_wei: what misses and falls took from bonds.
     """
 
     round: int | None = None
     phase: str = "waiting"
     settled: int = 0
     games: int = 0
-    funded: int = 0
-    paid: int = 0
-    burnt: int = 0
-    refunded: int = 0
-    taken: int = 0
+    funded_wei: int = 0
+    paid_wei: int = 0
+    burnt_wei: int = 0
+    refunded_wei: int = 0
+    taken_wei: int = 0
 
     @property
     def balance(self) -> int:
         """What is still in escrow."""
-        return self.funded - self.paid - self.burnt - self.refunded
+        return self.funded_wei - self.paid_wei - self.burnt_wei - self.refunded_wei
 
-    def after(self, event: ev.ContractEvent) -> Standing:
+    def after(self, event: ev.ContractEvent) -> Moment:
         """With one more event of the job, or of a game about it."""
         return replace(self, **dict(self._changes(event)))
 
@@ -178,18 +169,11 @@ class Standing:
             case ev.Ended():
                 yield "games", self.games - 1
         for kind, wei in amounts_of(event):
-            yield kind, getattr(self, kind) + wei
+            yield f"{kind}_wei", getattr(self, f"{kind}_wei") + wei
 
     def to_plain(self) -> dict[str, Any]:
-        """For JSON: wei as text."""
-        amounts = ("funded", "paid", "burnt", "refunded", "taken")
-        return {
-            "round": self.round,
-            "phase": self.phase,
-            "settled": self.settled,
-            "games": self.games,
-            **{f"{name}_wei": str(getattr(self, name)) for name in amounts},
-        }
+        """For JSON."""
+        return plain_of(self)
 
 
 PHASE_OF: Final[dict[type, str]] = {

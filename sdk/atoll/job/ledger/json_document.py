@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
-from atoll.job.event_text import JobSnapshot, Names, describe, words
+from atoll.job.event_text import Names, describe, words
 from atoll.job.figures import RoundFigures, known
+from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.ledger.entries import REASONS, amounts_of, place
 from atoll.job.ledger.ledger import NOT_MOVES, Ledger, winner_of
 from atoll.job.ledger.round_rows import RoundRow, round_rows
@@ -71,28 +72,16 @@ def name_of(names: Mapping[Address, str]) -> Names:
 def _job(ledger: Ledger, rows: Sequence[RoundRow]) -> dict[str, Any]:
     view, snapshot = ledger.view, JobSnapshot.of(ledger.view, ledger.now)
     terms = view.require_terms()
-    return {
-        "id": int(view.job_id),
+    return snapshot.to_plain() | {
         "chain_id": view.domain.chain_id,
-        "status": words(view.status),
-        "phase": words(view.phase),
-        "round": snapshot.round,
-        "rounds": terms.rounds,
-        "settled": snapshot.settled_rounds,
-        "final": snapshot.final_rounds,
-        "committee_draw": snapshot.committee_draw,
         "is_final": snapshot.is_final,
         "cancelled": view.cancel_requested,
         "now": ledger.now,
-        "block": view.block.number,
         "submitter": view.submitter,
-        "spec": {"cid": cid_text(view.spec_cid), "digest": view.spec_digest.hex()},
-        "model": {
-            "cid": cid_text(view.model_cid) if view.model_cid else None,
-            "digest": view.model.hex() if any(view.model) else None,
-        },
-        "seats": {"of": terms.seats, "held": snapshot.providers},
-        "places": {"of": terms.places, "held": snapshot.verifiers, "ready": snapshot.ready},
+        "spec_cid": cid_text(view.spec_cid),
+        "spec_digest": view.spec_digest.hex(),
+        "seats": terms.seats,
+        "places": terms.places,
         "f": terms.f,
         "segments": terms.segments,
         "segment_steps": terms.segment_steps,
@@ -146,21 +135,28 @@ def _holders(view: JobView) -> list[Holder]:
 def _member(
     holder: Holder, ledger: Ledger, work: Mapping[tuple[Role, Address], Work], name: Names
 ) -> dict[str, Any]:
-    return {
+    return holder_document(holder) | {
         "account": holder.account,
         "name": name(holder.account),
+        "paid_wei": str(sum(ledger.paid(holder.account).values())),
+        "claimable_wei": str(claimable(ledger.view, holder, ledger.now)),
+        "slashed_wei": str(ledger.lost(holder.account)),
+        "gateway": ledger.view.gateways.get(holder.account, ""),
+        **work.get((holder.role, holder.account), Work()).to_plain(),
+    }
+
+
+def holder_document(holder: Holder) -> dict[str, Any]:
+    """A seat or a place that somebody holds, or held."""
+    return {
         "role": words(holder.role),
         "index": holder.index,
         "start": holder.start,
         "to": None if holder.to == NO_ROUND else holder.to,
         "bond_wei": str(holder.bond),
         "ready": holder.is_ready or holder.role is Role.PROVIDER,
+        "released": holder.is_released,
         "fallen": holder.has_fallen,
-        "paid_wei": str(sum(ledger.paid(holder.account).values())),
-        "claimable_wei": str(claimable(ledger.view, holder, ledger.now)),
-        "slashed_wei": str(ledger.lost(holder.account)),
-        "gateway": ledger.view.gateways.get(holder.account, ""),
-        **work.get((holder.role, holder.account), Work()).to_plain(),
     }
 
 
@@ -203,10 +199,10 @@ def money_document(ledger: Ledger, name: Names = str) -> dict[str, Any]:
     """Where the escrow went: by account and reason, and what does not add up."""
     sums = ledger.sums
     return {
-        "funded_wei": str(sums.funded),
-        "paid_wei": str(sums.paid),
-        "burnt_wei": str(sums.burnt),
-        "refunded_wei": str(sums.refunded),
+        "funded_wei": str(sums.funded_wei),
+        "paid_wei": str(sums.paid_wei),
+        "burnt_wei": str(sums.burnt_wei),
+        "refunded_wei": str(sums.refunded_wei),
         "balance_wei": str(sums.balance),
         "paid_for_wei": {reason: str(ledger.paid_for(reason)) for reason in REASONS},
         "credits_wei": str(sum(ledger.view.credits.values())),
@@ -272,8 +268,8 @@ def _safety(view: JobView) -> dict[str, Any]:
 
 def _log(ledger: Ledger, name: Names) -> dict[str, Any]:
     lines = [
-        (item, text, standing)
-        for item, standing in zip(ledger.items, ledger.standings, strict=True)
+        (item, text, moment)
+        for item, moment in zip(ledger.items, ledger.moments, strict=True)
         if (text := describe(item.event, name)) is not None
     ]
     return {
@@ -283,8 +279,8 @@ def _log(ledger: Ledger, name: Names) -> dict[str, Any]:
             | {
                 "time": item.block.timestamp,
                 "kind": type(item.event).__name__,
-                "then": standing.to_plain(),
+                "then": moment.to_plain(),
             }
-            for item, text, standing in lines[-LOG_LINES:]
+            for item, text, moment in lines[-LOG_LINES:]
         ],
     }

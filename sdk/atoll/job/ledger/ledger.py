@@ -16,7 +16,7 @@ from typing import Any, Final
 from atoll.chain.contracts import Escrow
 from atoll.chain.indexed import Indexed
 from atoll.job.event_text import MISSES, concerns, disputed
-from atoll.job.ledger.entries import ABSENCES, PHASE_OF, Loss, RoundTimes, Standing
+from atoll.job.ledger.entries import ABSENCES, PHASE_OF, Loss, Moment, RoundTimes
 from atoll.job.ledger.payments import Payments
 from atoll.protocol import events as ev
 from atoll.protocol.games.claims import Claim
@@ -42,7 +42,7 @@ class Ledger:
 
     Attributes:
         view: the job after all of its events; `now` the chain's clock, unix seconds.
-        items: events of the job and of games about it, oldest first; `standings` how the job stood
+        items: events of the job and of games about it, oldest first; `moments` how the job stood
             after each.
         times: of each round that was ever opened.
         losses: misses and falls, in their order.
@@ -56,7 +56,7 @@ class Ledger:
     now: int
     payments: Payments
     items: list[Indexed] = field(default_factory=list)
-    standings: list[Standing] = field(default_factory=list)
+    moments: list[Moment] = field(default_factory=list)
     times: dict[int, RoundTimes] = field(default_factory=lambda: defaultdict(RoundTimes))
     losses: list[Loss] = field(default_factory=list)
     won: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
@@ -83,9 +83,9 @@ class Ledger:
     # --- money ---
 
     @property
-    def sums(self) -> Standing:
+    def sums(self) -> Moment:
         """What came into the escrow and left it."""
-        return self.standings[-1] if self.standings else Standing()
+        return self.moments[-1] if self.moments else Moment()
 
     @property
     def faults(self) -> list[str]:
@@ -99,10 +99,10 @@ class Ledger:
         """The same, and what the contract says otherwise."""
         faults, sums = self.faults, self.sums
         for name, contract, counted in (
-            ("funded", escrow.funded, sums.funded),
-            ("claimed", escrow.claimed, sums.paid),
-            ("refunded", escrow.refunded, sums.refunded),
-            ("burnt", escrow.burnt, sums.burnt),
+            ("funded", escrow.funded, sums.funded_wei),
+            ("claimed", escrow.claimed, sums.paid_wei),
+            ("refunded", escrow.refunded, sums.refunded_wei),
+            ("burnt", escrow.burnt, sums.burnt_wei),
             ("balance", escrow.balance, sums.balance),
         ):
             if contract != counted:
@@ -152,7 +152,7 @@ class Ledger:
         if getattr(event, "job_id", None) is None and not isinstance(event, ev.CrowdedOut):
             self._game(item, event.id)
         self.items.append(item)
-        self.standings.append(self.sums.after(event))
+        self.moments.append(self.sums.after(event))
         self.payments.enter(event)
         self._time(item)
         self._lose(event)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from atoll.errors import ConfigError
-from atoll.job.event_text import Names, final_rounds
+from atoll.job.event_text import Names
+from atoll.job.job_snapshot import final_rounds
 from atoll.job.ledger.entries import PHASES, RoundTimes
 from atoll.job.ledger.ledger import Ledger, paid_seats
+from atoll.job.serialization import plain_of
 from atoll.job.signs import merged_seats
 from atoll.protocol.pay import round_pay
 from atoll.protocol.safety import last_safe, unsafe_rounds
@@ -23,22 +25,16 @@ from atoll.storage.cid import cid_text
 
 @dataclass(frozen=True, slots=True)
 class Accusation:
-    """An opened audit report's *differs*; `segment` is the seat's own number where it is a link."""
+    """An opened report's *differs*, by `account`; of the update itself where it is a link."""
 
     seat: SeatIndex
     segment: int
     is_link: bool
-    auditor: Address
+    account: Address
 
     def to_plain(self, name: Names) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "seat": self.seat,
-            "segment": self.segment,
-            "is_link": self.is_link,
-            "auditor": name(self.auditor),
-            "account": self.auditor,
-        }
+        return plain_of(self) | {"auditor": name(self.account)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from atoll.job.event_text import Names, tokens, via, words
 from atoll.job.ledger.entries import place
 from atoll.job.ledger.ledger import Ledger
+from atoll.job.serialization import plain_of
 from atoll.protocol.merge_inputs import is_whole_enough
 from atoll.protocol.pay import seat_pay
 from atoll.protocol.views import Holder, JobView, OpenRound, SettledRound, parties
@@ -61,14 +62,7 @@ class SeatRow:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {
-            "state": self.state,
-            "text": self.text,
-            "account": self.account,
-            "segments": self.segments,
-            "paid_wei": str(self.paid_wei),
-            "evidence": [dict(item) for item in self.evidence],
-        }
+        return plain_of(self)
 
 
 EMPTY: Final = SeatRow("empty", "Nobody holds the seat.")

@@ -11,6 +11,7 @@ from typing import Any
 
 from atoll.job.event_text import words
 from atoll.job.ledger.ledger import paid_seats
+from atoll.job.serialization import plain_of
 from atoll.protocol.views import JobView, SettledRound
 from atoll.protocol.words import Address, PlaceIndex, Role, SeatIndex, bits
 
@@ -33,7 +34,7 @@ class Work:
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return plain_of(self)
 
 
 def work_done(view: JobView, rounds: Sequence[SettledRound]) -> dict[tuple[Role, Address], Work]:
