@@ -16,7 +16,7 @@ from atoll.job.event_text import tokens, words
 from atoll.job.figures import RoundFigures, cid_of
 from atoll.job.ledger.json_document import losses_document
 from atoll.job.ledger.ledger import Ledger
-from atoll.job.ledger.round_rows import RoundRow, round_rows
+from atoll.job.ledger.round_rows import Row, round_rows
 from atoll.job.ledger.work import member_work, signers, tokens_paid, work_done
 from atoll.job.signs import Signs
 from atoll.protocol.manifest import Manifest
@@ -110,11 +110,11 @@ def card(origin: Origin) -> str:
     return "\n".join([*_front_matter(origin, told), *_head(told), *_tables(told), *_check(told)])
 
 
-def _round(view: JobView, row: RoundRow) -> dict[str, Any]:
+def _round(view: JobView, row: Row) -> dict[str, Any]:
     """As the ledger's document has it, with who signed, and how much is paid for."""
-    settled = view.settled[row.round]
+    settled = view.settled[row["round"]]
     tokens_of = tokens_paid(view, settled)
-    return row.to_plain() | {
+    return row | {
         "signers": signers(view, settled),
         "tokens": sum(tokens_of.values()),
     }

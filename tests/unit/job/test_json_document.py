@@ -140,9 +140,8 @@ def test_what_bonds_lost_is_told_with_the_reason(ended: Script, told: dict[str, 
 
 
 def test_rounds_are_those_of_the_ledger(ended: Script, told: dict[str, Any]) -> None:
-    rows = round_rows(ledger_of(ended))
-    assert len(rows) == 2
-    assert told["rounds"] == [row.to_plain(name_of(names_of(ended))) for row in rows]
+    rows = round_rows(ledger_of(ended), name_of(names_of(ended)))
+    assert len(rows) == 2 and told["rounds"] == rows
 
 
 def test_phases_took_what_the_chains_clock_says(ended: Script, told: dict[str, Any]) -> None:

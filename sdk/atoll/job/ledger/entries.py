@@ -112,6 +112,10 @@ class RoundTimes:
     _phase: str = ""
     _since: int = 0
 
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {name: item for name, item in plain_of(self).items() if name[0] != "_"}
+
     def enter(self, phase: str, at: int) -> None:
         """The clock runs for another phase; an empty one stops it."""
         if self._phase:

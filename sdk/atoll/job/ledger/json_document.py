@@ -17,7 +17,7 @@ from atoll.job.figures import RoundFigures, known
 from atoll.job.job_snapshot import JobSnapshot
 from atoll.job.ledger.entries import REASONS, amounts_of, place
 from atoll.job.ledger.ledger import NOT_MOVES, Ledger, winner_of
-from atoll.job.ledger.round_rows import RoundRow, round_rows
+from atoll.job.ledger.round_rows import Row, round_rows
 from atoll.job.ledger.seat_rows import STATES, SeatRows
 from atoll.job.ledger.work import Work, work_done
 from atoll.job.signs import Signs
@@ -42,14 +42,14 @@ def job_document(
         figures: the models' losses; None takes what committees certified.
         name: what an account is called.
     """
-    view, rows = ledger.view, round_rows(ledger)
+    view, rows = ledger.view, round_rows(ledger, name)
     figures = known(None, view) if figures is None else figures
     work = work_done(view, view.settled)
     return {
         "kind": "job",
         "job": _job(ledger, rows),
         "curve": [item.to_plain() for item in figures],
-        "rounds": [row.to_plain(name) for row in rows],
+        "rounds": rows,
         "grid": _grid(ledger, name),
         "members": [_member(holder, ledger, work, name) for holder in _holders(view)],
         "games": [_game(game, ledger, name) for _, game in sorted(view.games.items())],
@@ -69,7 +69,7 @@ def name_of(names: Mapping[Address, str]) -> Names:
 # --- the job and its clock ---
 
 
-def _job(ledger: Ledger, rows: Sequence[RoundRow]) -> dict[str, Any]:
+def _job(ledger: Ledger, rows: Sequence[Row]) -> dict[str, Any]:
     view, snapshot = ledger.view, JobSnapshot.of(ledger.view, ledger.now)
     terms = view.require_terms()
     return snapshot.to_plain() | {
@@ -91,12 +91,12 @@ def _job(ledger: Ledger, rows: Sequence[RoundRow]) -> dict[str, Any]:
     }
 
 
-def deadlines(rows: Sequence[RoundRow], view: JobView, now: int) -> list[dict[str, Any]]:
+def deadlines(rows: Sequence[Row], view: JobView, now: int) -> list[dict[str, Any]]:
     """What ends when, the next first: phases, windows of audits, moves in games."""
     running = [
-        {"what": f"round {row.round}: {row.phase}", "until": row.until}
+        {"what": f"round {row['round']}: {row['phase']}", "until": row["until"]}
         for row in rows
-        if row.until > now
+        if row["until"] > now
     ]
     running += [
         {"what": f"game {game.id}: {_mover(game)} to move", "until": game.deadline}

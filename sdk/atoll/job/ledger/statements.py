@@ -10,31 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from atoll.job.ledger.entries import (
-    AUDITS,
-    CUTS,
-    REASONS,
-    SIGNATURES,
-    TRAINING,
-    Line,
-    Loss,
-    State,
-)
+from atoll.job.ledger.entries import AUDITS, CUTS, REASONS, SIGNATURES, TRAINING, Line, Loss, State
 from atoll.job.ledger.ledger import Ledger
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
 from atoll.protocol.late_votes import electors, having, is_had_late, without_pay
 from atoll.protocol.views import Holder, JobView, OpenRound, SettledRound
-from atoll.protocol.words import (
-    Address,
-    JobId,
-    Phase,
-    PlaceIndex,
-    Role,
-    SeatIndex,
-    Terms,
-    bits,
-)
+from atoll.protocol.words import Address, JobId, Phase, PlaceIndex, Role, SeatIndex, Terms, bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +56,10 @@ class Statement:
 
 def statement(ledger: Ledger, account: Address) -> Statement:
     """What the account has of a job."""
-    view = ledger.view
+    view, now = ledger.view, ledger.now
     if view.terms is None:
         return Statement(view.job_id, (), {}, ())
-    lines = [line for holder in _holders(view, account) for line in _Lines(ledger, holder).all()]
+    lines = [line for holder in _holders(view, account) for line in _Lines(view, now, holder).all()]
     lines += ledger.payments.credits.get(account, ())
     lines += (_cut(loss) for loss in ledger.losses if loss.account == account)
     lines.sort(key=lambda line: (line.round, -1 if line.role is None else line.role, line.index))
@@ -114,20 +96,13 @@ def jobs_of(events: Iterable[ev.ContractEvent], account: Address) -> list[JobId]
 class _Lines:
     """The lines of one holder of a seat or a place."""
 
-    ledger: Ledger
+    view: JobView
+    now: int
     holder: Holder
-
-    @property
-    def view(self) -> JobView:
-        return self.ledger.view
 
     @property
     def terms(self) -> Terms:
         return self.view.require_terms()
-
-    @property
-    def now(self) -> int:
-        return self.ledger.now
 
     def all(self) -> Iterator[Line]:
         """Of every round that the holder counted in, the open one last."""
