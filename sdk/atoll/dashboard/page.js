@@ -158,7 +158,7 @@
   function nextDeadline() {
     if (!data.job.deadlines.length) return ["no deadline runs"];
     const path = ["job", "deadlines", 0];
-    return [show([...path, "what"], "text"), " ends ", show([...path, "until"], "time"), countdown()];
+    return [show([...path, "text"], "text"), " ends ", show([...path, "until"], "time"), countdown()];
   }
 
   function countdown() {
@@ -320,7 +320,7 @@
 
   function evidence(path) {
     const item = at(path);
-    return el("li", {}, show([...path, "what"], "text"), ": ", item.cid !== undefined
+    return el("li", {}, show([...path, "text"], "text"), ": ", item.cid !== undefined
       ? el("span", { class: "mono" }, show([...path, "cid"], "text"))
       : [" block ", show([...path, "block"], "text"), ", log ", show([...path, "log"], "text"), transaction(path)]);
   }
@@ -348,11 +348,11 @@
     const index = Math.min(moment ?? Infinity, data.log.lines.length - 1), line = data.log.lines[index];
     slider.value = index;
     const path = ["log", "lines", index], then = [...path, "then"];
-    slider.setAttribute("aria-valuetext", line.what);
+    slider.setAttribute("aria-valuetext", line.text);
     const amounts = [["Paid", "paid_wei"], ["Burnt", "burnt_wei"], ["Refunded", "refunded_wei"],
       ["Taken from bonds", "taken_wei"]];
     document.getElementById("then").replaceChildren(
-      el("h3", {}, show([...path, "what"], "text")),
+      el("h3", {}, show([...path, "text"], "text")),
       el("p", { class: "when" }, show([...path, "time"], "time"), ", block ", show([...path, "block"], "text")),
       el("dl", { class: "split" }, fact("Round", show([...then, "round"], "text")),
         fact("Phase", show([...then, "phase"], "text")), fact("Settled", show([...then, "settled"])),
@@ -422,7 +422,7 @@
   }
 
   function happened(path) {
-    return el("li", {}, show([...path, "what"], "text"), el("div", { class: "when" }, show([...path, "time"], "time"),
+    return el("li", {}, show([...path, "text"], "text"), el("div", { class: "when" }, show([...path, "time"], "time"),
       ", block ", show([...path, "block"], "text"), ", log ", show([...path, "log"], "text"), transaction(path)));
   }
 
@@ -463,7 +463,7 @@
     const rows = newest(data.money.moves, (_, i) => {
       const path = ["money", "moves", i];
       return [show([...path, "time"], "time"), show([...path, "kind"], "text"), show([...path, "wei"], "tokens"),
-        el("span", { class: "mono hash" }, show([...path, "tx"], "text")), show([...path, "what"], "text")];
+        el("span", { class: "mono hash" }, show([...path, "tx"], "text")), show([...path, "text"], "text")];
     }).reverse();
     return el("details", { "data-keep": "moves" }, el("summary", {}, "Every amount, with its transaction"),
       cut(["money", "moves"]),

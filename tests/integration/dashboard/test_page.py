@@ -150,8 +150,8 @@ WANTED: dict[str, str] = {
     "rounds": r"^(cost_wei|round|phase|train|reveal|merge)$",
     "losses": r"^wei$",
     "curve": r"^(certified|own)$",
-    "games": r"^(what|bond_wei|outcome)$",
-    "log": r"^what$",
+    "games": r"^(text|bond_wei|outcome)$",
+    "log": r"^text$",
     "measured": r"",
 }
 """What has to be on a job's page: by the part of the document, the names of its leaves."""
@@ -218,12 +218,12 @@ async def test_the_replay_goes_through_every_event_by_keys(
 ) -> None:
     await show(tab, job, tmp_path)
     lines = job["log"]["lines"]
-    assert (await tab.run(THEN), await tab.run(LATER)) == (lines[-1]["what"], [])
+    assert (await tab.run(THEN), await tab.run(LATER)) == (lines[-1]["text"], [])
     await tab.run("document.getElementById('moment').focus()")
     await tab.press("Home")
     rows, seats = len(job["grid"]["rows"]), job["grid"]["seats"]
     for index, line in enumerate(lines):
-        assert await tab.run(THEN) == line["what"]
+        assert await tab.run(THEN) == line["text"]
         await shown_in(tab, job)
         begun = -1 if line["then"]["round"] is None else line["then"]["round"]
         faint = [str(row) for row in range(rows) if row > begun] if index < len(lines) - 1 else []

@@ -164,8 +164,8 @@ def test_deadlines_are_those_of_the_clock_the_next_one_first() -> None:
     script.honest_round()
     net, clock = script.net, script.net.view.settled[0].clock
     assert document_of(script)["job"]["deadlines"] == [
-        {"what": "round 1: train", "until": net.deadline},
-        {"what": "round 0: audit", "until": clock.audit_end},
+        {"text": "round 1: train", "until": net.deadline},
+        {"text": "round 0: audit", "until": clock.audit_end},
     ]
 
 
@@ -327,7 +327,7 @@ def test_evidence_names_the_logs_that_say_it(ended: Script, told: dict[str, Any]
                 if "cid" in item:
                     continue
                 event = logs[item["block"], item["log"]]
-                assert isinstance(event, kinds.get(item["what"], ev.Opened))
+                assert isinstance(event, kinds.get(item["text"], ev.Opened))
                 if not isinstance(event, ev.Challenged):
                     assert event.round == round
                 if isinstance(event, ev.Committed | ev.Revealed):
@@ -421,7 +421,7 @@ def test_a_game_says_by_which_round_it_came() -> None:
 def test_what_happened_is_told_in_order(ended: Script, told: dict[str, Any]) -> None:
     name = name_of(names_of(ended))
     texts = [describe(item.event, name) for item in items_of(ended)]
-    assert [line["what"] for line in told["log"]["lines"]] == [text for text in texts if text]
+    assert [line["text"] for line in told["log"]["lines"]] == [text for text in texts if text]
     assert told["log"]["count"] == len(told["log"]["lines"])
 
 

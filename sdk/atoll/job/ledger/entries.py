@@ -211,7 +211,7 @@ def amounts_of(event: ev.ContractEvent) -> Iterator[tuple[str, int]]:
             pass
 
 
-def place(what: str, item: Indexed) -> dict[str, Any]:
+def place(text: str, item: Indexed) -> dict[str, Any]:
     """Where an event is written: its block, its log's number in the block, its transaction."""
     tx = f"0x{item.transaction.hex()}" if item.transaction else None
-    return {"what": what, "block": item.block.number, "log": item.log_index, "tx": tx}
+    return {"text": text, "block": item.block.number, "log": item.log_index, "tx": tx}

@@ -94,16 +94,16 @@ def _job(ledger: Ledger, rows: Sequence[Row]) -> dict[str, Any]:
 def deadlines(rows: Sequence[Row], view: JobView, now: int) -> list[dict[str, Any]]:
     """What ends when, the next first: phases, windows of audits, moves in games."""
     running = [
-        {"what": f"round {row['round']}: {row['phase']}", "until": row["until"]}
+        {"text": f"round {row['round']}: {row['phase']}", "until": row["until"]}
         for row in rows
         if row["until"] > now
     ]
     running += [
-        {"what": f"game {game.id}: {_mover(game)} to move", "until": game.deadline}
+        {"text": f"game {game.id}: {_mover(game)} to move", "until": game.deadline}
         for game in view.games.values()
         if game.deadline > now
     ]
-    return sorted(running, key=lambda item: (item["until"], item["what"]))
+    return sorted(running, key=lambda item: (item["until"], item["text"]))
 
 
 def _mover(game: GameRecord) -> str:

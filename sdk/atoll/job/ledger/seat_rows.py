@@ -131,7 +131,7 @@ class SeatRows:
         text = " ".join((work, *(text for _, text in findings), pay))
         evidence: list[Mapping[str, Any]] = []
         if reveal.reveal.update_cid:
-            evidence.append({"what": "update", "cid": cid_text(reveal.reveal.update_cid)})
+            evidence.append({"text": "update", "cid": cid_text(reveal.reveal.update_cid)})
         evidence += self._logs(settled.round, seat)
         evidence += self._auditors_logs(settled, seat)
         return SeatRow(state, text, holder.account, reveal.segments, amount, tuple(evidence))
