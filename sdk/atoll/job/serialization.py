@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from atoll.job.event_text import words
@@ -18,25 +19,26 @@ if TYPE_CHECKING:
 
 def plain_of(record: DataclassInstance) -> dict[str, Any]:
     """A record's fields; members of enumerations in words, bytes in hex."""
-    return {item.name: _plain(item.name, getattr(record, item.name)) for item in fields(record)}
+    return {
+        name: str(getattr(record, name)) if is_wei else _plain(getattr(record, name))
+        for name, is_wei in _fields(type(record))
+    }
 
 
-def _plain(name: str, value: Any) -> Any:
-    match value:
-        case IntEnum():
-            plain: Any = words(value)
-        case StrEnum():
-            plain = value.value
-        case bytes():
-            plain = value.hex()
-        case tuple():
-            plain = [_plain("", each) for each in value]
-        case Mapping():
-            plain = dict(value)
-        case _ if name == "wei" or name.endswith("_wei"):
-            plain = str(value)
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            plain = plain_of(value)
-        case _:
-            plain = value
-    return plain
+@cache
+def _fields(kind: type[DataclassInstance]) -> list[tuple[str, bool]]:
+    names = (item.name for item in fields(kind))
+    return [(name, name == "wei" or name.endswith("_wei")) for name in names]
+
+
+def _plain(value: Any) -> Any:
+    if value is None or type(value) in (int, str, bool):  # as most are
+        return value
+    if isinstance(value, IntEnum | bytes):
+        return words(value) if isinstance(value, IntEnum) else value.hex()
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    is_record = is_dataclass(value) and not isinstance(value, type)
+    return plain_of(value) if is_record else str(value) if isinstance(value, str) else value

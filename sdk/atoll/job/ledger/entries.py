@@ -6,7 +6,7 @@ Rule of this file: pure; integers of wei, as the events name them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -128,7 +128,7 @@ class RoundTimes:
         self.status, self.ended = status, at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Moment:
     """How a job stood; wei as the events say.
 
@@ -154,26 +154,25 @@ class Moment:
         """What is still in escrow."""
         return self.funded_wei - self.paid_wei - self.burnt_wei - self.refunded_wei
 
-    def after(self, event: ev.ContractEvent) -> Moment:
-        """With one more event of the job, or of a game about it."""
-        return replace(self, **dict(self._changes(event)))
-
-    def _changes(self, event: ev.ContractEvent) -> Iterator[tuple[str, Any]]:
+    def fold(self, event: ev.ContractEvent) -> None:
+        """One more event of the job, or of a game about it."""
         match event:
             case ev.RoundOpened() | ev.RevealOpened() | ev.MergeOpened():
-                yield from (("round", event.round), ("phase", PHASE_OF[type(event)]))
+                self.round, self.phase = event.round, PHASE_OF[type(event)]
             case ev.Settled():
-                yield from (("settled", self.settled + 1), ("phase", "settled"))
+                self.settled, self.phase = self.settled + 1, "settled"
             case ev.Waiting():
-                yield "phase", "waiting"
+                self.phase = "waiting"
             case ev.Closed():
-                yield "phase", "closed"
+                self.phase = "closed"
             case ev.Challenged():
-                yield "games", self.games + 1
+                self.games += 1
             case ev.Ended():
-                yield "games", self.games - 1
-        for kind, wei in amounts_of(event):
-            yield f"{kind}_wei", getattr(self, f"{kind}_wei") + wei
+                self.games -= 1
+            case _:
+                for kind, wei in amounts_of(event):
+                    name = f"{kind}_wei"
+                    setattr(self, name, getattr(self, name) + wei)
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON."""

@@ -8,6 +8,7 @@ text.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from atoll.chain.indexed import Indexed
 from atoll.job.event_text import Names, describe, words
 from atoll.job.figures import RoundFigures, known
 from atoll.job.job_snapshot import JobSnapshot
-from atoll.job.ledger.entries import REASONS, amounts_of, place
+from atoll.job.ledger.entries import REASONS, Moment, amounts_of, place
 from atoll.job.ledger.ledger import NOT_MOVES, Ledger, winner_of
 from atoll.job.ledger.round_rows import Row, round_rows
 from atoll.job.ledger.seat_rows import STATES, SeatRows
@@ -267,20 +268,15 @@ def _safety(view: JobView) -> dict[str, Any]:
 
 
 def _log(ledger: Ledger, name: Names) -> dict[str, Any]:
-    lines = [
-        (item, text, moment)
-        for item, moment in zip(ledger.items, ledger.moments, strict=True)
-        if (text := describe(item.event, name)) is not None
-    ]
-    return {
-        "count": len(lines),
-        "lines": [
-            place(text, item)
-            | {
-                "time": item.block.timestamp,
-                "kind": type(item.event).__name__,
-                "then": moment.to_plain(),
-            }
-            for item, text, moment in lines[-LOG_LINES:]
-        ],
-    }
+    """Sentences about what happened, each with how the job stood then."""
+    moment, lines = Moment(), deque[dict[str, Any]](maxlen=LOG_LINES)
+    count = 0
+    for item in ledger.items:
+        moment.fold(item.event)
+        text = describe(item.event, name)
+        if text is None:
+            continue
+        count += 1
+        kind, then = type(item.event).__name__, moment.to_plain()
+        lines.append(place(text, item) | {"time": item.block.timestamp, "kind": kind, "then": then})
+    return {"count": count, "lines": list(lines)}

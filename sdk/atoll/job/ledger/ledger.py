@@ -42,8 +42,7 @@ class Ledger:
 
     Attributes:
         view: the job after all of its events; `now` the chain's clock, unix seconds.
-        items: events of the job and of games about it, oldest first; `moments` how the job stood
-            after each.
+        items: events of the job and of games about it, oldest first; `sums` how it stands by them.
         times: of each round that was ever opened.
         losses: misses and falls, in their order.
         won: wei of others' bonds that each account got for winning a game.
@@ -56,7 +55,7 @@ class Ledger:
     now: int
     payments: Payments
     items: list[Indexed] = field(default_factory=list)
-    moments: list[Moment] = field(default_factory=list)
+    sums: Moment = field(default_factory=Moment)
     times: dict[int, RoundTimes] = field(default_factory=lambda: defaultdict(RoundTimes))
     losses: list[Loss] = field(default_factory=list)
     won: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
@@ -81,11 +80,6 @@ class Ledger:
         return ledger
 
     # --- money ---
-
-    @property
-    def sums(self) -> Moment:
-        """What came into the escrow and left it."""
-        return self.moments[-1] if self.moments else Moment()
 
     @property
     def faults(self) -> list[str]:
@@ -152,7 +146,7 @@ class Ledger:
         if getattr(event, "job_id", None) is None and not isinstance(event, ev.CrowdedOut):
             self._game(item, event.id)
         self.items.append(item)
-        self.moments.append(self.sums.after(event))
+        self.sums.fold(event)
         self.payments.enter(event)
         self._time(item)
         self._lose(event)
