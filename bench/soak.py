@@ -9,7 +9,7 @@ a link carries nothing, or little; a member joins, or leaves. Two members' clock
 Disks and links take root; without it they are excluded, and `done` does not count them.
 
 `lost`: jobs that did not come to their end. `signed_twice`: slots of members' journals with two
-contents, or that were forgotten. `slashed`, `misses`, `books`: of honest members, all of them.
+contents, or that were forgotten. `slashed`, `misses`, `money`: of honest members, all of them.
 `findings`: processes that ended by themselves, and defects in their logs. `growth`: medians of the
 first and the last quarter, and what a settled round adds. It exits with 1 where anything but misses
 is not empty.

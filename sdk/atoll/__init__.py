@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from atoll.errors import AtollError
     from atoll.job.client import Client, Estimate
     from atoll.job.connection import ClientConfig
-    from atoll.job.event_text import JobSnapshot, JobUpdate
     from atoll.job.handle import JobHandle
+    from atoll.job.job_snapshot import JobSnapshot
+    from atoll.job.job_update import JobUpdate
     from atoll.job.presets import preset
     from atoll.job.script import train_model
     from atoll.job.spec import JobSpec
@@ -45,9 +46,9 @@ _HOMES = {
     "ClientConfig": "atoll.job.connection",
     "Deployment": "atoll.chain.deployment",
     "JobHandle": "atoll.job.handle",
-    "JobSnapshot": "atoll.job.event_text",
+    "JobSnapshot": "atoll.job.job_snapshot",
     "JobSpec": "atoll.job.spec",
-    "JobUpdate": "atoll.job.event_text",
+    "JobUpdate": "atoll.job.job_update",
     "Manifest": "atoll.protocol.manifest",
     "preset": "atoll.job.presets",
     "train_model": "atoll.job.script",

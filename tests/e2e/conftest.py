@@ -3,7 +3,7 @@
 Rule of this folder: every participant is a process of its own, and a test interferes only from
 outside: by signals, by the chain's own RPC, or by naming a cheat at the start. A hostile stranger
 is beside every network that trains (`atoll_devnet.run.stranger`), and costs nobody anything; that
-each of its deeds happened is checked with the books.
+each of its deeds happened is checked with the ledger.
 """
 
 from __future__ import annotations
@@ -111,26 +111,26 @@ def display() -> Display:
 
 @pytest.fixture
 def play(display: Display) -> Runner:
-    """Runs a network to the end of its job, and holds its books against each other."""
+    """Runs a network to the end of its job, and holds its ledger against the contract."""
 
     async def go(options: RunOptions) -> dict[str, Any]:
         result: Result = await run(options, display)
-        check_books(result.report)
+        check_ledger(result.report)
         return result.report
 
     return go
 
 
-def check_books(report: dict[str, Any]) -> None:
+def check_ledger(report: dict[str, Any]) -> None:
     """What holds in every run, whoever cheats and whatever a stranger did: money is kept, and no
     honest party loses any.
     """
     check_deeds(report["stranger"])
-    escrow = report["escrow"]
-    assert escrow["faults"] == []
+    money = report["money"]
+    assert money["faults"] == []
     amounts = {
         name: int(value)
-        for name, value in escrow.items()
+        for name, value in money.items()
         if name.endswith("_wei") and not isinstance(value, dict)
     }
     parties = [*report["providers"], *report["verifiers"]]
@@ -141,8 +141,8 @@ def check_books(report: dict[str, Any]) -> None:
     honest = {p["seat"] for p in report["providers"] if not p["cheat"]}
     sincere = {f"verifier {p['index']}" for p in report["verifiers"] if not p["cheat"]}
     for item in report["rounds"]:
-        found = [said for said in item["differs"] if said["auditor"] in sincere]
-        assert not {said["seat"] for said in found} & honest
+        accused = {each["seat"] for each in item["accusations"] if each["auditor"] in sincere}
+        assert not accused & honest
 
 
 def provider(report: dict[str, Any], seat: int) -> dict[str, Any]:

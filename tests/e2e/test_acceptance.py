@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.support.patience import PATIENCE
 
-from .conftest import check_books, provider
+from .conftest import check_ledger, provider
 
 CHEATS = (2, 3)
 """One has leaves that lie, and defends them; the other an update that is not its work's."""
@@ -28,9 +28,9 @@ def _run(folder: Path) -> dict[str, Any]:
 
 def test_two_cheats_lose_their_bonds_and_the_honest_are_paid_each_round(tmp_path: Path) -> None:
     report = _run(tmp_path)
-    check_books(report)
+    check_ledger(report)
     assert report["job"]["status"] == "done"
-    fallen = {game["seat"] for game in report["games"] if game["outcome"] == "holder-fell"}
+    fallen = {game["seat"] for game in report["games"] if game["outcome"] == "holder fell"}
     assert fallen == set(CHEATS)
     caught = {cheat["who"]: cheat["round"] for cheat in report["cheats"]}
     for seat in CHEATS:
@@ -44,5 +44,5 @@ def test_two_cheats_lose_their_bonds_and_the_honest_are_paid_each_round(tmp_path
         assert int(honest["paid_wei"]) > 0
     assert report["eval"]["loss_end"] <= 0.75 * report["eval"]["loss_start"]
     assert all(cheat["caught"] for cheat in report["cheats"])
-    assert report["bytes"]["update_bytes_per_parameter"] < 2.2
+    assert report["measured"]["bytes"]["update_bytes_per_parameter"] < 2.2
     assert (Path(report["result_dir"]) / "model.safetensors").is_file()

@@ -11,7 +11,7 @@ from atoll_devnet.report.observer import Observer
 from atoll_devnet.run.options import RunOptions
 from atoll_devnet.run.runner import Running, finish, is_over, start
 
-from .conftest import Runner, check_books, provider
+from .conftest import Runner, check_ledger, provider
 
 Options = Callable[..., RunOptions]
 Act = Callable[[Running], Awaitable[None]]
@@ -57,7 +57,7 @@ async def test_a_provider_comes_back_and_another_dies_and_an_auditor_is_restarte
     acts = [(reached(0, Phase.TRAIN), restart), (reached(1, Phase.TRAIN), kill_for_good)]
     report = await interfere(chosen, display, acts)
     assert report["job"]["status"] == "done"
-    assert report["escrow"]["faults"] == []
+    assert report["money"]["faults"] == []
     back, dead = report["providers"][0], report["providers"][3]
     assert (back["paid_rounds"], back["slashed_wei"]) == (4, "0")
     assert dead["paid_rounds"] <= 1
@@ -78,7 +78,7 @@ async def test_the_chain_restarts_and_turns_back(options: Options, display: Disp
         display,
         [(reached(0, Phase.MERGE), restart_chain), (reached(1, Phase.REVEAL), reorg)],
     )
-    check_books(report)
+    check_ledger(report)
     assert report["job"]["status"] == "done"
     assert int(provider(report, COPIES)["slashed_wei"]) > 0
     assert [provider(report, seat)["paid_rounds"] for seat in range(4)] == [3, 3, 3, 0]
@@ -95,7 +95,7 @@ async def test_without_a_quorum_nothing_is_merged_and_the_job_expires(
     (first,) = report["rounds"]
     assert (first["merged"], first["available"], first["paid"]) == (0, [], [])
     assert first["committee_draws"] > 1
-    assert int(report["escrow"]["refunded_wei"]) > 0
+    assert int(report["money"]["refunded_wei"]) > 0
     assert all(int(report["verifiers"][index]["slashed_wei"]) > 0 for index in silent)
 
 
@@ -108,7 +108,7 @@ async def test_diverging_training_merges_nothing_and_costs_nobody_a_bond(
     parties = [*report["providers"], *report["verifiers"]]
     assert all(party["slashed_wei"] == "0" for party in parties)
     (only,) = report["rounds"]
-    assert (only["merged"], only["differs"]) == (0, [])
+    assert (only["merged"], only["accusations"]) == (0, [])
 
 
 async def test_the_same_run_on_ganache(options: Options, play: Runner) -> None:

@@ -25,7 +25,7 @@ from atoll_devnet.report.observer import INITIAL
 from atoll_devnet.run.options import RunOptions
 from atoll_devnet.run.runner import Running, finish, is_over, start
 
-from .conftest import check_books
+from .conftest import check_ledger
 
 LATE = SeatIndex(3)
 ROUNDS = 3
@@ -46,7 +46,7 @@ async def test_the_curve_is_the_same_for_everybody_and_who_joins_late_opens_as_e
         view, curve = running.observer.view, (await _status(running))["curve"]
         losses = running.observer.losses
         result = await finish(running, chosen)
-    check_books(result.report)
+    check_ledger(result.report)
     assert view is not None
     _check_late(view)
     _check_card(result.folder / "result", view)
@@ -87,10 +87,10 @@ async def test_a_job_that_gets_no_better_ends_early_and_pays_back(
         snapshot = await running.job.wait()
         await observing
         report = (await finish(running, chosen)).report
-    check_books(report)
+    check_ledger(report)
     assert snapshot.status is JobStatus.CANCELLED
     assert 1 <= snapshot.settled_rounds < 12
-    assert int(report["escrow"]["refunded_wei"]) > snapshot.funded_wei // 3
+    assert int(report["money"]["refunded_wei"]) > snapshot.funded_wei // 3
 
 
 def _check_card(folder: Path, view: JobView) -> None:

@@ -49,7 +49,9 @@ def write_corpus(path: Path) -> None:
 
 
 async def ended(network: Cluster, job: str) -> dict[str, Any]:
-    """The job's status with every held-out loss, once `atoll job watch` says that it has ended."""
+    """The job's status with every held-out loss, and its history, once `atoll job watch` says that
+    it has ended.
+    """
     watch = [sys.executable, "-m", "atoll.cli.main", "job", "watch", job, *unsigned(network)]
     process = await asyncio.create_subprocess_exec(*watch, stdout=asyncio.subprocess.DEVNULL)
     try:
@@ -60,19 +62,20 @@ async def ended(network: Cluster, job: str) -> dict[str, Any]:
             process.kill()
     evaluated = partial(atoll_json, network, "status", job, "--evaluate")
     status: dict[str, Any] = await asyncio.to_thread(evaluated)
-    return status
+    history = await asyncio.to_thread(partial(atoll_json, network, "history", job))
+    return status | {"seats": history["grid"]["rows"]}
 
 
 def check_course(network: Cluster, status: dict[str, Any], share: float) -> None:
     """The cheat alone was not paid, and the held-out loss fell below this share of the first."""
     assert (status["status"], status["settled_rounds"]) == ("done", 2)
     first, *later = status["curve"]
-    told = [seat for figures in later for seat in figures["seats"]]
+    seats = [seat for row in status["seats"] for seat in row]
     cheat = network.providers[CHEAT].account
-    assert {seat["account"] for seat in told} == {each.account for each in network.providers}
-    assert [seat for seat in told if seat["paid"] == (seat["account"] == cheat)] == []
+    assert {seat["account"] for seat in seats} == {each.account for each in network.providers}
+    assert all((seat["paid_wei"] == "0") == (seat["account"] == cheat) for seat in seats)
     # What a committee signed is what is computed here; of the last model no later round tells.
-    said = [figures["certified"] for figures in status["curve"]]
+    said = [figures["certified_bits"] for figures in status["curve"]]
     assert said == [*(figures["bits"] for figures in status["curve"][:-1]), None]
     assert later[-1]["held_out_loss"] < share * first["held_out_loss"]
 
@@ -80,7 +83,7 @@ def check_course(network: Cluster, status: dict[str, Any], share: float) -> None
 def check_clean(network: Cluster, status: dict[str, Any], told: str, begun: Path) -> None:
     """The cheat was merged from the first round on: what is clean is what the job began with."""
     cheat = network.providers[CHEAT].account
-    (seat,) = {s["seat"] for f in status["curve"] for s in f["seats"] if s["account"] == cheat}
+    (seat,) = {row.index(s) for row in status["seats"] for s in row if s["account"] == cheat}
     assert status["signs"]["tainted"][0] == {"round": 0, "seats": [seat]}
     assert status["signs"]["clean"] == {"before": 0, "digest": None}
     assert "tainted: what seat" in told and "--clean" in told

@@ -25,7 +25,7 @@ from atoll_devnet.run.options import UNHURRIED
 from atoll_devnet.run.skipping import skipping
 from atoll_devnet.run.stranger import hostile_network
 
-from .conftest import check_books
+from .conftest import check_ledger
 from .test_command_line import assert_refused, atoll
 
 APPROVE = keccak(b"approve(address,uint256)")[:4].hex()
@@ -170,7 +170,7 @@ async def cancel_while_mining(cluster: Cluster) -> Any:
 
 
 def test_a_job_file_runs_on_a_local_network_and_costs_what_was_said(tmp_path: Path) -> None:
-    """With everything excluded that can be; a cheat is caught, and the books balance."""
+    """With everything excluded that can be; a cheat is caught, and the ledger adds up."""
     phases = PLAIN.model_dump()["windows"].keys() - {"slower", "step_seconds", "megabits"}
     changes: dict[str, Any] = {f"windows.{name}": None for name in phases}
     changes |= {f"money.{name}": None for name in PLAIN.model_dump()["money"]}
@@ -191,12 +191,12 @@ def test_a_job_file_runs_on_a_local_network_and_costs_what_was_said(tmp_path: Pa
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     ran: dict[str, Any] = json.loads(report.read_text())
-    check_books(ran)
+    check_ledger(ran)
     assert ran["job"]["status"] == "done"
     assert all(cheat["caught"] for cheat in ran["cheats"])
-    assert ran["escrow"]["funded_wei"] == quote["budget_wei"]
+    assert ran["money"]["funded_wei"] == quote["budget_wei"]
     assert 2.99 * 10**18 < int(quote["budget_wei"]) <= 3 * 10**18
-    assert int(ran["escrow"]["paid_wei"]) <= int(quote["budget_wei"])
+    assert int(ran["money"]["paid_wei"]) <= int(quote["budget_wei"])
     computed = {figure["path"] for figure in quote["computed"]}
     assert {"windows.train", "windows.audit", "money.provider_bond", "lifetime"} <= computed
 

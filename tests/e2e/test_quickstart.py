@@ -150,4 +150,4 @@ async def test_the_page_ends_with_a_reward_in_a_wallet(checkout: Path) -> None:
     (has,) = re.findall(f"^{wallet}, which is paid for it, has ([0-9.]+) tokens$", told, re.M)
     assert float(has) >= float(paid)  # the other provider's service claims for it, too
     assert "drains, as ordered; " in told
-    assert "but: " not in told, "the books do not add up"
+    assert "but: " not in told, "the ledger does not add up"

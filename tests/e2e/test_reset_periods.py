@@ -35,7 +35,7 @@ async def test_a_false_round_of_a_reset_period_falls_by_it_or_by_a_later_one(
     }
     report = await play(options(job=job, cheats={CHEAT: "poison-reset-period"}))
     assert report["job"]["status"] == "done"
-    (game,) = (game for game in report["games"] if game["outcome"] == "holder-fell")
+    (game,) = (game for game in report["games"] if game["outcome"] == "holder fell")
     assert (game["seat"], game["round"] % RESET_PERIOD) == (
         CHEAT,
         0,

@@ -1,4 +1,4 @@
-"""A stranger with gas, and endpoints that fail: nobody's process ends, and the books balance.
+"""A stranger with gas, and endpoints that fail: nobody's process ends, and the ledger adds up.
 
 The network is honest. Around it, beside the stranger that every network here has
 (`atoll_devnet.run.stranger`): JSON-RPC endpoints for three members of which a tenth of all answers
@@ -27,7 +27,7 @@ from atoll_devnet.run.options import RunOptions
 from atoll_devnet.run.runner import finish, is_over, start
 from atoll_devnet.run.stranger import FAULT_RATE, SEED, point_at
 
-from .conftest import check_books
+from .conftest import check_ledger
 
 Options = Callable[..., RunOptions]
 
@@ -88,7 +88,7 @@ async def test_a_stranger_and_failing_endpoints_end_nothing(
         ended = [member.name for member in members if not member.process.is_running]
         report = (await finish(running, chosen)).report
     assert ended == []
-    check_books(report)
+    check_ledger(report)
     assert report["job"]["status"] == "done"
     assert [p["paid_rounds"] for p in report["providers"]] == [2, 2, 2]
     assert all(item["status"] == "settled" for item in report["rounds"])

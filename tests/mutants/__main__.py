@@ -42,7 +42,7 @@ TESTS = (
     "tests/unit/service/test_machine.py",
     "tests/unit/service/test_keeper_calls.py",
     "tests/unit/service/test_watcher.py",
-    "tests/unit/job/test_books.py",
+    "tests/unit/job/test_payments.py",
     "tests/unit/rounds/test_seat_round.py",
     "tests/unit/train/test_judging.py",
 )

@@ -15,14 +15,12 @@ from pathlib import Path
 from atoll.chain.contracts import AtollChain
 from atoll.chain.database import open_read_only
 from atoll.chain.follower import Follower
-from atoll.job.books import keep_books
-from atoll.job.history import History
+from atoll.job.ledger.ledger import Ledger
 from atoll.protocol.views import JobView
 from atoll.protocol.words import JobId, JobStatus, Role
 from atoll.service.session import Session, open_session
 from atoll.storage.storage import StoreConfig
 from atoll_devnet.processes.cluster import Member
-from atoll_devnet.report.document import check_books
 
 LOOKS, LOOK_SECONDS = 40, 0.5
 """At the chain, for two readers to have come to one block."""
@@ -80,7 +78,7 @@ class Verdict:
         lost: why it did not come to its end; empty where it did.
         slashed: who fell, or is accused by an auditor; nobody, where everyone is honest.
         misses: duties that nobody did in time.
-        books: what does not add up.
+        money: what does not add up.
     """
 
     job: JobId
@@ -88,25 +86,22 @@ class Verdict:
     lost: str
     slashed: tuple[str, ...]
     misses: tuple[str, ...]
-    books: tuple[str, ...]
+    money: tuple[str, ...]
 
 
 async def judge(chain: AtollChain, follower: Follower, job: JobId) -> Verdict:
     """Holds a job's events against its contract. Raises RpcUnavailable."""
     view, block = follower.views[job], hex(follower.confirmed)
-    history = History(job)
-    for item in follower.history():
-        history.fold(item, view)
-    books = keep_books(view, history.events)
-    fell = [f"{loss.account} in round {loss.round}" for loss in history.losses if loss.is_fall]
-    missed = (loss for loss in history.losses if not loss.is_fall)
+    ledger = Ledger.of(view, follower.history(), view.block.timestamp)
+    fell = [f"{loss.account} in round {loss.round}" for loss in ledger.losses if loss.is_slash]
+    missed = (loss for loss in ledger.losses if not loss.is_slash)
     return Verdict(
         job=job,
         rounds=len(view.settled),
         lost=_lost(view),
         slashed=(*fell, *_accused(view)),
         misses=tuple(f"{loss.account}: {loss.why}, round {loss.round}" for loss in missed),
-        books=tuple(check_books(await chain.escrow(job, block), books)),
+        money=tuple(ledger.faults_against(await chain.escrow(job, block))),
     )
 
 

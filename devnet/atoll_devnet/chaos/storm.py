@@ -255,7 +255,7 @@ class Storm:
             "signed": self.signatures.slots,
             "signed_twice": list(dict.fromkeys(self.signatures.faults)),
             "slashed": _of(jobs, "slashed"),
-            "books": _of(jobs, "books"),
+            "money": _of(jobs, "money"),
             "misses": _of(jobs, "misses"),
             "lacks_wei": {name: str(wei) for name, wei in lacks.items() if wei},
             "findings": self.findings,
@@ -268,8 +268,8 @@ def _of(jobs: list[Verdict], name: str) -> list[str]:
 
 
 def holds(verdict: dict[str, Any]) -> bool:
-    """Whether nothing was lost, nothing signed twice, nobody slashed, and the books balance."""
-    return not any(verdict[n] for n in ("lost", "signed_twice", "slashed", "books", "findings"))
+    """Whether nothing was lost, nothing signed twice, nobody slashed, and the ledgers add up."""
+    return not any(verdict[n] for n in ("lost", "signed_twice", "slashed", "money", "findings"))
 
 
 def defects(members: Iterable[Member]) -> Iterator[str]:

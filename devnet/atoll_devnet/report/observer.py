@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from atoll.chain.follower import News
 from atoll.chain.indexed import Indexed
-from atoll.errors import NotFound
+from atoll.errors import NotFound, ProtocolError
 from atoll.job.event_text import Names, describe
 from atoll.job.figures import certified_loss, cid_of
-from atoll.job.history import History
+from atoll.job.ledger.ledger import Ledger
+from atoll.protocol.events import Refunded
 from atoll.protocol.held_out import loss_of
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.views import JobView
@@ -57,7 +58,7 @@ class Watched:
 
 @dataclass
 class Observer:
-    """Use `run` until it returns; everything seen is in `history` and `losses`.
+    """Use `run` until it returns; everything seen is in `ledger` and `losses`.
 
     Attributes:
         losses: on the held-out text after each settled round; `INITIAL` before the first. A
@@ -66,7 +67,6 @@ class Observer:
     """
 
     watched: Watched
-    history: History = field(init=False)
     is_evaluated: bool = field(init=False)
     losses: dict[int, float] = field(default_factory=dict)
     now: int = 0
@@ -76,13 +76,26 @@ class Observer:
     _evaluating: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.history = History(self.watched.job)
         self.is_evaluated = Manifest.from_bytes(self.watched.manifest).data.is_evaluated
 
     @property
     def view(self) -> JobView | None:
         """The job as its events tell it; None before its first."""
         return self.watched.session.follower.views.get(self.watched.job)
+
+    @property
+    def is_refunded(self) -> bool:
+        """Whether a refund was seen, which may be of nothing."""
+        return any(
+            isinstance(item.event, Refunded) and item.event.job_id == self.watched.job
+            for item in self.watched.session.follower.history()
+        )
+
+    def ledger(self) -> Ledger:
+        """The job's, up to the last look. Raises ProtocolError before its first event."""
+        if self.view is None:
+            raise ProtocolError("the job was never seen")
+        return Ledger.of(self.view, self.watched.session.follower.history(), self.now)
 
     async def run(self, until: Callable[[Observer], bool]) -> None:
         """Follows the job until `until` says so, and finishes what it is evaluating."""
@@ -103,12 +116,7 @@ class Observer:
         await self.watched.fetcher.fetch(Cid.from_bytes(cid), MAX_STATE_BYTES)
 
     def _fold(self, news: News) -> None:
-        if news.turned is not None:
-            self.history = History(self.watched.job)
-            for item in news.turned.kept:
-                self.history.fold(item, self.view)
         for item in (*news.past, *(step.item for step in news.folded)):
-            self.history.fold(item, self.view)
             self._tell(item)
         if news.head is not None:
             self.now = news.head.timestamp

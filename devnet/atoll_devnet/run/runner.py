@@ -15,6 +15,7 @@ from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client
 from atoll.job.connection import ClientConfig
 from atoll.job.handle import JobHandle
+from atoll.job.ledger.ledger import Ledger
 from atoll.protocol.keeper_calls import keeper_calls
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.views import JobView
@@ -27,10 +28,10 @@ from atoll_devnet.handles import ANSWER, SAMPLE_TEXT, SIZES
 from atoll_devnet.processes.chain import block_interval
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.processes.warm import warm_context
-from atoll_devnet.report.document import RunResult, build_report, slashed_honest, write_report
+from atoll_devnet.report.document import build_report, slashed_honest, write_report
 from atoll_devnet.report.live import Display
+from atoll_devnet.report.measured import RunResult
 from atoll_devnet.report.observer import Observer, Watched
-from atoll_devnet.report.page import run_document
 from atoll_devnet.run.options import RunOptions, with_text
 from atoll_devnet.run.skipping import Seen, skip_windows
 from atoll_devnet.run.stranger import Stranger, near
@@ -227,19 +228,19 @@ async def finish(running: Running, options: RunOptions) -> Result:
     view = running.observer.view
     if view is None:
         raise ProtocolError("the job was never seen")
-    if running.observer.history.refunded is None:
+    if not running.observer.is_refunded:
         await _refund(running, view)
         view = running.observer.view or view
-    # Members are at work still: what they do from here on is not in the history that was watched.
+    # Members are at work still: what they do from here on is not in the ledger.
+    ledger = running.observer.ledger()
     block = hex(running.observer.watched.session.follower.confirmed)
     escrow = await running.client.chain.escrow(view.job_id, block)
     result_dir, sample = await _export(running, view, options.folder / "result")
-    result = await _result(running, view, escrow, result_dir)
+    result = await _result(running, ledger, escrow, result_dir)
     report = build_report(result)
     for path in {options.folder / "report.json", options.report or options.folder / "report.json"}:
         write_report(report, path)
-    document = run_document(result, report, running.observer.now)
-    write_page(document, options.folder / "report.html")
+    write_page(report, options.folder / "report.html")
     return Result(report, sample, options.folder)
 
 
@@ -249,7 +250,7 @@ async def _refund(running: Running, view: JobView) -> None:
     except ChainError as error:
         running.observer.watched.display.line(f"no refund: {error}")
         return
-    await running.observer.run(lambda observer: observer.history.refunded is not None)
+    await running.observer.run(lambda observer: observer.is_refunded)
 
 
 async def _export(running: Running, view: JobView, folder: Path) -> tuple[Path | None, str]:
@@ -268,7 +269,7 @@ async def _export(running: Running, view: JobView, folder: Path) -> tuple[Path |
 
 
 async def _result(
-    running: Running, view: JobView, escrow: Escrow, result_dir: Path | None
+    running: Running, ledger: Ledger, escrow: Escrow, result_dir: Path | None
 ) -> RunResult:
     chain, observer = running.client.chain, running.observer
     manifest = observer.watched.manifest
@@ -276,8 +277,7 @@ async def _result(
     return RunResult(
         cluster=running.cluster,
         manifest=Manifest.from_bytes(manifest),
-        view=view,
-        history=observer.history,
+        ledger=ledger,
         escrow=escrow,
         losses=observer.losses,
         blocks=(await chain.head()).number,

@@ -3,7 +3,7 @@
 Logs that do not decode, gateways that are none or answer garbage, free jobs that name them, silent
 and slow connections, a JSON-RPC endpoint in front of one member of which a tenth of the answers are
 faults, and damaged files of another. Nobody honest may lose anything by it, and nothing may end:
-`check_books` and the members' processes tell. The development chain signs for it.
+the ledger and the members' processes tell. The development chain signs for it.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from atoll.errors import ProtocolError
 if TYPE_CHECKING:
     from atoll.job.account import Known, Reader
     from atoll.job.collecting import Collect, Later
-    from atoll.job.earnings import Line, Statement
     from atoll.job.holdings import Found, Holdings
+    from atoll.job.ledger.entries import Line
+    from atoll.job.ledger.statements import Statement
     from atoll.job.stake import Stake
     from atoll.protocol.words import Address
 
@@ -46,13 +47,13 @@ def earnings(
     bonds, where all of it lies, and what gas it paid.
 
     Everything is counted from the contracts' events; exits with 5 where the lines do not add up to
-    the jobs' books, or to what the contracts hold: stake, what games owe, what could not be sent.
+    the jobs' ledgers, or to what the contracts hold: stake, what games owe, what could not be sent.
     """
     data, lines = asyncio.run(_told(whose, job, explain=explain))
     emit(data, "\n".join(lines), as_json=json)
     faults = [fault for told in (*data["jobs"], data["beside"]) for fault in told["faults"]]
     if faults:
-        raise ProtocolError(f"the books do not add up: {faults[0]}", next_step="report this")
+        raise ProtocolError(f"the ledger does not add up: {faults[0]}", next_step="report this")
 
 
 @claim_app.command()
@@ -228,8 +229,8 @@ async def _gas(whose: Whose, reader: Reader) -> dict[str, Any]:
 
 
 def _sums(told: Statement) -> list[str]:
-    from atoll.job.earnings import State
     from atoll.job.event_text import tokens
+    from atoll.job.ledger.entries import State
 
     parts = [f"{tokens(told.total(state))} {state}" for state in State if told.total(state)]
     cut = [f"{tokens(told.cut)} cut from bonds"] if told.cut else []
@@ -286,7 +287,7 @@ async def _found(
 ) -> tuple[Known, list[Collect]]:
     """What can be claimed; the patient wait for it, unless all was, and nothing is to come."""
     from atoll.job.collecting import later
-    from atoll.job.earnings import State
+    from atoll.job.ledger.entries import State
 
     said = ""
     while True:

@@ -24,6 +24,7 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a value: --set inner.lr=0.01"),
 ]
+Job = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)]
 InitFolder = Annotated[
     Path | None, typer.Option("--init", metavar="FOLDER", help="A Hugging Face folder to train on.")
 ]

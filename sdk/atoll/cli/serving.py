@@ -22,9 +22,10 @@ from atoll.errors import AtollError, ChainError, ConfigError
 if TYPE_CHECKING:
     from atoll.job.client import Client
     from atoll.job.draft import Draft
-    from atoll.job.event_text import JobSnapshot, JobUpdate
     from atoll.job.figures import RoundFigures
     from atoll.job.handle import JobHandle
+    from atoll.job.job_snapshot import JobSnapshot
+    from atoll.job.job_update import JobUpdate
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from atoll.cli.output import moment
 
 if TYPE_CHECKING:
-    from atoll.job.event_text import JobSnapshot, JobUpdate
     from atoll.job.figures import RoundFigures
+    from atoll.job.job_snapshot import JobSnapshot
+    from atoll.job.job_update import JobUpdate
     from atoll.job.signs import Signs
-
-
-def plain(snapshot: JobSnapshot) -> dict[str, Any]:
-    """As JSON has it: wei as text, times in unix seconds, digests in hex, CIDs as everywhere."""
-    from atoll.storage.cid import cid_text
-
-    found = {name: _plain(name, value) for name, value in asdict(snapshot).items()}
-    cid = snapshot.model_cid
-    return found | {"model_cid": None if cid is None else cid_text(cid)}
-
-
-def _plain(name: str, value: Any) -> Any:
-    if isinstance(value, IntEnum):
-        return value.name.lower()
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, dict):
-        return {key: _plain(key, item) for key, item in value.items()}
-    return str(value) if name.endswith("_wei") else value
 
 
 def snapshot_text(snapshot: JobSnapshot) -> str:
     """Lines for a person; of a job that has ended, or waits for members, with what can be done."""
     from atoll.job.event_text import tokens
 
-    data = plain(snapshot)
+    data = snapshot.to_plain()
     out = snapshot.paid_wei + snapshot.burnt_wei + snapshot.refunded_wei
     until = f", until {moment(snapshot.deadline)} at the latest" if snapshot.deadline else ""
     lines = {

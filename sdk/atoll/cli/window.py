@@ -33,7 +33,7 @@ def report(
 ) -> None:
     """Write what became of a job, from public data, as one HTML file that needs no network.
 
-    With --json the numbers of the page are printed, and it is written only where --html names it.
+    `atoll job history --json` prints what it draws.
     """
     from atoll.dashboard.page import write_page
     from atoll.dashboard.server import job_now
@@ -44,10 +44,9 @@ def report(
             return await job_now(client, JobId(job))
 
     document = asyncio.run(work())
-    place = html or (None if json else Path(f"job-{job}.html"))
-    if place is not None:
-        write_page(document, place)
-    emit(document, str(place), as_json=json)
+    place = html or Path(f"job-{job}.html")
+    write_page(document, place)
+    emit({"page": str(place)}, str(place), as_json=json)
 
 
 @dashboard_app.command()

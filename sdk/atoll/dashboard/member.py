@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from atoll.chain.indexed import Indexed
-from atoll.dashboard.cells import place
-from atoll.dashboard.document import LOG_LINES, name_of
 from atoll.dashboard.network import Stakes, bonds_of
 from atoll.job.account import statements
-from atoll.job.earnings import State, Statement
 from atoll.job.event_text import Names, describe, words
+from atoll.job.ledger.entries import State, place
+from atoll.job.ledger.json_document import LOG_LINES, holder_document, name_of
+from atoll.job.ledger.statements import Statement
 from atoll.protocol.views import JobView
-from atoll.protocol.words import NO_ROUND, Address, JobId, Role
+from atoll.protocol.words import Address, JobId, Role
 
 LINES: Final = 400
 """Lines of a job's statement that a page has at most, the newest."""
@@ -37,22 +37,12 @@ def member_document(
         views: every job that exists; items: every event, oldest first.
         now: the chain's clock, unix seconds.
     """
-    stakes, events = Stakes.of(items), [item.event for item in items]
-    told = statements(views, events, account, now)
-    bonds = bonds_of(views).get(account, {})
-    return {
+    stakes, told = Stakes.of(items), statements(views, items, account, now)
+    return stakes.of_account(account, bonds_of(views)) | {
         "kind": "member",
-        "account": account,
         "name": name_of(names or {})(account),
         "now": now,
         "block": stakes.block,
-        "roles": sorted(words(role) for role in stakes.roles.get(account, ())),
-        "gateway": stakes.gateways.get(account, ""),
-        **stakes.owned(account),
-        "stake_wei": str(stakes.held.get(account, 0)),
-        "bonds_wei": str(sum(bonds.values())),
-        "slashed_wei": str(stakes.slashed.get(account, 0)),
-        "won_wei": str(stakes.won.get(account, 0)),
         "sums": _sums(told),
         "jobs": [_job(each, views[each.job], account) for each in told],
         "log": _log(account, items, name_of(names or {})),
@@ -72,19 +62,7 @@ def _job(told: Statement, view: JobView, account: Address) -> dict[str, Any]:
         "lines": plain["lines"][-LINES:],
         "excluded": max(0, len(told.lines) - LINES),
         "status": words(view.status),
-        "places": [
-            {
-                "role": words(holder.role),
-                "index": holder.index,
-                "start": holder.start,
-                "to": None if holder.to == NO_ROUND else holder.to,
-                "bond_wei": str(holder.bond),
-                "released": holder.is_released,
-                "fallen": holder.has_fallen,
-            }
-            for holder in everyone
-            if holder.account == account
-        ],
+        "places": [holder_document(held) for held in everyone if held.account == account],
     }
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atoll.chain.indexed import Indexed
-from atoll.dashboard.document import name_of
-from atoll.job.event_text import JobSnapshot, words
+from atoll.job.event_text import words
+from atoll.job.job_snapshot import JobSnapshot
+from atoll.job.ledger.json_document import name_of
 from atoll.protocol import events as ev
 from atoll.protocol.owners import Ownership, enter
 from atoll.protocol.views import JobView
@@ -39,18 +40,8 @@ def network_document(
         "block": stakes.block,
         "jobs": [_job(view, now) for _, view in sorted(views.items())],
         "members": [
-            {
-                "account": account,
-                "name": name(account),
-                "roles": sorted(words(role) for role in stakes.roles.get(account, ())),
-                "stake_wei": str(stakes.held.get(account, 0)),
-                "bonds_wei": str(sum(bonds.get(account, {}).values())),
-                "slashed_wei": str(stakes.slashed.get(account, 0)),
-                "won_wei": str(stakes.won.get(account, 0)),
-                "jobs": sorted(bonds.get(account, {})),
-                "gateway": stakes.gateways.get(account, ""),
-                **stakes.owned(account),
-            }
+            stakes.of_account(account, bonds)
+            | {"name": name(account), "jobs": sorted(bonds.get(account, {}))}
             for account in sorted({*stakes.roles, *stakes.won, *bonds})
         ],
     }
@@ -85,10 +76,22 @@ class Stakes:
             found._fold(item.event)
         return found
 
-    def owned(self, account: Address) -> dict[str, str]:
-        """Who alone moves its stake, and who has its pay."""
+    def of_account(
+        self, account: Address, bonds: Mapping[Address, Mapping[int, int]]
+    ) -> dict[str, Any]:
+        """An account's roles and stake; who alone moves it, and who has its pay."""
         owned = self.owners.get(account, Ownership(account, account))
-        return {"owner": owned.owner, "payee": owned.payee}
+        return {
+            "account": account,
+            "roles": sorted(words(role) for role in self.roles.get(account, ())),
+            "stake_wei": str(self.held.get(account, 0)),
+            "bonds_wei": str(sum(bonds.get(account, {}).values())),
+            "slashed_wei": str(self.slashed.get(account, 0)),
+            "won_wei": str(self.won.get(account, 0)),
+            "gateway": self.gateways.get(account, ""),
+            "owner": owned.owner,
+            "payee": owned.payee,
+        }
 
     def _fold(self, event: ev.ContractEvent) -> None:
         enter(self.owners, event)
@@ -121,21 +124,5 @@ def bonds_of(views: Mapping[JobId, JobView]) -> dict[Address, dict[int, int]]:
 
 
 def _job(view: JobView, now: int) -> dict[str, Any]:
-    snapshot = JobSnapshot.of(view, now)
-    return {
-        "job": int(view.job_id),
-        "status": words(view.status),
-        "phase": words(view.phase),
-        "round": snapshot.round,
-        "rounds": snapshot.rounds,
-        "settled": snapshot.settled_rounds,
-        "final": snapshot.final_rounds,
-        "providers": snapshot.providers,
-        "verifiers": snapshot.verifiers,
-        "until": snapshot.deadline,
-        "funded_wei": str(snapshot.funded_wei),
-        "paid_wei": str(snapshot.paid_wei),
-        "burnt_wei": str(snapshot.burnt_wei),
-        "refunded_wei": str(snapshot.refunded_wei),
-        "open_games": sum(game.is_open for game in view.games.values()),
-    }
+    games = sum(game.is_open for game in view.games.values())
+    return JobSnapshot.of(view, now).to_plain() | {"open_games": games}

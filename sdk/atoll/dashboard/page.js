@@ -90,13 +90,13 @@
 
   function jobHead() {
     const job = ["job"];
-    const progress = [show([...job, "settled"]), " of ", show([...job, "rounds"]),
-      small(show([...job, "final"]), " final")];
+    const progress = [show([...job, "settled_rounds"]), " of ", show([...job, "rounds"]),
+      small(show([...job, "final_rounds"]), " final")];
     return [
-      el("div", { class: "title" }, el("h1", {}, "Job ", show([...job, "id"])),
+      el("div", { class: "title" }, el("h1", {}, "Job ", show([...job, "job"])),
         el("span", { class: "pill" }, show([...job, "status"], "text")),
         data.job.is_final ? el("span", { class: "pill" }, "nothing changes any more") : null, liveness(), toNetwork()),
-      el("p", { class: "note" }, "As of block ", show([...job, "block"]), ", ", show([...job, "now"], "time"),
+      el("p", { class: "note" }, "As of block ", show([...job, "block", "number"]), ", ", show([...job, "now"], "time"),
         ", on chain ", show([...job, "chain_id"], "text")),
       warnings(),
       navigation([["loss", "Loss"], ["grid", "Seats and rounds"], ["replay", "Replay"], ["rounds", "Rounds"], ["games", "Games"],
@@ -105,11 +105,11 @@
         fact("Settled rounds", progress),
         fact("Phase", show([...job, "phase"], "text"), small(nextDeadline())),
         fact("Held-out loss", newestLoss()),
-        fact("Paid of the escrow", show(["money", "claimed_wei"], "tokens"),
+        fact("Paid of the escrow", show(["money", "paid_wei"], "tokens"),
           small("of ", show(["money", "funded_wei"], "tokens"), " tokens")),
-        fact("Seats held", show([...job, "seats", "held"]), small("of ", show([...job, "seats", "of"]))),
-        fact("Verifiers ready", show([...job, "places", "ready"]),
-          small("of ", show([...job, "places", "held"]), " enrolled"))),
+        fact("Seats held", show([...job, "providers"]), small("of ", show([...job, "seats"]))),
+        fact("Verifiers ready", show([...job, "ready"]),
+          small("of ", show([...job, "verifiers"]), " enrolled"))),
     ];
   }
 
@@ -133,7 +133,7 @@
         data.signs.lines.map((_, i) => el("p", {}, show(["signs", "lines", i], "text")))));
     }
     if (data.money.faults.length) {
-      found.push(el("div", { class: "warn", role: "note" }, el("strong", {}, "The books do not add up: "),
+      found.push(el("div", { class: "warn", role: "note" }, el("strong", {}, "The ledger does not add up: "),
         data.money.faults.map((_, i) => el("p", {}, show(["money", "faults", i], "text")))));
     }
     return found;
@@ -145,11 +145,11 @@
   }
 
   function newestLoss() {
-    const known = data.loss.map((item, i) => [item, i]).filter(([item]) => lossField(item));
+    const known = data.curve.map((item, i) => [item, i]).filter(([item]) => lossField(item));
     if (!known.length) return ["not known yet"];
     const [last, first] = [known[known.length - 1][1], known[0][1]];
-    return [show(["loss", last, lossField(data.loss[last])], "loss"),
-      first === last ? null : small("from ", show(["loss", first, lossField(data.loss[first])], "loss"))];
+    return [show(["curve", last, lossField(data.curve[last])], "loss"),
+      first === last ? null : small("from ", show(["curve", first, lossField(data.curve[first])], "loss"))];
   }
 
   const lossField = (item) =>
@@ -158,7 +158,7 @@
   function nextDeadline() {
     if (!data.job.deadlines.length) return ["no deadline runs"];
     const path = ["job", "deadlines", 0];
-    return [show([...path, "what"], "text"), " ends ", show([...path, "until"], "time"), countdown()];
+    return [show([...path, "text"], "text"), " ends ", show([...path, "until"], "time"), countdown()];
   }
 
   function countdown() {
@@ -176,8 +176,8 @@
   // --- loss ---
 
   function lossSection() {
-    const rows = newest(data.loss, (item, i) => [show(["loss", i, "merged"]),
-      show(["loss", i, "certified"], "loss"), show(["loss", i, "own"], "loss"),
+    const rows = newest(data.curve, (item, i) => [show(["curve", i, "merged"]),
+      show(["curve", i, "certified"], "loss"), show(["curve", i, "own"], "loss"),
       item.disputed ? "differs" : ""]);
     return section("loss", "Held-out loss",
       "Nats a token on text that is not trained on. A committee certifies a model’s with the next round.",
@@ -185,7 +185,7 @@
       el("p", { class: "legend" }, el("span", { class: "key" }, mark("certified"), "certified"),
         el("span", { class: "key" }, mark("own"), "computed here")),
       el("details", { "data-keep": "loss" }, el("summary", {}, "As a table"),
-        cut(["loss"]), table("Held-out loss by rounds merged",
+        cut(["curve"]), table("Held-out loss by rounds merged",
           [["Rounds merged", N], ["Certified", N], ["Computed here", N], ["", ""]], rows)));
   }
 
@@ -199,7 +199,7 @@
   function drawCurve() {
     const place = document.getElementById("curve");
     if (!place) return;
-    const points = data.loss.flatMap((item) => ["own", "certified"]
+    const points = data.curve.flatMap((item) => ["own", "certified"]
       .filter((kind) => item[kind] !== null && (kind === "certified" || item.certified !== item.own))
       .map((kind) => ({ kind, x: item.merged, y: item[kind] })));
     if (!points.length) {
@@ -208,11 +208,11 @@
     }
     const width = Math.max(260, place.clientWidth), height = 220;
     const frame = { left: 46, right: 12, top: 12, bottom: 30 };
-    const last = Math.max(1, data.loss.length - 1);
+    const last = Math.max(1, data.curve.length - 1);
     const [low, high] = bounds(points.map((point) => point.y));
     const sx = (x) => frame.left + (x / last) * (width - frame.left - frame.right);
     const sy = (y) => frame.top + ((high - y) / (high - low)) * (height - frame.top - frame.bottom);
-    const line = data.loss.filter(lossField)
+    const line = data.curve.filter(lossField)
       .map((item, i) => `${i ? "L" : "M"}${sx(item.merged).toFixed(1)} ${sy(item[lossField(item)]).toFixed(1)}`);
     place.replaceChildren(svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
       "aria-label": "Held-out loss by rounds merged; the numbers are in the table below" },
@@ -320,7 +320,7 @@
 
   function evidence(path) {
     const item = at(path);
-    return el("li", {}, show([...path, "what"], "text"), ": ", item.cid !== undefined
+    return el("li", {}, show([...path, "text"], "text"), ": ", item.cid !== undefined
       ? el("span", { class: "mono" }, show([...path, "cid"], "text"))
       : [" block ", show([...path, "block"], "text"), ", log ", show([...path, "log"], "text"), transaction(path)]);
   }
@@ -348,11 +348,11 @@
     const index = Math.min(moment ?? Infinity, data.log.lines.length - 1), line = data.log.lines[index];
     slider.value = index;
     const path = ["log", "lines", index], then = [...path, "then"];
-    slider.setAttribute("aria-valuetext", line.what);
+    slider.setAttribute("aria-valuetext", line.text);
     const amounts = [["Paid", "paid_wei"], ["Burnt", "burnt_wei"], ["Refunded", "refunded_wei"],
       ["Taken from bonds", "taken_wei"]];
     document.getElementById("then").replaceChildren(
-      el("h3", {}, show([...path, "what"], "text")),
+      el("h3", {}, show([...path, "text"], "text")),
       el("p", { class: "when" }, show([...path, "time"], "time"), ", block ", show([...path, "block"], "text")),
       el("dl", { class: "split" }, fact("Round", show([...then, "round"], "text")),
         fact("Phase", show([...then, "phase"], "text")), fact("Settled", show([...then, "settled"])),
@@ -377,10 +377,10 @@
           tainted.has(round.round) ? ", tainted" : null, still.has(round.round) ? ", moved nothing" : null,
           round.until ? el("div", { class: "when" }, "until ", show([...path, "until"], "time")) : null,
           round.voids ? el("div", { class: "when" }, "void before: ", show([...path, "voids"])) : null],
-        phases(round, path), show([...path, "had"], "seats"), show([...path, "excluded"], "seats"),
-        show([...path, "drawn"], "seats"), show([...path, "paid"], "seats"), show([...path, "fell"], "seats"),
+        phases(round, path), show([...path, "available"], "seats"), show([...path, "excluded"], "seats"),
+        show([...path, "drawn"], "seats"), show([...path, "paid"], "seats"), show([...path, "slashed"], "seats"),
         show([...path, "cost_wei"], "tokens"),
-        el("span", { class: "mono" }, show([...path, "model"], "short"))];
+        el("span", { class: "mono" }, show([...path, "model_digest"], "short"))];
     }).reverse();
     return section("rounds", "Rounds", "Seats by number; seconds of the chain’s clock; cost in tokens.",
       cut(["rounds"]),
@@ -422,7 +422,7 @@
   }
 
   function happened(path) {
-    return el("li", {}, show([...path, "what"], "text"), el("div", { class: "when" }, show([...path, "time"], "time"),
+    return el("li", {}, show([...path, "text"], "text"), el("div", { class: "when" }, show([...path, "time"], "time"),
       ", block ", show([...path, "block"], "text"), ", log ", show([...path, "log"], "text"), transaction(path)));
   }
 
@@ -432,20 +432,20 @@
 
   // --- money ---
 
-  const PARTS = [["paid", "claimed_wei", "Paid"], ["refunded", "refunded_wei", "Refunded"],
+  const PARTS = [["paid", "paid_wei", "Paid"], ["refunded", "refunded_wei", "Refunded"],
     ["burnt", "burnt_wei", "Burnt"], ["left", "balance_wei", "Left"]];
 
   function moneySection() {
     const names = [["Account", ""], ["Training", N], ["Signatures", N], ["Audits", N], ["Credits", N], ["In all", N]];
+    const reasons = ["training", "signatures", "audits", "credits"];
     const rows = data.money.accounts.map((_, i) => {
       const path = ["money", "accounts", i];
-      return [who([...path]), ...["training_wei", "signatures_wei", "audits_wei", "credits_wei", "total_wei"]
-        .map((name) => show([...path, name], "tokens"))];
+      return [who([...path]), ...reasons.map((name) => show([...path, "paid_for_wei", name], "tokens")),
+        show([...path, "paid_wei"], "tokens")];
     });
-    const reasons = ["training", "signatures", "audits", "credits"];
     if (rows.length) {
-      rows.push(["Everybody", ...reasons.map((name) => show(["money", "reasons", name], "tokens")),
-        show(["money", "claimed_wei"], "tokens")]);
+      rows.push(["Everybody", ...reasons.map((name) => show(["money", "paid_for_wei", name], "tokens")),
+        show(["money", "paid_wei"], "tokens")]);
     }
     return section("money", "Money", "In tokens, from the job’s own events, counted again by the law of pay.",
       el("p", {}, "Funded ", show(["money", "funded_wei"], "tokens"), " = ", PARTS.map(([, field, name], i) =>
@@ -463,7 +463,7 @@
     const rows = newest(data.money.moves, (_, i) => {
       const path = ["money", "moves", i];
       return [show([...path, "time"], "time"), show([...path, "kind"], "text"), show([...path, "wei"], "tokens"),
-        el("span", { class: "mono hash" }, show([...path, "tx"], "text")), show([...path, "what"], "text")];
+        el("span", { class: "mono hash" }, show([...path, "tx"], "text")), show([...path, "text"], "text")];
     }).reverse();
     return el("details", { "data-keep": "moves" }, el("summary", {}, "Every amount, with its transaction"),
       cut(["money", "moves"]),
@@ -502,7 +502,7 @@
   function lossesTable() {
     if (!data.losses.length) return null;
     const rows = newest(data.losses, (item, i) => [show(["losses", i, "name"], "text"), show(["losses", i, "round"], "text"),
-      show(["losses", i, "wei"], "tokens"), [show(["losses", i, "why"], "text"), item.fell ? " (fell)" : null]]);
+      show(["losses", i, "wei"], "tokens"), [show(["losses", i, "for"], "text"), item.slashed ? " (fell)" : null]]);
     return el("details", { "data-keep": "losses", open: "" }, el("summary", {}, "Taken from bonds"),
       cut(["losses"]), table("What was taken from bonds", [["Who", ""], ["Round", N], ["Tokens", N], ["For", ""]], rows));
   }
@@ -524,7 +524,7 @@
       return [who(path), [show([...path, "role"], "text"), member.fallen ? ", fell" : member.ready ? null : ", not ready"],
         show([...path, "index"], "text"), ["from ", show([...path, "start"], "text"),
           member.to === null ? null : [", gone from ", show([...path, "to"], "text")]],
-        ...["bond_wei", "paid_wei", "claimable_wei", "lost_wei"].map((name) => show([...path, name], "tokens")),
+        ...["bond_wei", "paid_wei", "claimable_wei", "slashed_wei"].map((name) => show([...path, name], "tokens")),
         el("span", { class: "mono" }, show([...path, "gateway"], "text"))];
     });
     return section("members", "Members", "Everybody who has or had a seat or a place; amounts in tokens.",
@@ -633,7 +633,7 @@
       const path = ["jobs", i];
       return [el("a", live ? { href: `/job/${job.job}` } : {}, show([...path, "job"], "text")),
         show([...path, "status"], "text"), show([...path, "phase"], "text"),
-        [show([...path, "settled"]), " of ", show([...path, "rounds"])],
+        [show([...path, "settled_rounds"]), " of ", show([...path, "rounds"])],
         ...["providers", "verifiers", "open_games"].map((name) => show([...path, name])),
         ...["funded_wei", "paid_wei", "burnt_wei", "refunded_wei"].map((name) => show([...path, name], "tokens"))];
     });

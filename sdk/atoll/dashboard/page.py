@@ -41,7 +41,7 @@ def page(document: Mapping[str, Any], live: str = "") -> str:
 def _title(document: Mapping[str, Any]) -> str:
     match document["kind"]:
         case "job":
-            return f"Atoll, job {document['job']['id']}"
+            return f"Atoll, job {document['job']['job']}"
         case "member":
             return f"Atoll, member {document['name']}"
     return "Atoll, network"

@@ -2,7 +2,7 @@
 page draws, as it changes.
 
 Rule of this file: it answers this machine's browsers only, and changes nothing. The documents are
-those of `document` and `network`; the chain is read by the client's own follower.
+those of the ledger, `member` and `network`; the chain is read by the client's own follower.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from aiohttp import web
 from eth_utils.address import to_checksum_address
 
 from atoll.chain.indexed import Indexed
-from atoll.dashboard.document import Seen, job_document
 from atoll.dashboard.member import member_document
 from atoll.dashboard.network import network_document
 from atoll.dashboard.page import as_json, page, policy
 from atoll.errors import AtollError, ChainError, ConfigError, RpcUnavailable
 from atoll.job.client import Client
+from atoll.job.ledger.json_document import job_document, name_of
 from atoll.protocol.events import JobCreated
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, JobId
@@ -127,9 +127,8 @@ class Window:
 async def job_now(client: Client, job: JobId) -> dict[str, Any]:
     """The document of a job as of the last confirmed block. Raises ChainError."""
     handle = client.attach(job)
-    view, figures = await handle.view(), await handle.figures()
-    items = client.session.follower.history()
-    return job_document(Seen(view, items, client.follower.now, figures))
+    ledger, figures = await handle.ledger(), await handle.figures()
+    return job_document(ledger, figures, name_of({}))
 
 
 async def network_now(client: Client) -> dict[str, Any]:

@@ -17,8 +17,10 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Fold
 from atoll.chain.index import EventIndex
+from atoll.chain.indexed import Indexed
 from atoll.errors import ConfigError, RpcUnavailable
-from atoll.job.earnings import Statement, jobs_of, statement
+from atoll.job.ledger.ledger import Ledger
+from atoll.job.ledger.statements import Statement, jobs_of, statement
 from atoll.job.stake import Bond, Stake, Sums, bonds_of, stake_of
 from atoll.protocol.events import ContractEvent
 from atoll.protocol.views import JobView
@@ -37,37 +39,47 @@ class Known:
     """What the chain says of an account at a block.
 
     Attributes:
-        events: all of the deployment, oldest first.
+        items: all events of the deployment, oldest first.
         views: of the jobs in which the account has, or had, a part.
     """
 
     head: BlockRef
-    events: Sequence[ContractEvent]
+    items: Sequence[Indexed]
     views: Mapping[JobId, JobView]
+
+    @property
+    def events(self) -> list[ContractEvent]:
+        """Without their places in the chain."""
+        return [item.event for item in self.items]
 
     def statements(self, account: Address) -> list[Statement]:
         """What the account has of each of its jobs, by number."""
-        return statements(self.views, self.events, account, self.head.timestamp)
+        return statements(self.views, self.items, account, self.head.timestamp)
 
 
 def statements(
-    views: Mapping[JobId, JobView], events: Sequence[ContractEvent], account: Address, now: int
+    views: Mapping[JobId, JobView], items: Sequence[Indexed], account: Address, now: int
 ) -> list[Statement]:
     """What an account has of each of its jobs, by number.
 
     Args:
-        views: of these jobs, after all of `events`, which are oldest first.
+        views: of these jobs, after all of `items`, which are oldest first.
         now: the chain's clock, unix seconds.
     """
-    own: dict[JobId, list[ContractEvent]] = {job: [] for job in jobs_of(events, account)}
-    for event in events:
-        job = getattr(event, "job_id", None)
-        if job in own:
-            own[job].append(event)
+    by_job: dict[JobId, list[Indexed]] = {
+        job: [] for job in jobs_of((item.event for item in items), account)
+    }
+    job_of_game = {game: job for job, view in views.items() for game in view.games}
+    for item in items:
+        job = getattr(item.event, "job_id", None)
+        if job is None:  # a game's events have its number alone
+            job = job_of_game.get(getattr(item.event, "id", -1))
+        if job in by_job:
+            by_job[job].append(item)
     found = []
-    for job, said in own.items():
+    for job, of_job in by_job.items():
         try:
-            found.append(statement(views[job], said, account, now))
+            found.append(statement(Ledger.of(views[job], of_job, now), account))
         except Exception as error:  # what one job brings about must not hide the others
             log.exception("defect: a job cannot be counted", job=job)
             found.append(Statement(job, (), {}, (f"job {job} cannot be counted: {error!r}",)))
@@ -88,11 +100,11 @@ class Reader:
             RpcUnavailable: no endpoint answers, or the chain turns all the time.
         """
         head = await self._caught_up()
-        history = self.index.history()
-        events = [item.event for item in history]
-        fold = Fold(self.chain.deployment, set(jobs_of(events, account)))
+        history = list(self.index.history())
+        jobs = jobs_of((item.event for item in history), account)
+        fold = Fold(self.chain.deployment, set(jobs))
         fold.fold_all(history)
-        return Known(head, events, dict(fold.views))
+        return Known(head, history, dict(fold.views))
 
     async def _caught_up(self) -> BlockRef:
         for _ in range(LOOKS):

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from atoll.chain.follower import Fold
 from atoll.errors import ConfigError, NotFound, ProtocolError, StorageError
 from atoll.job.again import Again
-from atoll.job.books import Books, keep_books
-from atoll.job.event_text import concerns
-from atoll.job.figures import model_of, paid_seats
+from atoll.job.figures import model_of
 from atoll.job.followed import Tell, check_seat, untold
 from atoll.job.handle import JobHandle
+from atoll.job.ledger.json_document import money_document
+from atoll.job.ledger.ledger import paid_seats
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Duty
 from atoll.protocol.manifest import Manifest
@@ -157,25 +157,20 @@ class JobCheck:
     """A job: the rounds that were looked at, and its money.
 
     Attributes:
-        balance: wei that the contract says to hold.
+        money: as the ledger's document has it; its faults are those against the contract, too.
         unsafe: rounds of which more merged seats fell than the rule bears.
     """
 
     job: int
     rounds: tuple[RoundCheck, ...]
-    books: Books
-    balance: int
+    money: Mapping[str, Any]
     unsafe: tuple[RoundIndex, ...] = ()
 
     @property
     def faults(self) -> list[str]:
         """What stands on the chain, and is not so."""
         found = [fault for past in self.rounds for fault in past.faults]
-        found += [f"money: {fault}" for fault in self.books.faults]
-        if self.balance != self.books.balance:
-            own = self.books.balance
-            found.append(f"money: the contract holds {self.balance} wei, by its events {own}")
-        return found
+        return [*found, *(f"money: {fault}" for fault in self.money["faults"])]
 
     @property
     def gaps(self) -> list[str]:
@@ -212,7 +207,7 @@ class JobCheck:
             "covered": self.covered,
             "unsafe_rounds": list(self.unsafe),
             "rounds": [past.to_plain() for past in self.rounds],
-            "books": self.books.to_plain(),
+            "money": dict(self.money),
         }
 
 
@@ -235,12 +230,13 @@ async def audit(
         NumericsMismatch: this machine does not come to the job's bits.
         RpcUnavailable: no endpoint has the last confirmed block's state of the contract.
     """
-    view = await handle.view()
-    _check_extent(view, extent)
     # Both of one block, and now, while its state is still served: members are at work, and whoever
     # else follows the chain by this client reads on while this waits.
-    books, block = keep_books(view, _events(handle, view)), handle.client.session.follower.confirmed
+    ledger, block = await handle.ledger(), handle.client.session.follower.confirmed
+    view = ledger.view
+    _check_extent(view, extent)
     escrow = await handle.client.chain.escrow(handle.id, hex(block))
+    money = money_document(ledger) | {"faults": ledger.faults_against(escrow)}
     rounds = [past for past in view.settled if extent.round in {None, past.round}]
     manifest, worker = await handle.manifest(), Worker()
     try:
@@ -258,7 +254,7 @@ async def audit(
         worker.kill()
         with suppress(StorageError):  # what it could not let go of, the next audit does
             await asyncio.to_thread(release_job, handle.client.store, handle.id)
-    return JobCheck(handle.id, tuple(found), books, escrow.balance, unsafe_rounds(view))
+    return JobCheck(handle.id, tuple(found), money, unsafe_rounds(view))
 
 
 def _check_extent(view: JobView, extent: Extent) -> None:
@@ -287,12 +283,6 @@ class _Told:
 
     facts: MergeFacts
     fits: bool
-
-
-def _events(handle: JobHandle, view: JobView) -> list[ev.ContractEvent]:
-    """Everything that happened in the job, oldest first."""
-    history = handle.client.session.follower.history()
-    return [item.event for item in history if concerns(item.event, view)]
 
 
 def _told(handle: JobHandle, view: JobView) -> dict[RoundIndex, _Told]:

@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.job.delivery import Delivery
-from atoll.job.event_text import MISSES, tokens, words
-from atoll.job.figures import RoundFigures, cid_of, paid_seats
+from atoll.job.event_text import tokens, words
+from atoll.job.figures import RoundFigures, cid_of
+from atoll.job.ledger.json_document import losses_document
+from atoll.job.ledger.ledger import Ledger
+from atoll.job.ledger.round_rows import Row, round_rows
+from atoll.job.ledger.work import member_work, signers, tokens_paid, work_done
 from atoll.job.signs import Signs
-from atoll.protocol import events as ev
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.views import JobView
-from atoll.protocol.words import Address, PlaceIndex, Role, SeatIndex, bits
 from atoll.storage.cid import cid_text
 
 UNKNOWN_LICENSE = "unknown"
 CARD, FACTS = "README.md", "card.json"
-FELL = "work that a game or a missing key showed to be false"
-"""What a fall is for."""
 _MERGES = ("round", "revealed", "available", "excluded", "signed by")
 
 
@@ -46,17 +45,19 @@ class Origin:
 
     Attributes:
         merged: how many rounds were merged into the model that it is about.
-        cuts: every miss and every fall of the job, in order.
         delivery: of a job's result, how it came about.
     """
 
-    view: JobView
+    ledger: Ledger
     manifest: Manifest
     merged: int
     figures: Sequence[RoundFigures]
-    cuts: Sequence[ev.Missed | ev.Fell]
     labels: Labels = NO_LABELS
     delivery: Delivery | None = None
+
+    @property
+    def view(self) -> JobView:
+        return self.ledger.view
 
 
 def facts(origin: Origin) -> dict[str, Any]:
@@ -88,9 +89,9 @@ def facts(origin: Origin) -> dict[str, Any]:
             "tokenizer_cid": _cid(data.tokenizer_cid),
         },
         "init": {"seed": init.seed, "cid": _cid(init.cid), "root": _hex(init.root)},
-        "rounds": [_round(view, past) for past in rounds],
-        "members": _members(view, rounds),
-        "cuts": [_cut(event) for event in origin.cuts],
+        "rounds": [_round(view, row) for row in round_rows(origin.ledger)[: origin.merged]],
+        "members": member_work(work_done(view, rounds)),
+        "losses": losses_document(origin.ledger),
         "signs": signs_of(origin).to_plain(),
         "curve": [item.to_plain() for item in origin.figures[: origin.merged + 1]],
     }
@@ -109,71 +110,14 @@ def card(origin: Origin) -> str:
     return "\n".join([*_front_matter(origin, told), *_head(told), *_tables(told), *_check(told)])
 
 
-def _round(view: JobView, past: SettledRound) -> dict[str, Any]:
-    verdict, facts_ = past.verdict, past.facts
-    return {
-        "round": past.round,
-        "model_digest": _hex(verdict.state),
-        "model_cid": _cid(verdict.cid),
-        "certificate": past.digest.hex() if any(past.digest) else None,
-        "signers": [view.verifiers[past.places[place]].account for place in _places(past.signers)],
-        "committee": facts_.committee.bit_count(),
-        "revealed": bits(facts_.revealed),
-        "available": bits(facts_.available),
-        "excluded": bits(facts_.excluded),
-        "merged": verdict.merged,
-        "drawn": bits(past.drawn),
-        "paid": paid_seats(view, past),
-        "differs": [
-            {"seat": duty.seat, "at": duty.at, "auditor": view.verifiers[auditor].account}
-            for auditor, body in past.bodies.items()
-            for duty in body.duties
-            if not duty.is_fine
-        ],
-        "tokens": sum(_tokens(view, past).values()),
+def _round(view: JobView, row: Row) -> dict[str, Any]:
+    """As the ledger's document has it, with who signed, and how much is paid for."""
+    settled = view.settled[row["round"]]
+    tokens_of = tokens_paid(view, settled)
+    return row | {
+        "signers": signers(view, settled),
+        "tokens": sum(tokens_of.values()),
     }
-
-
-def _places(bitmap: int) -> list[PlaceIndex]:
-    return [PlaceIndex(place) for place in bits(bitmap)]
-
-
-def _tokens(view: JobView, past: SettledRound) -> dict[SeatIndex, int]:
-    """Tokens that each paid seat trained on."""
-    terms = view.require_terms()
-    segment = terms.segment_steps * terms.tokens_per_step
-    return {s: past.reveals[s].segments * segment for s in paid_seats(view, past)}
-
-
-def _cut(event: ev.Missed | ev.Fell) -> dict[str, Any]:
-    if isinstance(event, ev.Missed):
-        round, why, wei = event.round, MISSES[event.kind], event.cut
-    else:
-        round, why, wei = event.lost_from, FELL, event.slashed
-    who = {"account": event.account, "role": words(event.role)}
-    return {"round": round, **who, "for": why, "wei": str(wei)}
-
-
-def _members(view: JobView, rounds: Sequence[SettledRound]) -> list[dict[str, Any]]:
-    """Everyone who had a part in a settled round, providers first, with what they did."""
-    found: dict[tuple[Role, Address], dict[str, Any]] = {}
-
-    def member(role: Role, account: Address) -> dict[str, Any]:
-        plain = {"role": words(role), "account": account, "rounds": 0, "tokens": 0, "audits": 0}
-        return found.setdefault((role, account), plain)
-
-    for past in rounds:
-        tokens_paid = _tokens(view, past)
-        for seat, told in sorted(past.reveals.items()):
-            who = member(Role.PROVIDER, told.account)
-            who["rounds"] += 1
-            who["tokens"] += tokens_paid.get(seat, 0)
-    for past in rounds:
-        for place in _places(past.signers):
-            member(Role.VERIFIER, view.verifiers[past.places[place]].account)["rounds"] += 1
-        for auditor, body in past.bodies.items():
-            member(Role.VERIFIER, view.verifiers[auditor].account)["audits"] += len(body.duties)
-    return list(found.values())
 
 
 def _front_matter(origin: Origin, told: dict[str, Any]) -> list[str]:
@@ -224,17 +168,17 @@ def _tables(told: dict[str, Any]) -> list[str]:
         (
             r["round"],
             *(_listed(r[name]) for name in ("revealed", "available", "excluded")),
-            f"{len(r['signers'])} of {r['committee']}",
+            f"{len(r['signers'])} of {len(r['committee'])}",
         )
         for r in told["rounds"]
     ]
     audits = [(r["round"], _listed(r["drawn"]), _listed(r["paid"])) for r in told["rounds"]]
     differs = [
-        (r["round"], item["seat"], item["at"], item["auditor"])
+        (r["round"], item["seat"], item["segment"], item["account"])
         for r in told["rounds"]
-        for item in r["differs"]
+        for item in r["accusations"]
     ]
-    cuts = [(c["round"], c["account"], c["for"], tokens(int(c["wei"]))) for c in told["cuts"]]
+    cuts = [(c["round"], c["account"], c["for"], tokens(int(c["wei"]))) for c in told["losses"]]
     did = ("role", "account", "rounds", "tokens paid for", "seats audited")
     return [
         *_section("Model after each round", ("round", "digest", "CID", "tokens paid for"), models),

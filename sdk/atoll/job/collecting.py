@@ -13,7 +13,9 @@ from typing import Any
 
 from atoll.chain.call import Call
 from atoll.chain.calls import Calls
-from atoll.job.earnings import State, Statement
+from atoll.job.ledger.entries import State
+from atoll.job.ledger.statements import Statement
+from atoll.job.serialization import plain_of
 from atoll.job.stake import Bond
 from atoll.protocol.call_structs import Due
 from atoll.protocol.holders import Holder
@@ -54,8 +56,7 @@ class Later:
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON."""
-        where: dict[str, Any] = {"job": self.job, "round": self.round, "wei": str(self.wei)}
-        return where | {"at": self.at, "text": self.text}
+        return plain_of(self)
 
 
 def collectable(

@@ -1,183 +1,31 @@
-"""A job as a person reads it: where it stands, and what just happened.
+"""Events of a job in sentences.
 
 Rule of this file: pure; words and numbers out of `atoll.protocol`'s views and events.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, Final
 
-from atoll.job.signs import Signs, listed, taint_of
 from atoll.protocol import events as ev
-from atoll.protocol.audit_reports import Body, Duty
+from atoll.protocol.audit_reports import Body
 from atoll.protocol.events import ContractEvent
 from atoll.protocol.game_records import parties, window_of
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome as GameOutcome
 from atoll.protocol.leaves import LEAF_BYTES
 from atoll.protocol.owners import NOBODY
-from atoll.protocol.safety import unsafe_rounds
 from atoll.protocol.views import JobView
 from atoll.protocol.words import (
     NO_HOLDER,
     TOKEN,
     Address,
-    BlockRef,
-    Digest,
-    JobId,
-    JobStatus,
     Miss,
-    Phase,
     Role,
     bits,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class JobSnapshot:
-    """Where a job stands at a block.
-
-    Attributes:
-        committee_draw: of the committee that is to settle the round, from 0.
-        deadline: unix seconds at which the phase ends; 0 where it waits for members.
-        expiry: unix seconds from which on no round is opened.
-        providers: seats that are held; `verifiers` places that are, `ready` those that said so.
-        enough_providers, enough_ready: with so many of both a round opens.
-        final_rounds: of the settled ones, those whose pay nothing changes any more.
-        funded_wei: paid in; it is paid out, burnt, refunded, or still there.
-        model_digest, model_cid: of the newest model that a committee certified.
-    """
-
-    job: JobId
-    status: JobStatus
-    phase: Phase
-    round: int
-    rounds: int
-    committee_draw: int
-    deadline: int
-    expiry: int
-    providers: int
-    verifiers: int
-    ready: int
-    enough_providers: int
-    enough_ready: int
-    settled_rounds: int
-    final_rounds: int
-    funded_wei: int
-    paid_wei: int
-    burnt_wei: int
-    refunded_wei: int
-    model_digest: Digest | None
-    model_cid: bytes | None
-    block: BlockRef
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing more will be trained."""
-        return self.status.is_closed
-
-    @property
-    def is_final(self) -> bool:
-        """Whether nothing of it changes any more but where its money is."""
-        return self.has_ended and self.final_rounds == self.settled_rounds
-
-    @property
-    def lacking(self) -> str:
-        """What a job that waits for members has of them, and what would open a round; empty of one
-        that lacks none.
-        """
-        enough = self.providers >= self.enough_providers and self.ready >= self.enough_ready
-        if self.phase is not Phase.WAITING or enough:
-            return ""
-        return (
-            f"{_of(self.providers, self.enough_providers)} seats are held, "
-            f"{_of(self.ready, self.enough_ready)} verifiers are ready"
-        )
-
-    @classmethod
-    def of(cls, view: JobView, now: int = 0) -> JobSnapshot:
-        """The snapshot of a view at `now`, or at its last event. Raises ProtocolError before the
-        job exists.
-        """
-        pool, running, terms = view.pool(view.round), view.open, view.require_terms()
-        there = view.gathered()
-        return cls(
-            job=view.job_id,
-            status=view.status,
-            phase=view.phase,
-            round=view.round,
-            rounds=terms.rounds,
-            committee_draw=running.committee_draw if running else 0,
-            deadline=running.deadline if running else 0,
-            expiry=terms.expiry,
-            providers=there.held,
-            verifiers=len(pool),
-            ready=there.ready,
-            enough_providers=there.enough_held,
-            enough_ready=there.enough_ready,
-            settled_rounds=len(view.settled),
-            final_rounds=final_rounds(view, max(now, view.block.timestamp)),
-            funded_wei=view.funded,
-            paid_wei=sum(view.paid.values()),
-            burnt_wei=view.burnt,
-            refunded_wei=view.refunded,
-            model_digest=view.model if any(view.model) else None,
-            model_cid=view.model_cid or None,
-            block=view.block,
-        )
-
-
-def _of(there: int, enough: int) -> str:
-    return f"{there} of {enough}" if there <= enough else str(there)
-
-
-def final_rounds(view: JobView, now: int) -> int:
-    """How many rounds are over for everybody: their windows have passed, no game is open."""
-    passed = bisect_right(view.settled, now, key=lambda past: past.clock.window_end)
-    return min([passed, *(game.claim.round for game in view.games.values() if game.is_open)])
-
-
-@dataclass(frozen=True, slots=True)
-class JobUpdate:
-    """One thing that happened in a job.
-
-    Attributes:
-        kind: name of the contract's event, or "Rewound" where a reorg took updates back.
-        text: a sentence about it.
-        event: the event itself; None for "Rewound".
-        snapshot: where the job stands after it.
-    """
-
-    kind: str
-    text: str
-    block: BlockRef
-    event: ContractEvent | None
-    snapshot: JobSnapshot
-
-
-def is_about(event: ContractEvent | None, seat: int, holders: Collection[Address]) -> bool:
-    """Whether an event names that seat or one of its holders, or holds for everybody."""
-    if isinstance(event, ev.Opened):
-        return any(duty.seat == seat for duty in _duties(event))
-    if isinstance(event, ev.Challenged):
-        return event.claim.seat == seat
-    named = getattr(event, "seat", None)
-    if named is not None:
-        return bool(named == seat)
-    for field in _SEATS:
-        seats = getattr(event, field, None)
-        if seats is not None:
-            return bool(seats >> seat & 1)
-    account = getattr(event, "account", None)
-    return account is None or account in holders
-
-
-_SEATS: Final = ("seated", "committed", "revealed", "has", "missed", "pay")
-"""Fields of events that are bitmaps of seats."""
 
 
 def concerns(event: ContractEvent, view: JobView) -> bool:
@@ -214,48 +62,6 @@ def describe(event: ContractEvent, name: Names = str) -> str | None:
     return describer(event, name) if describer else None
 
 
-def told(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
-    """As `describe`, with what only the view after it knows: who is audited, which rounds a fall
-    taints or makes unsafe, how many members are there while it waits; None also for what is not of
-    this job.
-    """
-    text = describe(event, name) if concerns(event, view) else None
-    if text is None:
-        return None
-    if isinstance(event, ev.Settled):
-        past = view.settled[event.round]
-        drawn, tainted = past.drawn, taint_of(view, past)
-        text += f"; {_seats(drawn, 'is', 'are') if drawn else 'no seat is'} audited"
-        false = _seats(tainted, "was", "were")
-        return f"{text}; tainted: {false} merged, and found false before" if tainted else text
-    if isinstance(event, ev.Fell) and event.role is Role.PROVIDER:
-        return "; ".join([text, *_falls(view)])
-    if isinstance(event, _GATHERING):
-        lacking = JobSnapshot.of(view).lacking
-        return f"{text}; so far {lacking}" if lacking else text
-    return text
-
-
-def _falls(view: JobView) -> Iterator[str]:
-    """What falls make of rounds."""
-    tainted, unsafe = Signs.of(view).tainted, unsafe_rounds(view)
-    if tainted:
-        yield f"tainted by work that was found false: rounds {listed(tainted)}"
-    if unsafe:
-        yield f"more fell than is borne in rounds {listed(unsafe)}"
-
-
-_GATHERING: Final = (
-    ev.JobCreated,
-    ev.Waiting,
-    ev.Seated,
-    ev.SeatLeaving,
-    ev.Enrolled,
-    ev.Ready,
-    ev.PlaceLeaving,
-)
-
-
 def tokens(wei: int) -> str:
     """An amount in whole tokens, exact to six places, for reading only."""
     whole, part = divmod(wei, TOKEN)
@@ -268,7 +74,7 @@ def numbers(bitmap: int) -> str:
     return ", ".join(map(str, bits(bitmap))) or "none"
 
 
-def _seats(bitmap: int, one: str, several: str) -> str:
+def seats_text(bitmap: int, one: str, several: str) -> str:
     """The seats of a bitmap, and what is said of one or of several."""
     if bitmap.bit_count() == 1:
         return f"seat {numbers(bitmap)} {one}"
@@ -309,7 +115,7 @@ _OUTCOMES: Final[Mapping[GameOutcome, str]] = {
 def _opened_round(event: ev.RoundOpened, name: Names) -> str:
     ready, committee = numbers(event.ready), numbers(event.committee)
     verifiers = f"places {ready} are ready to audit, {committee} make the committee"
-    return f"round {event.round}: {_seats(event.seated, 'trains', 'train')}; {verifiers}"
+    return f"round {event.round}: {seats_text(event.seated, 'trains', 'train')}; {verifiers}"
 
 
 def _revealed(event: ev.Revealed, name: Names) -> str:
@@ -330,7 +136,7 @@ def _committee_drawn(event: ev.CommitteeDrawn, name: Names) -> str:
 
 
 def _settled(event: ev.Settled, name: Names) -> str:
-    verdict, had = event.verdict, _seats(event.available, "was had", "were had")
+    verdict, had = event.verdict, seats_text(event.available, "was had", "were had")
     if not any(event.digest):
         return f"round {event.round} is settled without a certificate: {had}, the model stays"
     out = f", {numbers(verdict.excluded)} excluded" if verdict.excluded else ""
@@ -350,7 +156,7 @@ def _stopped(event: ev.Stopped, name: Names) -> str:
 
 
 def _waiting(event: ev.Waiting, name: Names) -> str:
-    missed = f"; {_seats(event.missed, 'missed it', 'missed it')}" if event.missed else ""
+    missed = f"; {seats_text(event.missed, 'missed it', 'missed it')}" if event.missed else ""
     return f"round {event.round} waits for members{missed}"
 
 
@@ -376,15 +182,16 @@ def _fell(event: ev.Fell, name: Names) -> str:
 
 
 def _opened(event: ev.Opened, name: Names) -> str:
-    duties = _duties(event)
+    duties = body_of(event).duties
     fine = sum(1 << duty.seat for duty in duties if duty.is_fine)
-    parts = [_seats(fine, "is fine", "are fine")] if fine else []
+    parts = [seats_text(fine, "is fine", "are fine")] if fine else []
     parts += [f"seat {duty.seat} differs at {duty.at}" for duty in duties if not duty.is_fine]
     return f"round {event.round}: {name(event.account)} opens its audit report: {'; '.join(parts)}"
 
 
-def _duties(event: ev.Opened) -> tuple[Duty, ...]:
-    return Body.from_bytes(event.body).duties
+def body_of(event: ev.Opened) -> Body:
+    """The entries of an opened audit report."""
+    return Body.from_bytes(event.body)
 
 
 def _leaked(event: ev.Leaked, name: Names) -> str:

@@ -1,4 +1,4 @@
-"""How a job's training goes, round by round: held-out losses, and who trained how much of it.
+"""How a job's training goes, round by round: the held-out losses of its models.
 
 Rule of this file: a number has a source. A loss is what this machine computed, which is kept, or
 what a committee signed with the round after; the rest is the chain's.
@@ -7,7 +7,6 @@ what a committee signed with the round after; the rest is the chain's.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -16,10 +15,8 @@ from atoll.chain.database import Database
 from atoll.errors import ProtocolError
 from atoll.job.signs import RoundSigns, Signs
 from atoll.protocol.held_out import loss_of
-from atoll.protocol.open_rounds import SeatReveal
-from atoll.protocol.settled_rounds import SettledRound
 from atoll.protocol.views import JobView
-from atoll.protocol.words import ZERO_DIGEST, Address, Digest, SeatIndex
+from atoll.protocol.words import ZERO_DIGEST, Digest
 from atoll.storage.cid import Cid
 
 SCHEMA: Final = """
@@ -32,22 +29,6 @@ _NOT_EVALUATED: Final = bytes(8)
 
 
 @dataclass(frozen=True, slots=True)
-class SeatPart:
-    """A seat's part in a settled round.
-
-    Attributes:
-        segments, steps: what it said to have done.
-        is_paid: whether it is paid for them, as things stand.
-    """
-
-    seat: SeatIndex
-    account: Address
-    segments: int
-    steps: int
-    is_paid: bool
-
-
-@dataclass(frozen=True, slots=True)
 class RoundFigures:
     """How good the model is that so many rounds were merged into.
 
@@ -55,7 +36,6 @@ class RoundFigures:
         merged: 0 is the initial model.
         own: the held-out loss as computed here, 8 bytes; None where it was not.
         certified: what a committee signed with the next round's verdict; None before that.
-        seats: who trained the last of these rounds.
         before: the held-out loss one round earlier, where it is known.
         signs: of the last of these rounds; None of the initial model.
     """
@@ -63,7 +43,6 @@ class RoundFigures:
     merged: int
     own: bytes | None = None
     certified: bytes | None = None
-    seats: tuple[SeatPart, ...] = ()
     before: float | None = None
     signs: RoundSigns | None = None
 
@@ -91,21 +70,14 @@ class RoundFigures:
         """As JSON has it; `bits` are the 8 bytes, and a loss that is NaN is null."""
         return {
             "merged": self.merged,
-            "held_out_loss": _number(self.loss),
+            "held_out_loss": _number(self.bits),
             "bits": None if self.bits is None else self.bits.hex(),
-            "change": _number(self.change),
+            "change": None if self.change is None or math.isnan(self.change) else self.change,
+            "own": _number(self.own),
+            "certified": _number(self.certified),
+            "certified_bits": None if self.certified is None else self.certified.hex(),
             "computed_here": self.own is not None,
-            "certified": None if self.certified is None else self.certified.hex(),
-            "seats": [
-                {
-                    "seat": part.seat,
-                    "account": part.account,
-                    "segments": part.segments,
-                    "steps": part.steps,
-                    "paid": part.is_paid,
-                }
-                for part in self.seats
-            ],
+            "disputed": self.is_disputed,
         }
 
     def text(self) -> str:
@@ -152,9 +124,8 @@ def known(figures: Figures | None, view: JobView) -> list[RoundFigures]:
     for merged in range(len(view.settled) + 1):
         model = model_of(view, merged)
         own = None if figures is None else figures.loss(view.spec_digest, merged, model)
-        seats = tuple(_part(view, merged, *item) for item in reveals_of(view, merged).items())
         before = found[-1].loss if found else None
-        found.append(RoundFigures(merged, own, certified_loss(view, merged), seats, before))
+        found.append(RoundFigures(merged, own, certified_loss(view, merged), before))
     signs = Signs.of(view, [item.bits for item in found]).rounds
     return [replace(item, signs=sign) for item, sign in zip(found, (None, *signs), strict=True)]
 
@@ -193,25 +164,6 @@ def named(data: bytes, what: str) -> Cid:
         raise ProtocolError(f"the chain names no {what}: {data.hex()} is no CID") from error
 
 
-def reveals_of(view: JobView, merged: int) -> Mapping[SeatIndex, SeatReveal]:
-    """What was revealed in the last of so many rounds."""
-    return dict(sorted(view.settled[merged - 1].reveals.items())) if merged else {}
-
-
-def _part(view: JobView, merged: int, seat: SeatIndex, told: SeatReveal) -> SeatPart:
-    past, steps = view.settled[merged - 1], told.segments * view.require_terms().segment_steps
-    return SeatPart(seat, told.account, told.segments, steps, seat in paid_seats(view, past))
-
-
-def paid_seats(view: JobView, past: SettledRound) -> list[SeatIndex]:
-    """Seats that are paid for a settled round, as things stand: falls and missing keys take pay."""
-    return [
-        seat
-        for seat, told in sorted(past.reveals.items())
-        if past.pay >> seat & 1 and past.round < view.providers[told.holder].lost_from
-    ]
-
-
 def _is_loss(data: bytes) -> bool:
     """A committee may sign 8 bytes that are no loss."""
     try:
@@ -221,5 +173,7 @@ def _is_loss(data: bytes) -> bool:
     return True
 
 
-def _number(value: float | None) -> float | None:
+def _number(bits: bytes | None) -> float | None:
+    """Nats a target; None where there is no number, or NaN."""
+    value = None if bits is None else loss_of(bits)
     return None if value is None or math.isnan(value) else value

@@ -16,11 +16,12 @@ import structlog
 
 from atoll.errors import ChainError, ConfigError, ManifestError, RpcUnavailable
 from atoll.job.connection import Connection
-from atoll.job.event_text import JobSnapshot, JobUpdate, is_about
 from atoll.job.figures import RoundFigures, known, named
+from atoll.job.job_snapshot import JobSnapshot
+from atoll.job.job_update import JobUpdate, is_about
+from atoll.job.ledger.ledger import Ledger
 from atoll.job.signs import Signs
 from atoll.job.stands import Standing, standings
-from atoll.job.story import RoundStory, tell_rounds
 from atoll.nested import loads
 from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.protocol.views import JobView
@@ -69,9 +70,10 @@ class FollowedJob:
         """How members without a place in it stand to it, while it waits for some."""
         return await standings(self.client, await self.view())
 
-    async def rounds(self) -> list[RoundStory]:
-        """What became of every round so far, oldest first; the open one last."""
-        return tell_rounds(await self.view(), self.client.follower.now)
+    async def ledger(self) -> Ledger:
+        """What became of its rounds, its seats and its money so far."""
+        view, items = await self.view(), self.client.session.follower.history()
+        return Ledger.of(view, items, self.client.follower.now)
 
     async def watch(self) -> AsyncIterator[JobUpdate]:
         """What happened since the job was created, then what happens, until nothing more can: it

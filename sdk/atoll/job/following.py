@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from atoll.chain.follower import Folded, Follower, TurnedBack
 from atoll.errors import ChainError
-from atoll.job.event_text import JobSnapshot, JobUpdate, told
+from atoll.job.job_snapshot import JobSnapshot
+from atoll.job.job_update import JobUpdate, update_text
 from atoll.protocol.events import ContractEvent, JobCreated
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Address, Digest, JobId
@@ -95,7 +96,7 @@ class JobFollower:
 
     def _fold(self, step: Folded) -> None:
         event, block, view = step.item.event, step.item.block, step.view
-        text = None if view is None else told(event, view)
+        text = None if view is None else update_text(event, view)
         if view is not None and text is not None:
             kind, snapshot = type(event).__name__, JobSnapshot.of(view)
             self._logs[view.job_id].append(JobUpdate(kind, text, block, event, snapshot))

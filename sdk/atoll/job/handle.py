@@ -27,15 +27,14 @@ from atoll.job.certified import (
 from atoll.job.delivery import Delivery, deliver, first_model
 from atoll.job.document import parse_toml
 from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
-from atoll.job.event_text import JobSnapshot
 from atoll.job.figures import RoundFigures, cid_of
 from atoll.job.followed import FollowedJob, Tell, rounds_merged, sentence, untold
 from atoll.job.groups import wei_of
+from atoll.job.job_snapshot import JobSnapshot
+from atoll.job.ledger.round_rows import safe_round
 from atoll.job.money import pay_out, take_back
 from atoll.job.patience import is_out_of_patience, patience_of
 from atoll.job.spec import JobSpec
-from atoll.job.story import safe_round
-from atoll.protocol.events import Fell, Missed
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.views import JobView
 from atoll.protocol.words import Address
@@ -224,14 +223,12 @@ class JobHandle(FollowedJob):
 
     async def _write(self, folder: Path, model: Certified, rounds: int, dress: Dress) -> Path:
         """A model, which is fetched first, with its card; the folder."""
-        view, manifest = await self.view(), await self.manifest()
+        ledger, manifest = await self.ledger(), await self.manifest()
         await self._fetch_certified(manifest, model)
         if dress.merged and manifest.lora is not None:
             await fetch_base(self.client.fetcher_of(self.id), manifest)
-        events = [update.event for update in await self.client.follower.updates(self.id)]
-        cuts = [event for event in events if isinstance(event, Missed | Fell)]
-        told = view, manifest, rounds, await self.figures(), cuts, dress.labels
-        origin = Origin(*told, delivery=dress.delivery)
+        figures = await self.figures()
+        origin = Origin(ledger, manifest, rounds, figures, dress.labels, dress.delivery)
         write = partial(export, merged=dress.merged)
         await asyncio.to_thread(write, self.client.store, origin, model, folder)
         return folder

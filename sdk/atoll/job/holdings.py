@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from atoll.job.serialization import plain_of
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import parties
 from atoll.protocol.games.machine import Outcome
@@ -36,7 +37,7 @@ class Share:
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON."""
-        return {"loser": self.loser, "job": self.job, "wei": str(self.wei)}
+        return plain_of(self)
 
 
 @dataclass(frozen=True, slots=True)

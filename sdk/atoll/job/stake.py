@@ -7,10 +7,11 @@ what events do not explain of them is told.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from atoll.job.event_text import words
+from atoll.job.serialization import plain_of
 from atoll.protocol import events as ev
 from atoll.protocol.holders import Holder
 from atoll.protocol.keeper_calls import is_releasable
@@ -76,15 +77,10 @@ class Stake:
         return {
             "role": words(self.role),
             **{f"{name}_wei": str(wei) for name, wei in {**sums, "free": self.free}.items()},
-            "bonds": [_plain(bond) | {"role": words(bond.role)} for bond in self.bonds],
-            "unbonds": [_plain(unbond) for unbond in self.unbonds],
+            "bonds": [plain_of(bond) for bond in self.bonds],
+            "unbonds": [plain_of(unbond) for unbond in self.unbonds],
             "fault": self.fault,
         }
-
-
-def _plain(part: Bond | Unbonding) -> dict[str, Any]:
-    plain = asdict(part)
-    return {**plain, "wei": str(plain["wei"])}
 
 
 @dataclass(frozen=True, slots=True)

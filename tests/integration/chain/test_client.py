@@ -40,7 +40,7 @@ from atoll.errors import (
     TransactionFailed,
 )
 from atoll.job.card import CARD, FACTS
-from atoll.job.event_text import JobUpdate
+from atoll.job.job_update import JobUpdate
 from atoll.job.quote import SUBMIT_GAS
 from atoll.job.submissions import Submissions
 from atoll.numerics.init import initial_global_state

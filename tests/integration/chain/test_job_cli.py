@@ -130,9 +130,9 @@ def test_a_job_is_followed_paid_and_taken_home(submitted: Submitted) -> None:
     submitted.anvil.mine(3)
 
     found = told("status", 1)
-    (only,) = found["history"]
+    (only,) = told("history", 1)["rounds"]
     assert (found["status"], found["final_rounds"], only["phase"]) == ("done", 1, "final")
-    assert (only["had"], only["drawn"], only["fine"], only["paid"]) == ([0], [0], [0], [0])
+    assert (only["available"], only["drawn"], only["valid"], only["paid"]) == ([0], [0], [0], [0])
     told_lines = [json.loads(line) for line in run("watch", 1, "--json").splitlines()]
     assert told_lines[0]["kind"] == "JobCreated"
     assert {"Settled", "Opened", "KeyShown", "Evaluated"} <= {item["kind"] for item in told_lines}
@@ -154,8 +154,8 @@ def check_page(submitted: Submitted) -> None:
     page = submitted.folder / "page.html"
     arguments = ["1", "--html", str(page), "--json"]
     done = CliRunner().invoke(report_app, arguments, catch_exceptions=False)
-    (line,) = done.stdout.splitlines()
-    document = json.loads(line)
+    assert json.loads(done.stdout) == {"page": str(page)}
+    document = told("history", 1)
     assert embedded(document) in page.read_text(encoding="utf-8")
     asyncio.run(compare_with_chain(submitted, document))
 
@@ -179,8 +179,9 @@ def check_dashboard() -> None:
 async def compare_with_chain(submitted: Submitted, document: dict[str, Any]) -> None:
     async with Client(submitted.anvil.url, submitted.deployment, None, submitted.home) as client:
         escrow = await client.chain.escrow(JobId(1))
-        for name in ("funded", "claimed", "refunded", "burnt", "balance"):
-            assert document["money"][f"{name}_wei"] == str(getattr(escrow, name))
+        names = ("funded_wei", "paid_wei", "refunded_wei", "burnt_wei", "balance_wei")
+        amounts = (escrow.funded, escrow.claimed, escrow.refunded, escrow.burnt, escrow.balance)
+        assert [document["money"][name] for name in names] == list(map(str, amounts))
         for move in document["money"]["moves"]:
             receipt = await client.chain.receipt(move["tx"])
             assert receipt is not None and receipt.block_number == move["block"]
@@ -196,11 +197,10 @@ async def compare_with_chain(submitted: Submitted, document: dict[str, Any]) -> 
 
 def check_audited(submitted: Submitted) -> None:
     """While the only round is audited."""
-    found = told("status", 1)
-    (only,) = found["history"]
-    assert (only["phase"], only["drawn"], only["fine"]) == ("audit", [0], [])
-    text = run("status", 1)
-    assert "audit" in text and "excluded" in text
+    (only,) = told("history", 1)["rounds"]
+    assert (only["phase"], only["drawn"], only["valid"]) == ("audit", [0], [])
+    text = run("history", 1)
+    assert "audit" in text and "excluded" in text and "escrow: " in text
     assert [row["rounds"] for row in told("list")] == ["1/1"]
     assert "funded (tokens)" in run("list") and "_wei" not in run("list")
     kinds = [update["kind"] for update in told("logs", 1, "--seat", 0)]

@@ -40,7 +40,7 @@ async def test_a_page_follows_its_job(tab: Tab) -> None:
         assert shown == f"round 1, seat 0: {document['grid']['states'][state][1]}"
         texts = "[...document.querySelectorAll('ol.moves li > span')].map((n) => n.textContent)"
         moves = await tab.run(texts)
-        assert moves == [move["what"] for move in document["games"][0]["moves"]]
+        assert moves == [move["text"] for move in document["games"][0]["moves"]]
         # What its reader was at stays as it was.
         assert await tab.run("document.activeElement.dataset.seat") == "3"
         assert await tab.run("document.querySelector('[data-keep=loss]').open") is True

@@ -46,7 +46,7 @@ def ended() -> Script:
 
 @pytest.fixture(scope="module")
 def job(ended: Script) -> dict[str, Any]:
-    return document_of(ended, names=names_of(ended), measured=MEASURED)
+    return document_of(ended, names=names_of(ended)) | {"measured": MEASURED}
 
 
 @pytest.fixture(scope="module")
@@ -144,23 +144,22 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]
 
 
 WANTED: dict[str, str] = {
-    "money": r"_wei$|^(faults|wei|tx)$",
+    "money": r"_wei$|^(faults|wei|tx|training|signatures|audits|credits)$",
     "members": r"_wei$|^gateway$",
     "grid": r"^(text|cid|block|log)$",
     "rounds": r"^(cost_wei|round|phase|train|reveal|merge)$",
     "losses": r"^wei$",
-    "loss": r"^(certified|own)$",
-    "games": r"^(what|bond_wei|outcome)$",
-    "log": r"^what$",
+    "curve": r"^(certified|own)$",
+    "games": r"^(text|bond_wei|outcome)$",
+    "log": r"^text$",
     "measured": r"",
 }
 """What has to be on a job's page: by the part of the document, the names of its leaves."""
 
 
 def has_to_be_shown(path: tuple[Any, ...], value: Any) -> bool:
-    is_paid_by_account = path[:2] == ("money", "paid")  # the table of accounts has the same
     named = path[0] in WANTED and re.search(WANTED[path[0]], str(path[-1]))
-    return value not in (None, "", []) and bool(named) and not is_paid_by_account
+    return value not in (None, "", []) and bool(named)
 
 
 async def shown_in(tab: Tab, document: dict[str, Any]) -> set[tuple[Any, ...]]:
@@ -219,12 +218,12 @@ async def test_the_replay_goes_through_every_event_by_keys(
 ) -> None:
     await show(tab, job, tmp_path)
     lines = job["log"]["lines"]
-    assert (await tab.run(THEN), await tab.run(LATER)) == (lines[-1]["what"], [])
+    assert (await tab.run(THEN), await tab.run(LATER)) == (lines[-1]["text"], [])
     await tab.run("document.getElementById('moment').focus()")
     await tab.press("Home")
     rows, seats = len(job["grid"]["rows"]), job["grid"]["seats"]
     for index, line in enumerate(lines):
-        assert await tab.run(THEN) == line["what"]
+        assert await tab.run(THEN) == line["text"]
         await shown_in(tab, job)
         begun = -1 if line["then"]["round"] is None else line["then"]["round"]
         faint = [str(row) for row in range(rows) if row > begun] if index < len(lines) - 1 else []
@@ -236,7 +235,7 @@ async def test_the_replay_goes_through_every_event_by_keys(
 
 async def test_the_curve_has_each_known_loss(tab: Tab, job: dict[str, Any], tmp_path: Path) -> None:
     changed = job | {
-        "loss": [
+        "curve": [
             {"merged": 0, "certified": 5.5, "own": None, "disputed": False},
             {"merged": 1, "certified": 5.0, "own": 4.9, "disputed": True},
             {"merged": 2, "certified": None, "own": 4.5, "disputed": False},
@@ -275,7 +274,7 @@ async def test_losses_that_differ_in_their_last_bit_are_drawn(
 ) -> None:
     """A machine whose number is not the committee's is what the curve is looked at for."""
     one = {"merged": 0, "certified": 3.0, "own": math.nextafter(3.0, 4.0), "disputed": True}
-    await show(tab, job | {"loss": [one]}, tmp_path)
+    await show(tab, job | {"curve": [one]}, tmp_path)
     heights = "[...document.querySelectorAll('#curve svg > line')].length"
     assert 0 < await tab.run(heights) < 20
     assert tab.complaints == []
@@ -400,10 +399,10 @@ async def test_it_says_what_it_is_to_those_who_do_not_see_it(
         if "role" in node
     }
     headings = {" ".join(name.split()) for role, name in named if role == "heading"}
-    assert {f"Job {job['job']['id']}", "Seats and rounds", "Money"} <= headings
+    assert {f"Job {job['job']['job']}", "Seats and rounds", "Money"} <= headings
     assert ("grid", "What became of each seat in each round") in named
     cells = {name for role, name in named if role == "gridcell"}
-    meaning = job["grid"]["states"]["fell"][1]
+    meaning = job["grid"]["states"]["slashed"][1]
     assert f"round 0, seat 3: {meaning}" in cells
     unnamed = [role for role, name in named if role in {"link", "image", "region"} and not name]
     assert unnamed == []

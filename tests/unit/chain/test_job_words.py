@@ -9,15 +9,9 @@ import pytest
 from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import Script
 
-from atoll.job.event_text import (
-    MISSES,
-    JobSnapshot,
-    concerns,
-    describe,
-    final_rounds,
-    is_about,
-    tokens,
-)
+from atoll.job.event_text import MISSES, concerns, describe, tokens
+from atoll.job.job_snapshot import JobSnapshot, final_rounds
+from atoll.job.job_update import is_about
 from atoll.protocol import events as ev
 from atoll.protocol.audit_reports import Body
 from atoll.protocol.audit_reports import Duty as AuditReportDuty

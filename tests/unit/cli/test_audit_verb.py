@@ -16,19 +16,19 @@ from atoll.cli.network import Network
 from atoll.errors import ConfigError
 from atoll.job import audit as auditing
 from atoll.job.audit import DIFFERS, EQUAL, GONE, Extent, JobCheck, RoundCheck, SeatCheck
-from atoll.job.books import Books
 from atoll.protocol.words import RoundIndex, SeatIndex
 
-BOOKS = Books(100, 40, 10, 0, {}, ())
+MONEY = {"balance_wei": "50", "faults": []}
+SHORT = {"balance_wei": "50", "faults": ["the contract has balance 49 wei, its events 50"]}
 
 
 def seat(outcome: str, *, is_paid: bool = True) -> SeatCheck:
     return SeatCheck(SeatIndex(2), outcome, "it differs at segment 1", is_paid)
 
 
-def checked(*seats: SeatCheck, merge: str = EQUAL, balance: int = 50) -> JobCheck:
+def checked(*seats: SeatCheck, merge: str = EQUAL, money: dict[str, Any] = MONEY) -> JobCheck:
     past = RoundCheck(RoundIndex(0), True, merge, "the update of seat 1 is gone", seats, 4)
-    return JobCheck(7, (past,), BOOKS, balance)
+    return JobCheck(7, (past,), money)
 
 
 Audit = Callable[..., Result]
@@ -82,7 +82,7 @@ def test_what_differs_ends_with_one(audited: Audit) -> None:
     assert done.exit_code == 1
     assert "differs: round 0: seat 2 is paid, and it differs at segment 1" in done.stdout
     assert audited(checked(seat(DIFFERS, is_paid=False))).exit_code == 0
-    assert audited(checked(balance=49)).exit_code == 1
+    assert audited(checked(money=SHORT)).exit_code == 1
 
 
 def test_what_could_not_be_checked_is_said_last_and_ends_with_four(audited: Audit) -> None:
@@ -98,7 +98,7 @@ def test_a_script_reads_one_document(audited: Audit) -> None:
     told = json.loads(audited(checked(seat(DIFFERS)), "--json").stdout)
     assert told["differs"] == ["round 0: seat 2 is paid, and it differs at segment 1"]
     assert told["rounds"][0]["seats"][0]["outcome"] == DIFFERS
-    assert told["books"]["balance_wei"] == "50"
+    assert told["money"]["balance_wei"] == "50"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 from atoll.cli import earnings
 from atoll.cli.earnings import _due
 from atoll.errors import ChainError
-from atoll.job.earnings import Line, State, Statement
+from atoll.job.ledger.entries import Line, State
+from atoll.job.ledger.statements import Statement
 from atoll.protocol.events import BondReturned
 from atoll.protocol.owners import Ownership
 from atoll.protocol.words import TOKEN, Address, JobId, Role, RoundIndex

@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 
 from atoll.cli.main import app
 from atoll.cli.network import Network
-from atoll.job.event_text import JobSnapshot, JobUpdate
+from atoll.job.job_snapshot import JobSnapshot
+from atoll.job.job_update import JobUpdate
 from atoll.job.signs import Signs
 
 Watch = Callable[[Script], Result]

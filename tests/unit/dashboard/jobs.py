@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.unit.protocol.factories import digest, make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.chain.indexed import Indexed
-from atoll.dashboard.document import Seen, job_document
+from atoll.job.figures import RoundFigures
+from atoll.job.ledger.json_document import job_document, name_of
+from atoll.job.ledger.ledger import Ledger
 from atoll.protocol import events as ev
 from atoll.protocol.game_records import bond_set
 from atoll.protocol.games.claims import Claim
@@ -37,12 +39,18 @@ def items_of(script: Script) -> list[Indexed]:
     return found
 
 
-def seen_of(script: Script, **more: Any) -> Seen:
-    return Seen(script.net.view, items_of(script), script.net.now, **more)
+def ledger_of(script: Script, *more: ev.ContractEvent) -> Ledger:
+    """The script's ledger, had these happened, too."""
+    late = (Indexed(event, script.net.block, 1000 + i) for i, event in enumerate(more))
+    return Ledger.of(script.net.view, [*items_of(script), *late], script.net.now)
 
 
-def document_of(script: Script, **more: Any) -> dict[str, Any]:
-    return job_document(seen_of(script, **more))
+def document_of(
+    script: Script,
+    names: Mapping[Address, str] | None = None,
+    figures: Sequence[RoundFigures] | None = None,
+) -> dict[str, Any]:
+    return job_document(ledger_of(script), figures, name_of(names or {}))
 
 
 def names_of(script: Script) -> Mapping[Address, str]:

@@ -13,6 +13,7 @@ from atoll.chain.indexed import Indexed
 from atoll.errors import ChainError, RpcUnavailable
 from atoll.job.client import Client
 from atoll.job.figures import RoundFigures, known
+from atoll.job.ledger.ledger import Ledger
 from atoll.protocol.views import JobView
 
 
@@ -80,6 +81,10 @@ class _Handle:
 
     async def view(self) -> JobView:
         return await self.client.view(self.id)
+
+    async def ledger(self) -> Ledger:
+        await self.view()
+        return Ledger.of(self.client.script.net.view, self.client.history(), self.client.now)
 
     async def figures(self) -> list[RoundFigures]:
         return known(None, await self.view())

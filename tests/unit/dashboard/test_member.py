@@ -1,16 +1,16 @@
-"""The documents of an account, and of a job at each of its moments: the books' own numbers."""
+"""The documents of an account, and of a job at each of its moments: the ledger's own numbers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.unit.dashboard.jobs import LIAR, document_of, finished, items_of
+from tests.unit.dashboard.jobs import LIAR, document_of, finished, items_of, ledger_of
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.dashboard.member import member_document
-from atoll.job.books import keep_books
-from atoll.job.earnings import State, statement
+from atoll.job.ledger.entries import State
+from atoll.job.ledger.statements import statement
 from atoll.protocol.words import Address
 
 KINDS = ("funded", "paid", "burnt", "refunded", "taken")
@@ -29,15 +29,14 @@ def document(script: Script, account: Address) -> dict[str, Any]:
 
 @pytest.mark.parametrize("account", [PROVIDERS[0], PROVIDERS[LIAR], VERIFIERS[0]])
 def test_an_accounts_amounts_are_those_of_its_statement(ended: Script, account: Address) -> None:
-    net, found = ended.net, document(ended, account)
-    told = statement(net.view, [event for event, _ in net.log], account, net.now)
+    net, found, ledger = ended.net, document(ended, account), ledger_of(ended)
+    told = statement(ledger, account)
     (job,) = found["jobs"]
     assert job["lines"] == [line.to_plain() for line in told.lines]
     assert job["faults"] == []
     for state in State:
         assert found["sums"][f"{state.name.lower()}_wei"] == str(told.total(state))
-    paid = keep_books(net.view, [event for event, _ in net.log]).paid.get(account, {})
-    assert int(found["sums"]["paid_wei"]) == sum(paid.values())
+    assert int(found["sums"]["paid_wei"]) == sum(ledger.paid(account).values())
     bonds = sum(m.bond for m in net.members.values() if m.account == account)
     assert (int(found["bonds_wei"]), job["places"][0]["fallen"]) == (bonds, bonds == 0)
 
@@ -51,7 +50,7 @@ def test_an_account_that_nobody_heard_of_has_an_empty_document(ended: Script) ->
 def test_the_last_moment_has_the_numbers_of_the_whole(ended: Script) -> None:
     told = document_of(ended)
     then, money = told["log"]["lines"][-1]["then"], told["money"]
-    assert (then["paid_wei"], then["burnt_wei"]) == (money["claimed_wei"], money["burnt_wei"])
+    assert (then["paid_wei"], then["burnt_wei"]) == (money["paid_wei"], money["burnt_wei"])
     assert (then["funded_wei"], then["refunded_wei"]) == (
         money["funded_wei"],
         money["refunded_wei"],
@@ -75,5 +74,4 @@ def test_every_amount_has_the_transaction_that_shows_it(ended: Script) -> None:
     assert all(move["tx"] == f"0x{txs[move['block'], move['log']]}" for move in moves)
     sums = {kind: sum(int(m["wei"]) for m in moves if m["kind"] == kind) for kind in KINDS}
     assert sums.pop("taken") == sum(int(loss["wei"]) for loss in told["losses"])
-    named = {"funded": "funded", "paid": "claimed", "burnt": "burnt", "refunded": "refunded"}
-    assert sums == {kind: int(money[f"{name}_wei"]) for kind, name in named.items()}
+    assert sums == {kind: int(money[f"{kind}_wei"]) for kind in sums}

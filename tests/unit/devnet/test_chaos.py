@@ -109,11 +109,11 @@ async def judged(script: Script, missing: int = 0) -> Verdict:
 
 async def test_a_job_that_lost_money_or_a_member_is_told_of(finished: Script) -> None:
     found = await judged(finished)
-    assert found.books == ()
+    assert found.money == ()
     assert any(f"seat {LIAR}" in what for what in found.slashed)
     liar = finished.net.at(Role.PROVIDER, LIAR, 0).account
     assert any(what.startswith(liar) for what in found.slashed)
-    assert any("the contract has balance" in what for what in (await judged(finished, 1)).books)
+    assert any("the contract has balance" in what for what in (await judged(finished, 1)).money)
 
 
 async def test_a_job_that_is_not_done_is_lost() -> None:
@@ -121,11 +121,11 @@ async def test_a_job_that_is_not_done_is_lost() -> None:
     script.honest_round()
     found = await judged(script)
     assert "after 1 rounds" in found.lost
-    assert found.slashed == found.misses == found.books == ()
+    assert found.slashed == found.misses == found.money == ()
 
 
 def test_a_storm_holds_only_with_nothing_found() -> None:
-    names = ("lost", "signed_twice", "slashed", "books", "findings")
+    names = ("lost", "signed_twice", "slashed", "money", "findings")
     fine: dict[str, list[str]] = {name: [] for name in (*names, "misses")}
     assert holds(fine | {"misses": ["one"]})
     for name in names:

@@ -1,4 +1,4 @@
-"""report.json and the summary of a run: from a job's events alone, with books that add up."""
+"""report.json and the summary of a run: from a job's events alone, with a ledger that adds up."""
 
 from __future__ import annotations
 
@@ -9,20 +9,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.unit.dashboard.jobs import LIAR, play
+from tests.unit.dashboard.jobs import LIAR, ledger_of, play
 from tests.unit.protocol.factories import make_manifest, make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.chain.indexed import Indexed
 from atoll.chain.structs import Escrow
-from atoll.job.history import History
+from atoll.dashboard.page import embedded, page
 from atoll.protocol.events import Fell
-from atoll.protocol.rounds import apply
-from atoll.protocol.views import JobView
 from atoll.protocol.words import TOKEN, Address, RoundIndex
 from atoll_devnet.processes.cluster import Cluster
-from atoll_devnet.report.document import RunResult, build_report, slashed_honest, write_report
-from atoll_devnet.report.page import run_document
+from atoll_devnet.report.document import build_report, slashed_honest, write_report
+from atoll_devnet.report.measured import GAS_LABELS, RunResult
 from atoll_devnet.report.summary import summary
 
 
@@ -67,17 +64,12 @@ class FakeCluster:
 
 def result_of(script: Script, folder: Path, cheats: dict[int, str]) -> RunResult:
     """What a run that came to this would be reported from."""
-    net, history = script.net, History(script.net.job)
-    view = JobView.of(net.domain, net.job)
-    for at, (event, block) in enumerate(net.log):
-        view = apply(view, event, block)
-        history.fold(Indexed(event, block, at), view)
+    net = script.net
     balance = net.funded - net.claimed - net.burnt - net.refunded
     return RunResult(
         cluster=cast(Cluster, FakeCluster(folder, cheats)),
         manifest=make_manifest(),
-        view=view,
-        history=history,
+        ledger=ledger_of(script),
         escrow=Escrow(net.funded, net.claimed, net.refunded, net.burnt, balance),
         losses={-1: 5.5, 0: 5.0, 1: 4.5},
         blocks=net.number,
@@ -124,10 +116,11 @@ def report(finished: Script, tmp_path: Path) -> dict[str, Any]:
 def test_a_round_says_who_was_there_and_who_was_audited(report: dict[str, Any]) -> None:
     last = report["rounds"][1]
     assert (last["status"], last["available"], last["excluded"]) == ("settled", [0, 1, 2, 3], [])
-    assert last["drawn"] == last["audited"] == [0, 1, 2, 3]
-    assert {found["seat"] for found in last["differs"]} == {LIAR}
+    assert last["drawn"] == [0, 1, 2, 3]
+    assert (last["valid"], last["mismatch"]) == ([0, 1, 2], [LIAR])
+    assert {item["seat"] for item in last["accusations"]} == {LIAR}
     assert last["paid"] == [0, 1, 2]
-    assert (last["merged"], last["signers"]) == (4, 4)
+    assert (last["merged"], last["signed"]) == (4, [0, 1, 2, 3])
 
 
 def test_a_report_says_what_speaks_against_the_models(
@@ -185,7 +178,8 @@ def test_a_game_says_who_won_after_how_many_moves(report: dict[str, Any]) -> Non
     (game,) = report["games"]
     assert (game["seat"], game["round"], game["segment"]) == (LIAR, 0, 2)
     assert (game["challenger"], game["winner"]) == ("verifier 0", "verifier 0")
-    assert (game["moves"], game["outcome"]) == (2, "holder-fell")
+    assert game["outcome"] == "holder fell"
+    assert [move["is_move"] for move in game["moves"]].count(True) == 2
 
 
 def test_the_cheat_is_caught_by_its_game_and_nobody_else_lost_anything(
@@ -198,7 +192,7 @@ def test_the_cheat_is_caught_by_its_game_and_nobody_else_lost_anything(
     assert [v["won_wei"] for v in report["verifiers"]] == [str(30 * TOKEN), "0", "0", "0"]
     assert cheat["slashed_wei"] == str(100 * TOKEN)
     (loss,) = report["losses"]
-    assert (loss["who"], loss["fell"]) == (f"provider {LIAR}", True)
+    assert (loss["name"], loss["slashed"]) == (f"provider {LIAR}", True)
     assert loss["for"] == "game 1, about segment 2 of seat 3 in round 0"
 
 
@@ -246,10 +240,10 @@ def test_a_machine_that_was_too_slow_was_not_slashed(tmp_path: Path) -> None:
     assert slashed_honest(report) == []
 
 
-def test_the_books_add_up_and_say_what_was_paid_for(
+def test_the_ledger_adds_up_and_say_what_was_paid_for(
     report: dict[str, Any], finished: Script
 ) -> None:
-    escrow, net = report["escrow"], finished.net
+    escrow, net = report["money"], finished.net
     assert escrow["faults"] == []
     assert sum(map(int, escrow["paid_for_wei"].values())) == net.claimed
     assert int(escrow["burnt_wei"]) == net.burnt > 0
@@ -261,7 +255,7 @@ def test_the_books_add_up_and_say_what_was_paid_for(
 def test_a_contract_that_says_another_balance_is_a_fault(finished: Script, tmp_path: Path) -> None:
     result = result_of(finished, tmp_path, {})
     short = replace(result.escrow, balance=result.escrow.balance - 1)
-    (fault,) = build_report(replace(result, escrow=short))["escrow"]["faults"]
+    (fault,) = build_report(replace(result, escrow=short))["money"]["faults"]
     assert fault.startswith("the contract has balance")
 
 
@@ -272,7 +266,7 @@ def test_bytes_are_told_by_role(finished: Script, tmp_path: Path) -> None:
         metrics = {"jobs": {"0": {"-1": traffic}}, "gas": {}}
         member.metrics_file.write_text(json.dumps(metrics), encoding="utf-8")
     # 1,000 parameters, two rounds, four of each role.
-    assert build_report(result)["bytes"]["by_role"] == {
+    assert build_report(result)["measured"]["bytes"]["by_role"] == {
         "provider": {"up_per_parameter": 0.75, "down_per_parameter": 0.25},
         "verifier": {"up_per_parameter": 0.75, "down_per_parameter": 0.25},
     }
@@ -302,7 +296,7 @@ def test_a_round_that_a_provider_did_not_reveal_in_is_no_part_of_its_utilisation
     result.cluster.providers[2].metrics_file.write_text(json.dumps(metrics), encoding="utf-8")
     report = build_report(result)
     assert [item["revealed"] for item in report["rounds"]] == [[0, 1, 2, 3], [0, 1, 3]]
-    assert report["utilisation"]["providers"]["2"] == 30 / 40
+    assert report["measured"]["utilisation"]["providers"]["2"] == 30 / 40
 
 
 def test_the_summary_tells_the_story(report: dict[str, Any], tmp_path: Path) -> None:
@@ -310,29 +304,23 @@ def test_the_summary_tells_the_story(report: dict[str, Any], tmp_path: Path) -> 
     assert "game 1: verifier 0 disputes segment 2 of seat 3 in round 0: verifier 0 wins" in text
     assert "provider 3, lazy: caught in round 0" in text
     assert "paid for:" in text
-    assert "THE BOOKS" not in text
+    assert "THE LEDGER" not in text
 
 
-def test_a_runs_page_has_the_reports_numbers(
-    finished: Script, report: dict[str, Any], tmp_path: Path
-) -> None:
-    result = result_of(finished, tmp_path, {LIAR: "lazy"})
-    document = run_document(result, report, finished.net.now)
-    escrow = report["escrow"]
-    told = {"funded": "funded", "claimed": "paid", "burnt": "burnt", "refunded": "refunded"}
-    for own, name in told.items():
-        assert document["money"][f"{own}_wei"] == escrow[f"{name}_wei"]
-    assert document["money"]["balance_wei"] == escrow["balance_wei"]
-    for shown, item in zip(document["rounds"], report["rounds"], strict=True):
-        assert (shown["seconds"], shown["paid"]) == (item["seconds"], item["paid"])
-        assert (shown["had"], shown["drawn"]) == (item["available"], item["drawn"])
-    parties = {p["address"]: p for p in (*report["providers"], *report["verifiers"])}
-    own = [member for member in document["members"] if member["account"] in parties]
-    assert len(own) == len(parties)
-    for member in own:
-        party = parties[member["account"]]
-        assert member["paid_wei"] == party["paid_wei"]
-        assert member["lost_wei"] == party["slashed_wei"]
-    assert [item["own"] for item in document["loss"]] == [5.5, 5.0, 4.5]
-    assert document["measured"]["gas"] == report["gas"]
-    assert {f"provider {LIAR}", "verifier 0"} <= {m["name"] for m in document["members"]}
+def test_the_reports_parties_are_the_documents_members(report: dict[str, Any]) -> None:
+    parties = {p["account"]: p for p in (*report["providers"], *report["verifiers"])}
+    members = {member["account"]: member for member in report["members"]}
+    assert parties.keys() <= members.keys()
+    for account, party in parties.items():
+        shared = ("paid_wei", "slashed_wei", "rounds", "paid_rounds", "tokens", "audits")
+        assert all(party[name] == members[account][name] for name in shared)
+    assert {f"provider {LIAR}", "verifier 0"} <= {m["name"] for m in report["members"]}
+
+
+def test_losses_of_the_observer_are_those_of_the_curve(report: dict[str, Any]) -> None:
+    assert [item["own"] for item in report["curve"]] == [5.5, 5.0, 4.5]
+
+
+def test_the_page_of_a_run_is_its_report(report: dict[str, Any]) -> None:
+    assert report["measured"]["gas"].keys() == GAS_LABELS.keys()
+    assert embedded(report) in page(report)

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from tests.unit.dashboard.jobs import items_of
 from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.job.account import Known, free_folder
@@ -20,9 +21,10 @@ def test_a_job_that_cannot_be_counted_is_told_beside_the_others() -> None:
     script = Script.ready()
     script.honest_round()
     net = script.net
-    events = [event for event, _ in net.log]
-    seated = next(e for e in events if isinstance(e, Seated) and e.account == ME)
-    known = Known(net.block, [*events, replace(seated, job_id=JobId(3))], {net.job: net.view})
+    items = items_of(script)
+    seated = next(i for i in items if isinstance(i.event, Seated) and i.event.account == ME)
+    another = replace(seated, event=replace(seated.event, job_id=JobId(3)))  # type: ignore[type-var]
+    known = Known(net.block, [*items, another], {net.job: net.view})
     told = {each.job: each for each in known.statements(ME)}
     broken, whole = told.pop(JobId(3)), told.pop(net.job)
     assert told == {}

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.protocol.factories import address, make_manifest, make_terms
+from tests.unit.dashboard.jobs import ledger_of
+from tests.unit.protocol.factories import make_manifest, make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.job.card import Labels, Origin, card, facts
 from atoll.job.figures import RoundFigures
-from atoll.protocol.events import Fell, Missed
+from atoll.protocol.events import Missed
 from atoll.protocol.held_out import loss_bytes
 from atoll.protocol.words import HolderId, Miss, Role, RoundIndex
 
@@ -20,7 +21,7 @@ FIGURES = [
     RoundFigures(0, None, loss_bytes(5.5)),
     RoundFigures(1, loss_bytes(5.25), before=5.5),
 ]
-_WHO = (Role.PROVIDER, HolderId(4), RoundIndex(0))
+_CUT = (RoundIndex(0), Miss.SEAT, 5 * 10**17)
 
 
 @pytest.fixture
@@ -35,12 +36,9 @@ def origin() -> Origin:
     for id in script.auditors(round):
         script.open(round, id)
     net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 3, 0).id, VERIFIERS[0], 0)
-    cuts = [
-        Missed(net.job, address("provider 3"), *_WHO, Miss.SEAT, 5 * 10**17),
-        Fell(net.job, PROVIDERS[3], VERIFIERS[0], *_WHO, 10**20),
-    ]
     labels = Labels("apache-2.0", "Qwen/Qwen3-0.6B")
-    return Origin(net.view, make_manifest(), 1, FIGURES, cuts, labels)
+    missed = Missed(net.job, PROVIDERS[2], Role.PROVIDER, HolderId(3), *_CUT)
+    return Origin(ledger_of(script, missed), make_manifest(), 1, FIGURES, labels)
 
 
 def test_the_hub_reads_its_front_matter(origin: Origin) -> None:
@@ -54,7 +52,7 @@ def test_the_hub_reads_its_front_matter(origin: Origin) -> None:
 
 
 def test_what_no_manifest_says_is_not_made_up(origin: Origin) -> None:
-    plain = Origin(origin.view, origin.manifest, 1, (), ())
+    plain = Origin(origin.ledger, origin.manifest, 1, ())
     _, front, _ = card(plain).split("---\n", 2)
     read = yaml.safe_load(front)
     assert read["license"] == "unknown"
@@ -79,8 +77,8 @@ def test_the_tables_have_the_facts(origin: Origin) -> None:
     assert rows["Audits: seats of each round"] == [["0", "0, 1, 2, 3", "0, 1, 2"]]
     assert {tuple(row[:3]) for row in rows["Accusations"]} == {("0", "3", "5")}
     assert [row[1:] for row in rows["Bonds cut"]] == [
-        [str(address("provider 3")), "a missing commit or reveal, or too little work", "0.5"],
-        [PROVIDERS[3], "work that a game or a missing key showed to be false", "100"],
+        [PROVIDERS[3], "a key that it never showed", "100"],
+        [PROVIDERS[2], "a missing commit or reveal, or too little work", "0.5"],
     ]
 
 
@@ -97,7 +95,7 @@ def test_members_are_told_with_what_they_did(origin: Origin) -> None:
 def test_a_name_is_one_line_and_no_markup(origin: Origin) -> None:
     name = "a`\n# b"
     manifest = origin.manifest.model_copy(update={"name": name})
-    lines = card(Origin(origin.view, manifest, 1, (), ())).splitlines()
+    lines = card(Origin(origin.ledger, manifest, 1, ())).splitlines()
     assert [line for line in lines if line.startswith("# ")] == ['# `"a\'\\n# b"`']
 
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.unit.dashboard.jobs import items_of
 from tests.unit.job.test_signs import lose
 from tests.unit.job.trained import Gateways, InProcess, TrainedJob
 from tests.unit.protocol.script import PROVIDERS
@@ -21,7 +22,6 @@ from atoll.cli.job import app
 from atoll.errors import ConfigError
 from atoll.job import delivery as delivering
 from atoll.job.client import Client
-from atoll.job.event_text import JobSnapshot, JobUpdate
 from atoll.job.figures import Figures, model_of
 from atoll.job.handle import JobHandle
 from atoll.protocol.held_out import loss_bytes
@@ -83,14 +83,11 @@ def handle_of(job: TrainedJob, figures: Figures) -> Handle:
     async def view(_job: int) -> JobView:
         return net.view
 
-    async def updates(_job: int) -> list[JobUpdate]:
-        snapshot = JobSnapshot.of(net.view, net.now)
-        return [JobUpdate(type(e).__name__, "", block, e, snapshot) for e, block in net.log]
-
     client = SimpleNamespace(
         store=job.store,
         figures=figures,
-        follower=SimpleNamespace(now=net.now, view=view, updates=updates),
+        follower=SimpleNamespace(now=net.now, view=view),
+        session=SimpleNamespace(follower=SimpleNamespace(history=lambda: items_of(job.script))),
         fetcher_of=lambda _job: job.gateways,
         submissions=SimpleNamespace(of_job=lambda _job: None),
         config=SimpleNamespace(poll_seconds=0),

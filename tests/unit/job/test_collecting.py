@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.job.test_books import claim_all
+from tests.unit.dashboard.jobs import ledger_of
+from tests.unit.job.test_payments import claim_all
 from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import PROVIDERS, WATCHER, Script
 
@@ -11,7 +12,7 @@ from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.job import collecting
 from atoll.job.collecting import Collect, collectable, later, releasable, transactions
-from atoll.job.earnings import statement
+from atoll.job.ledger.statements import statement
 from atoll.job.stake import bonds_of
 from atoll.protocol.call_structs import Due
 from atoll.protocol.words import Address, HolderId, Role, RoundIndex
@@ -87,12 +88,11 @@ def test_rounds_that_paid_nothing_cost_no_call() -> None:
 
 def test_what_is_pending_is_told_with_its_time(script: Script) -> None:
     net, me = script.net, PROVIDERS[0]
-    events = [event for event, _ in net.log]
-    first, second = later([statement(net.view, events, me, net.now)])
+    first, second = later([statement(ledger_of(script), me)])
     assert (first.round, first.at) == (0, net.settled[0].ends["window"])
     assert (second.round, second.at) == (1, net.settled[1].ends["window"])
     net.wait_until(net.settled[1].ends["window"])
-    assert list(later([statement(net.view, events, me, net.now)])) == []
+    assert list(later([statement(ledger_of(script), me)])) == []
 
 
 def test_a_bond_that_is_over_is_released_once(script: Script) -> None:

@@ -1,4 +1,4 @@
-"""What a submitter knows of each model: its own count, what committees signed, who is paid."""
+"""What a submitter knows of each model: its own count, and what committees signed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.unit.protocol.factories import digest
-from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
+from tests.unit.protocol.script import Script
 
 from atoll.job.figures import Figures, RoundFigures, certified_loss, cid_of, known
 from atoll.protocol.held_out import loss_bytes
 from atoll.protocol.views import JobView
-from atoll.protocol.words import ZERO_DIGEST, Role
+from atoll.protocol.words import ZERO_DIGEST
 
 
 @pytest.fixture
@@ -76,16 +76,6 @@ def test_a_count_of_another_model_is_not_this_ones(script: Script, figures: Figu
     figures.note_loss(view.spec_digest, 1, digest("another"), loss_bytes(5.0))
     figures.note_loss(view.spec_digest, 2, view.settled[0].verdict.state, loss_bytes(5.0))
     assert [item.loss for item in known(figures, view)] == [None, None, None]
-
-
-def test_who_trained_is_told_with_whether_it_is_paid(script: Script, figures: Figures) -> None:
-    net = script.net
-    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, VERIFIERS[0], 1)
-    _, first, second = known(figures, net.view)
-    # Both windows are open: a fall takes the pay of every round that is not FINAL.
-    assert [part.is_paid for part in first.seats] == [True, True, False, True]
-    assert [part.account for part in second.seats] == PROVIDERS[:4]
-    assert {part.steps for part in second.seats} == {net.terms.steps}
 
 
 def test_a_round_without_a_certificate_leaves_the_model_where_it_was(script: Script) -> None:

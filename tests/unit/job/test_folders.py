@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.unit.dashboard.jobs import ledger_of
 from tests.unit.job.trained import TrainedJob
 from typer.testing import CliRunner
 
@@ -87,7 +88,7 @@ def test_who_was_stopped_amid_the_weights_may_write_there_again(
     job.round()
     (past,) = job.script.net.view.settled
     model = Certified(certified.Cid.from_bytes(past.verdict.cid), past.verdict.state)
-    origin = Origin(job.script.net.view, job.manifest, 1, (), ())
+    origin = Origin(ledger_of(job.script), job.manifest, 1, ())
 
     def stopped(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

@@ -18,9 +18,10 @@ from atoll.chain.deployment import Deployment
 from atoll.cli.job import app
 from atoll.errors import ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client
-from atoll.job.event_text import JobSnapshot, JobUpdate
 from atoll.job.figures import RoundFigures
 from atoll.job.handle import JobHandle
+from atoll.job.job_snapshot import JobSnapshot
+from atoll.job.job_update import JobUpdate
 from atoll.protocol.held_out import loss_bytes
 from atoll.protocol.views import JobView
 from atoll.protocol.words import JobId, JobStatus

@@ -13,8 +13,10 @@ from tests.unit.protocol.factories import DOMAIN, digest
 from tests.unit.protocol.script import Script
 
 from atoll.chain.indexed import Indexed
+from atoll.chain.structs import Escrow
 from atoll.errors import NotFound
 from atoll.job.handle import JobHandle
+from atoll.job.ledger.ledger import Ledger
 from atoll.protocol.leaves import Leaves, key_hash
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merge_inputs import MergeTerms, candidates
@@ -169,9 +171,9 @@ class TrainedJob:
         log = [Indexed(event, block, i) for i, (event, block) in enumerate(net.log)]
         balance = net.funded - net.claimed - net.burnt - net.refunded
 
-        async def escrow(job: int, block: str) -> SimpleNamespace:
+        async def escrow(job: int, block: str) -> Escrow:
             assert block == hex(net.number)
-            return SimpleNamespace(balance=balance)
+            return Escrow(net.funded, net.claimed, net.refunded, net.burnt, balance)
 
         follower = SimpleNamespace(history=lambda: tuple(log), confirmed=net.number)
         client = SimpleNamespace(
@@ -185,10 +187,14 @@ class TrainedJob:
         async def view() -> object:
             return net.view
 
+        async def ledger() -> Ledger:
+            return Ledger.of(net.view, follower.history(), net.now)
+
         async def manifest() -> Manifest:
             return self.manifest
 
-        handle = SimpleNamespace(client=client, id=net.job, view=view, manifest=manifest)
+        told = {"view": view, "ledger": ledger, "manifest": manifest}
+        handle = SimpleNamespace(client=client, id=net.job, **told)
         return cast(JobHandle, handle)
 
 

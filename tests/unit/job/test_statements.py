@@ -1,16 +1,18 @@
-"""Every wei of an account in a job: its lines add up to the books, and each says why."""
+"""Every wei of an account in a job: its lines add up to the ledger, and each says why."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from tests.unit.job.test_books import claim_all
+from tests.unit.dashboard.jobs import items_of, ledger_of
+from tests.unit.job.test_payments import claim_all
 from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.job.books import keep_books
-from atoll.job.earnings import Line, State, Statement, jobs_of, statement
+from atoll.job.ledger.entries import Line, State
+from atoll.job.ledger.ledger import Ledger
+from atoll.job.ledger.statements import Statement, jobs_of, statement
 from atoll.protocol.pay import claimable
 from atoll.protocol.words import Address, HolderId, Role, SeatIndex
 
@@ -18,8 +20,7 @@ EVERYBODY = [*PROVIDERS[:4], *VERIFIERS[:4], WATCHER]
 
 
 def told(script: Script, account: Address) -> Statement:
-    events = [event for event, _ in script.net.log]
-    return statement(script.net.view, events, account, script.net.now)
+    return statement(ledger_of(script), account)
 
 
 def lines(script: Script, account: Address, what: str) -> list[Line]:
@@ -27,13 +28,12 @@ def lines(script: Script, account: Address, what: str) -> list[Line]:
 
 
 def check_sums(script: Script) -> None:
-    """Of everybody: what was paid is what the books say, what is due is what a claim would pay."""
-    view, events = script.net.view, [event for event, _ in script.net.log]
-    books = keep_books(view, events)
+    """Of everybody: what was paid is what the ledger says, what is due what a claim would pay."""
+    view, ledger = script.net.view, ledger_of(script)
     for account in EVERYBODY:
         found = told(script, account)
         assert found.faults == ()
-        paid = sum(books.paid.get(account, {}).values())
+        paid = sum(ledger.paid(account).values())
         assert found.total(State.PAID) == paid == view.paid.get(account, 0)
         holders = [h for r in Role for h in view.holders(r).values() if h.account == account]
         due = sum(claimable(view, holder, script.net.now) for holder in holders)
@@ -80,7 +80,10 @@ def test_a_fall_takes_what_was_not_final(script: Script) -> None:
     assert line.state is State.LOST
     assert "fell" in line.text
     (cut,) = lines(script, PROVIDERS[2], "cuts")
-    assert (cut.wei, cut.text) == (net.terms.provider_bond, f"fell to {WATCHER}")
+    assert (cut.wei, cut.text) == (
+        net.terms.provider_bond,
+        f"fell to {WATCHER}: a key that it never showed",
+    )
     check_sums(script)
 
 
@@ -260,7 +263,7 @@ def test_a_stranger_has_no_line_and_no_job(script: Script) -> None:
     assert jobs_of(events, PROVIDERS[0]) == jobs_of(events, VERIFIERS[0]) == [script.net.job]
 
 
-def test_a_line_that_the_books_do_not_have_is_told(script: Script) -> None:
+def test_a_line_that_was_not_paid_is_told(script: Script) -> None:
     net = script.net
     net.wait_until(net.settled[0].ends["window"])
     claim_all(script)
@@ -268,7 +271,7 @@ def test_a_line_that_the_books_do_not_have_is_told(script: Script) -> None:
     id = next(iter(view.ids_of(me, Role.PROVIDER)))
     unclaimed = replace(view.providers[HolderId(id)], claimed_to=0)
     other = replace(view, providers={**view.providers, id: unclaimed})
-    found = statement(other, [event for event, _ in net.log], me, net.now)
+    found = statement(Ledger.of(other, items_of(script), net.now), me)
     (fault,) = found.faults
-    assert fault.startswith("0 wei of training are told, and ")
+    assert fault.startswith("0 wei of training are listed, and ")
     assert SeatIndex(0) in view.settled[0].seats

@@ -1,4 +1,4 @@
-"""The document of a job: every number is the one that law, books and the contracts' model give."""
+"""The document of a job: every number is the one that law, ledger and contracts' model give."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from tests.unit.dashboard.jobs import (
     document_of,
     finished,
     items_of,
+    ledger_of,
     names_of,
     play,
-    seen_of,
     with_strangers,
 )
 from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.dashboard import document as document_module
-from atoll.dashboard.cells import STATES
-from atoll.dashboard.document import job_document, name_of
-from atoll.job.books import keep_books
-from atoll.job.event_text import JobSnapshot, describe
+from atoll.job.event_text import describe
 from atoll.job.figures import RoundFigures, known
+from atoll.job.job_snapshot import JobSnapshot
+from atoll.job.ledger import json_document as document_module
+from atoll.job.ledger.json_document import job_document, money_document, name_of
+from atoll.job.ledger.ledger import Ledger
+from atoll.job.ledger.round_rows import round_rows
+from atoll.job.ledger.seat_rows import STATES
 from atoll.job.signs import Signs
-from atoll.job.story import tell_rounds
 from atoll.protocol import events as ev
 from atoll.protocol.held_out import loss_bytes, loss_of
 from atoll.protocol.words import Role
@@ -58,23 +59,23 @@ def test_it_is_json_and_the_same_from_the_same(ended: Script, told: dict[str, An
 # --- money ---
 
 
-def test_money_is_that_of_the_books_and_of_the_contracts(
+def test_money_is_that_of_the_ledger_and_of_the_contracts(
     ended: Script, told: dict[str, Any]
 ) -> None:
     net, money = ended.net, told["money"]
-    books = keep_books(net.view, [event for event, _ in net.log])
-    assert books.to_plain().items() <= money.items()
+    ledger = ledger_of(ended)
+    assert money_document(ledger, name_of(names_of(ended))).items() <= money.items()
     for name, wei in (
         ("funded", net.funded),
-        ("claimed", net.claimed),
+        ("paid", net.claimed),
         ("burnt", net.burnt),
         ("refunded", net.refunded),
         ("balance", net.funded - net.claimed - net.burnt - net.refunded),
     ):
         assert int(money[f"{name}_wei"]) == wei
     assert money["faults"] == []
-    assert sum(int(row["total_wei"]) for row in money["accounts"]) == net.claimed
-    assert sum(map(int, money["reasons"].values())) == net.claimed
+    assert sum(int(row["paid_wei"]) for row in money["accounts"]) == net.claimed
+    assert sum(map(int, money["paid_for_wei"].values())) == net.claimed
 
 
 def test_each_account_is_paid_what_the_contracts_paid_it(
@@ -84,7 +85,7 @@ def test_each_account_is_paid_what_the_contracts_paid_it(
     for event, _ in ended.net.log:
         if isinstance(event, ev.Claimed):
             paid[event.account] += event.amount
-    accounts = {row["account"]: int(row["total_wei"]) for row in told["money"]["accounts"]}
+    accounts = {row["account"]: int(row["paid_wei"]) for row in told["money"]["accounts"]}
     assert accounts == {account: wei for account, wei in paid.items() if wei}
     for member in told["members"]:
         assert int(member["paid_wei"]) == paid[member["account"]]
@@ -99,13 +100,14 @@ def test_what_seats_are_paid_is_what_they_claimed_for(ended: Script, told: dict[
         assert shown == worth
 
 
-def test_a_books_fault_is_told(ended: Script) -> None:
+def test_a_fault_of_the_ledger_is_told(ended: Script) -> None:
     items = items_of(ended)
     at = next(i for i, item in enumerate(items) if isinstance(item.event, ev.Claimed))
     claimed = items[at].event
     assert isinstance(claimed, ev.Claimed)
     items[at] = replace(items[at], event=replace(claimed, amount=claimed.amount + 1))
-    (fault,) = job_document(replace(seen_of(ended), items=items))["money"]["faults"]
+    ledger = Ledger.of(ended.net.view, items, ended.net.now)
+    (fault,) = job_document(ledger)["money"]["faults"]
     assert "by the law of pay" in fault
 
 
@@ -128,20 +130,18 @@ def test_what_bonds_lost_is_told_with_the_reason(ended: Script, told: dict[str, 
     cuts = [e for e, _ in ended.net.log if isinstance(e, ev.Missed | ev.Fell)]
     wei = [e.cut if isinstance(e, ev.Missed) else e.slashed for e in cuts]
     assert [int(loss["wei"]) for loss in told["losses"]] == wei
-    assert [loss["fell"] for loss in told["losses"]] == [isinstance(e, ev.Fell) for e in cuts]
-    lost = {m["name"]: int(m["lost_wei"]) for m in told["members"]}
+    assert [loss["slashed"] for loss in told["losses"]] == [isinstance(e, ev.Fell) for e in cuts]
+    lost = {m["name"]: int(m["slashed_wei"]) for m in told["members"]}
     assert lost[f"provider {LIAR}"] == ended.net.terms.provider_bond
-    assert "missing commit" in next(x["why"] for x in told["losses"] if x["name"] == "provider 2")
+    assert "missing commit" in next(x["for"] for x in told["losses"] if x["name"] == "provider 2")
 
 
 # --- rounds ---
 
 
-def test_rounds_are_their_stories(ended: Script, told: dict[str, Any]) -> None:
-    stories = tell_rounds(ended.net.view, ended.net.now)
-    assert len(told["rounds"]) == len(stories) == 2
-    for shown, story in zip(told["rounds"], stories, strict=True):
-        assert story.to_plain().items() <= shown.items()
+def test_rounds_are_those_of_the_ledger(ended: Script, told: dict[str, Any]) -> None:
+    rows = round_rows(ledger_of(ended), name_of(names_of(ended)))
+    assert len(rows) == 2 and told["rounds"] == rows
 
 
 def test_phases_took_what_the_chains_clock_says(ended: Script, told: dict[str, Any]) -> None:
@@ -164,17 +164,17 @@ def test_deadlines_are_those_of_the_clock_the_next_one_first() -> None:
     script.honest_round()
     net, clock = script.net, script.net.view.settled[0].clock
     assert document_of(script)["job"]["deadlines"] == [
-        {"what": "round 1: train", "until": net.deadline},
-        {"what": "round 0: audit", "until": clock.audit_end},
+        {"text": "round 1: train", "until": net.deadline},
+        {"text": "round 0: audit", "until": clock.audit_end},
     ]
 
 
 def test_where_the_job_stands_is_its_snapshot(ended: Script, told: dict[str, Any]) -> None:
     job, snapshot = told["job"], JobSnapshot.of(ended.net.view, ended.net.now)
     assert (job["status"], job["phase"]) == ("done", "closed")
-    assert (job["settled"], job["final"], job["is_final"]) == (2, snapshot.final_rounds, True)
-    assert job["seats"] == {"of": 4, "held": snapshot.providers}
-    assert job["model"]["digest"] == ended.net.view.model.hex()
+    assert job.items() >= snapshot.to_plain().items()
+    assert (job["settled_rounds"], job["is_final"]) == (2, True)
+    assert (job["seats"], job["model_digest"]) == (4, ended.net.view.model.hex())
 
 
 # --- the grid ---
@@ -183,9 +183,14 @@ def test_where_the_job_stands_is_its_snapshot(ended: Script, told: dict[str, Any
 def test_a_finished_jobs_grid(ended: Script, told: dict[str, Any]) -> None:
     drawn = ended.net.settled[0].drawn
     for seat in (0, 1, 2):
-        assert state_of(told, 0, seat) == ("fine" if seat in drawn else "paid")
-    assert [state_of(told, 1, seat) for seat in range(4)] == ["fine", "partial", "missed", "fell"]
-    assert state_of(told, 0, LIAR) == "fell"
+        assert state_of(told, 0, seat) == ("valid" if seat in drawn else "paid")
+    assert [state_of(told, 1, seat) for seat in range(4)] == [
+        "valid",
+        "partial",
+        "missed",
+        "slashed",
+    ]
+    assert state_of(told, 0, LIAR) == "slashed"
     text = told["grid"]["rows"][0][LIAR]["text"]
     assert "Game 1 about it: holder fell." in text and "Not paid." in text
     assert "did not commit in time" in told["grid"]["rows"][1][2]["text"]
@@ -240,9 +245,9 @@ def stopped(script: Script) -> None:
 @pytest.mark.parametrize(
     ("what", "state", "sentence"),
     [
-        (not_had, "not-had", "Only 0 of 4 members had its update. Not paid."),
+        (not_had, "unavailable", "Only 0 of 4 members had its update. Not paid."),
         (in_vain, "partial", "too short to be merged. Nothing was merged, so it earns nothing."),
-        (excluded, "out", "excluded from the merge: it stood out among the updates. Drawn"),
+        (excluded, "excluded", "excluded from the merge: it stood out among the updates. Drawn"),
         (unrevealed, "missed", "did not reveal in time. Not paid."),
         (stopped, "stopped", "stopped: it disagreed, or fell. Not paid."),
     ],
@@ -271,7 +276,7 @@ def test_an_open_accusation_is_seen_before_anybody_fell() -> None:
     for id in script.auditors(round):
         script.open(round, id)
     document = document_of(script)
-    assert [state_of(document, 0, seat) for seat in range(4)] == [*["fine"] * 3, "accused"]
+    assert [state_of(document, 0, seat) for seat in range(4)] == [*["valid"] * 3, "mismatch"]
     assert "segment 2 differs" in document["grid"]["rows"][0][LIAR]["text"]
     play(script, 1, VERIFIERS[0], ends=False)
     (game,) = document_of(script)["games"]
@@ -322,7 +327,7 @@ def test_evidence_names_the_logs_that_say_it(ended: Script, told: dict[str, Any]
                 if "cid" in item:
                     continue
                 event = logs[item["block"], item["log"]]
-                assert isinstance(event, kinds.get(item["what"], ev.Opened))
+                assert isinstance(event, kinds.get(item["text"], ev.Opened))
                 if not isinstance(event, ev.Challenged):
                     assert event.round == round
                 if isinstance(event, ev.Committed | ev.Revealed):
@@ -345,8 +350,8 @@ def test_a_long_job_shows_its_newest_rounds(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_losses_are_those_that_committees_signed(ended: Script, told: dict[str, Any]) -> None:
     figures = known(None, ended.net.view)
-    assert [item["merged"] for item in told["loss"]] == [0, 1, 2]
-    for shown, item in zip(told["loss"], figures, strict=True):
+    assert [item["merged"] for item in told["curve"]] == [0, 1, 2]
+    for shown, item in zip(told["curve"], figures, strict=True):
         certified = None if item.certified is None else loss_of(item.certified)
         assert (shown["certified"], shown["own"]) == (certified, None)
 
@@ -355,15 +360,16 @@ def test_a_loss_of_ours_stands_beside_the_certified_one(ended: Script) -> None:
     figures = known(None, ended.net.view)
     figures[2] = replace(figures[2], own=loss_bytes(2.5))
     figures[1] = replace(figures[1], own=loss_bytes(1.5), certified=loss_bytes(1.25))
-    shown = document_of(ended, figures=figures)["loss"]
-    assert shown[2] == {"merged": 2, "certified": None, "own": 2.5, "disputed": False}
-    assert shown[1] == {"merged": 1, "certified": 1.25, "own": 1.5, "disputed": True}
+    shown = document_of(ended, figures=figures)["curve"]
+    names = ("merged", "certified", "own", "disputed", "held_out_loss")
+    assert [shown[2][name] for name in names] == [2, None, 2.5, False, 2.5]
+    assert [shown[1][name] for name in names] == [1, 1.25, 1.5, True, 1.5]
 
 
 def test_a_loss_that_is_no_number_is_none(ended: Script) -> None:
     figures = known(None, ended.net.view)
     figures[2] = replace(figures[2], own=loss_bytes(float("nan")))
-    assert document_of(ended, figures=figures)["loss"][2]["own"] is None
+    assert document_of(ended, figures=figures)["curve"][2]["own"] is None
 
 
 def test_rounds_of_which_too_many_fell_are_told() -> None:
@@ -415,7 +421,7 @@ def test_a_game_says_by_which_round_it_came() -> None:
 def test_what_happened_is_told_in_order(ended: Script, told: dict[str, Any]) -> None:
     name = name_of(names_of(ended))
     texts = [describe(item.event, name) for item in items_of(ended)]
-    assert [line["what"] for line in told["log"]["lines"]] == [text for text in texts if text]
+    assert [line["text"] for line in told["log"]["lines"]] == [text for text in texts if text]
     assert told["log"]["count"] == len(told["log"]["lines"])
 
 
@@ -428,8 +434,8 @@ def test_what_happens_in_other_jobs_is_not_told(ended: Script, told: dict[str, A
     ]
     both = [item for pair in zip(items, others, strict=False) for item in pair]
     both += items[len(others) :]
-    seen = replace(seen_of(ended, names=names_of(ended)), items=both)
-    assert job_document(seen) == told
+    ledger = Ledger.of(ended.net.view, both, ended.net.now)
+    assert job_document(ledger, name=name_of(names_of(ended))) == told
 
 
 def test_strangers_words_are_kept_as_they_are() -> None:

@@ -3,45 +3,67 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from tests.unit.dashboard.jobs import finished, play
+from tests.unit.dashboard.jobs import finished, ledger_of, play
 from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.errors import ConfigError
-from atoll.job.event_text import JobSnapshot, told
+from atoll.job.job_snapshot import JobSnapshot
+from atoll.job.job_update import update_text
+from atoll.job.ledger.round_rows import round_rows, safe_round
+from atoll.job.ledger.seat_rows import SeatRows
+from atoll.job.ledger.text import round_line
 from atoll.job.signs import Signs
-from atoll.job.story import RoundStory, safe_round, tell_rounds
 from atoll.protocol import events as ev
 from atoll.protocol.rounds import apply
 from atoll.protocol.views import JobView
-from atoll.protocol.words import HolderId, Role, RoundIndex, SeatIndex, bits, to_bitmap
+from atoll.protocol.words import HolderId, Role, RoundIndex, SeatIndex, bits
 
 
-def story(script: Script) -> list[RoundStory]:
-    return tell_rounds(script.net.view, script.net.now)
+@pytest.fixture
+def two_rounds() -> Script:
+    script = Script.ready()
+    script.honest_round()
+    script.honest_round()
+    return script
+
+
+def rows(
+    script: Script, now: int | None = None, view: JobView | None = None
+) -> list[dict[str, Any]]:
+    """Of a job as it stands, or as it would at another time or with another view."""
+    ledger = ledger_of(script)
+    ledger.now, ledger.view = now or ledger.now, view or ledger.view
+    return round_rows(ledger)
 
 
 def test_a_round_that_runs_says_who_has_done_what() -> None:
     script = Script.ready()
-    assert story(script) == []
+    assert rows(script) == []
     script.net.advance()
     script.commit(2)
-    (running,) = story(script)
-    assert (running.phase, running.until) == ("train", script.net.deadline)
-    assert (running.seated, running.done, running.had) == (0b1111, 0b0100, 0)
+    (running,) = rows(script)
+    assert (running["phase"], running["until"]) == ("train", script.net.deadline)
+    assert (running["seated"], running["committed"], running["available"]) == (
+        [0, 1, 2, 3],
+        [2],
+        [],
+    )
     for seat in (0, 1, 3):
         script.commit(seat)
     script.reveal(0)
-    (running,) = story(script)
-    assert (running.phase, running.done) == ("reveal", 0b0001)
+    (running,) = rows(script)
+    assert (running["phase"], running["revealed"]) == ("reveal", [0])
     for seat in (1, 2, 3):
         script.reveal(seat)
     script.say([0, 1, 2], has=0b0011)
-    (running,) = story(script)
-    assert (running.phase, running.done, running.had) == ("merge", 0b1111, 0b0011)
+    (running,) = rows(script)
+    assert (running["phase"], running["revealed"]) == ("merge", [0, 1, 2, 3])
+    assert running["available"] == [0, 1]
 
 
 def test_a_settled_round_goes_through_its_windows_until_it_is_final() -> None:
@@ -51,35 +73,36 @@ def test_a_settled_round_goes_through_its_windows_until_it_is_final() -> None:
     script.net.wait(1)
     script.settle(excluded={1})
     past, now = script.net.view.settled[0], script.net.now
-    told_then = tell_rounds(script.net.view, now)
+    told_then = rows(script, now)
     assert len(told_then) == 2  # the next one trains already
     settled = told_then[0]
-    assert (settled.had, settled.excluded, settled.merged) == (0b0111, 0b0010, 2)
-    assert (settled.drawn, settled.fine, settled.paid) == (past.drawn, 0, 0b0111)
-    assert settled.model == past.verdict.state.hex()
+    assert (settled["available"], settled["excluded"], settled["merged"]) == ([0, 1, 2], [1], 2)
+    assert (settled["drawn"], settled["valid"]) == (bits(past.drawn), [])
+    assert settled["paid"] == [0, 1, 2]
+    assert settled["model_digest"] == past.verdict.state.hex()
     clock = past.clock
     ends = (clock.audit_end, clock.open_end, clock.keys_end, clock.window_end)
     names = ("audit", "open", "keys", "window")
     for name, end in zip(names, ends, strict=True):
-        before, after = (tell_rounds(script.net.view, at)[0] for at in (end - 1, end))
-        assert (before.phase, before.until) == (name, end)
-        assert after.phase != name
-    assert tell_rounds(script.net.view, ends[-1])[0].phase == "final"
+        before, after = (rows(script, at)[0] for at in (end - 1, end))
+        assert (before["phase"], before["until"]) == (name, end)
+        assert after["phase"] != name
+    assert rows(script, ends[-1])[0]["phase"] == "final"
 
 
 def test_what_was_audited_is_told_by_seat_and_costs_its_fees() -> None:
     script = Script.ready()
     round = script.honest_round()
-    before = story(script)[0]
+    before = rows(script)[0]
     script.audit(round)
-    after, terms = story(script)[0], script.net.terms
-    assert (after.fine, after.differs) == (after.drawn, 0)
-    assert after.cost_wei - before.cost_wei == after.drawn.bit_count() * terms.duty_fee
-    assert before.cost_wei == (4 * terms.segments * terms.segment_pay + 4 * terms.sign_fee)
-    row = after.row(script.net.now)
-    assert row["audited"] == f"{', '.join(map(str, bits(after.drawn)))}: " + (
-        f"{', '.join(map(str, bits(after.drawn)))} fine"
-    )
+    after, terms = rows(script)[0], script.net.terms
+    assert (after["valid"], after["mismatch"]) == (after["drawn"], [])
+    cost = 4 * terms.segments * terms.segment_pay + 4 * terms.sign_fee
+    assert before["cost_wei"] == str(cost)
+    assert after["cost_wei"] == str(cost + len(after["drawn"]) * terms.duty_fee)
+    row = round_line(after, script.net.now)
+    drawn = ", ".join(map(str, after["drawn"]))
+    assert row["audited"] == f"{drawn}: {drawn} fine"
 
 
 def test_a_seat_that_differs_is_not_told_to_be_fine() -> None:
@@ -94,9 +117,9 @@ def test_a_seat_that_differs_is_not_told_to_be_fine() -> None:
     script.net.wait_until(past.clock.audit_end)
     for id in script.auditors(round):
         script.open(round, id)
-    (settled,) = story(script)
-    assert settled.differs == 1 << seat
-    assert settled.fine == settled.drawn & ~settled.differs
+    (settled,) = rows(script)
+    assert settled["mismatch"] == [seat]
+    assert settled["valid"] == [drawn for drawn in settled["drawn"] if drawn != seat]
 
 
 def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
@@ -110,25 +133,25 @@ def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
         fell = ev.Fell(view.job_id, PROVIDERS[seat], WATCHER, Role.PROVIDER, holders[seat],
                        RoundIndex(0), 10)  # fmt: skip
         view = apply(view, fell, block)
-        texts.append(told(fell, view))
+        texts.append(update_text(fell, view))
     assert texts[0] is not None and "borne" not in texts[0]
     assert texts[1] is not None and texts[1].endswith("more fell than is borne in rounds 0")
-    settled = tell_rounds(view, script.net.now)[0]
-    assert (settled.fell, settled.is_unsafe) == (0b0011, True)
-    assert settled.paid == to_bitmap(seat for seat in (2, 3))
+    settled = rows(script, view=view)[0]
+    assert (settled["slashed"], settled["is_unsafe"]) == ([0, 1], True)
+    assert settled["paid"] == [2, 3]
     with pytest.raises(ConfigError, match="no safe model"):
         safe_round(view)
-    assert "unsafe" in str(settled.row(script.net.now)["phase"])
+    assert "unsafe" in str(round_line(settled, script.net.now)["phase"])
 
 
 def test_a_fall_is_told_with_the_rounds_that_it_taints() -> None:
     script = finished()
-    texts = [told(event, script.net.view) for event, _ in script.net.log]
+    texts = [update_text(event, script.net.view) for event, _ in script.net.log]
     (fall,) = (text for text in texts if text is not None and " falls and loses " in text)
     assert fall.endswith("; tainted by work that was found false: rounds 0, 1")
     net = script.net
     net.fall(Role.VERIFIER, net.at(Role.VERIFIER, 1, 0).id, WATCHER)
-    text = told(net.log[-1][0], net.view)
+    text = update_text(net.log[-1][0], net.view)
     assert text is not None and "falls" in text and "tainted" not in text
 
 
@@ -143,12 +166,12 @@ def test_a_settlement_of_what_a_seat_sent_that_fell_meanwhile_is_told_to_be_tain
     script.settle()
     view = script.net.view
     first, second = (e for e, _ in script.net.log if isinstance(e, ev.Settled))
-    text = told(second, view)
+    text = update_text(second, view)
     assert text is not None
     assert text.endswith("; tainted: seat 3 was merged, and found false before")
     assert [item.tainted for item in Signs.of(view).rounds] == [8, 8]
     seen_then = replace(view, providers={}, settled=view.settled[:1], games={})
-    assert "tainted" not in str(told(first, seen_then))
+    assert "tainted" not in str(update_text(first, seen_then))
 
 
 def test_a_settlement_that_merged_nothing_is_told_to_move_nothing() -> None:
@@ -158,7 +181,7 @@ def test_a_settlement_that_merged_nothing_is_told_to_move_nothing() -> None:
     script.net.wait(1)
     script.settle(merged=0)
     event = next(e for e, _ in script.net.log if isinstance(e, ev.Settled))
-    text = told(event, script.net.view)
+    text = update_text(event, script.net.view)
     assert text is not None and "no update is merged, so it moves nothing" in text
 
 
@@ -182,9 +205,9 @@ def test_a_settlement_is_told_with_who_is_audited() -> None:
     view = script.net.view
     for drawn, said in ((0, "no seat is"), (2, "seat 1 is"), (6, "seats 1, 2 are")):
         past = replace(view.settled[0], drawn=drawn)
-        text = told(event, replace(view, settled=(past,)))
+        text = update_text(event, replace(view, settled=(past,)))
         assert text is not None and text.endswith(f"; {said} audited")
-    assert told(replace(event, job_id=event.job_id + 1), script.net.view) is None  # type: ignore[arg-type]
+    assert update_text(replace(event, job_id=event.job_id + 1), script.net.view) is None  # type: ignore[arg-type]
 
 
 def test_who_comes_is_told_with_what_a_job_that_waits_still_lacks() -> None:
@@ -199,7 +222,7 @@ def test_who_comes_is_told_with_what_a_job_that_waits_still_lacks() -> None:
     view, ends = JobView.of(net.domain, net.job), []
     for event, block in net.log:
         view = apply(view, event, block)
-        ends.append((told(event, view) or "").partition("; so far ")[2])
+        ends.append((update_text(event, view) or "").partition("; so far ")[2])
     assert ends == [
         f"{seats} of 3 seats are held, {ready} of 1 verifiers are ready" if seats < 3 else ""
         for seats, ready in [(0, 0), (1, 0), (2, 0), (1, 0), (1, 0), (1, 1), (2, 1), (3, 1)]
@@ -216,14 +239,32 @@ def test_a_round_that_runs_is_not_waited_for() -> None:
     script = Script.ready(seats=3)
     script.net.advance()
     script.net.sit(PROVIDERS[3], 3)
-    text = told(script.net.log[-1][0], script.net.view)
+    text = update_text(script.net.log[-1][0], script.net.view)
     assert text is not None and "so far" not in text
     assert JobSnapshot.of(script.net.view).lacking == ""
 
 
-def test_json_has_lists_and_amounts_as_text() -> None:
+def test_seats_are_told_with_who_trained_and_what_it_is_paid(two_rounds: Script) -> None:
+    net = two_rounds.net
+    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, VERIFIERS[0], 1)
+    first, second = (SeatRows(ledger_of(two_rounds), str).of(round) for round in (0, 1))
+    # Both windows are open: a fall takes the pay of every round that is not FINAL.
+    pay = net.terms.segments * net.terms.segment_pay
+    assert [seat.paid_wei for seat in first] == [pay, pay, 0, pay]
+    assert [seat.account for seat in second] == PROVIDERS[:4]
+    assert {seat.segments for seat in second} == {net.terms.segments}
+
+
+def test_what_was_committed_is_told_of_settled_rounds_too(two_rounds: Script) -> None:
+    first, second, *_ = rows(two_rounds)
+    assert first["committed"] == second["committed"] == second["revealed"] == [0, 1, 2, 3]
+
+
+def test_a_round_that_nobody_took_part_in_is_void() -> None:
     script = Script.ready()
-    script.honest_round()
-    plain = story(script)[0].to_plain()
-    assert plain["seated"] == [0, 1, 2, 3]
-    assert plain["cost_wei"] == str(story(script)[0].cost_wei)
+    script.net.advance()
+    script.net.wait_until(script.net.deadline)
+    script.net.advance()
+    (row,) = rows(script)
+    assert (row["phase"], row["status"], row["voids"]) == ("void", "void", 1)
+    assert row["accusations"] == []

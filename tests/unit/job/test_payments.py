@@ -1,20 +1,16 @@
-"""A job's money from its events: every amount by its reason, and what does not add up."""
+"""A job's payments: every amount by its reason, and what does not add up."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from tests.unit.dashboard.jobs import ledger_of
 from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
-from atoll.job.books import Books, keep_books
 from atoll.protocol import events as ev
 from atoll.protocol.words import Bitmap, Role, RoundIndex, SeatIndex
-
-
-def books_of(script: Script, *more: ev.ContractEvent) -> Books:
-    return keep_books(script.net.view, [*(event for event, _ in script.net.log), *more])
 
 
 def claim_all(script: Script) -> None:
@@ -33,23 +29,22 @@ def audited() -> Script:
 
 
 def test_before_any_claim_all_is_still_there(audited: Script) -> None:
-    books = books_of(audited)
-    assert books.balance == books.funded == audited.net.funded
-    assert (dict(books.paid), books.faults) == ({}, ())
+    ledger = ledger_of(audited)
+    assert ledger.sums.balance == ledger.sums.funded_wei == audited.net.funded
+    assert (ledger.payments.paid, ledger.faults) == ({}, [])
 
 
 def test_everybody_is_paid_for_what_it_did(audited: Script) -> None:
     claim_all(audited)
     net, terms = audited.net, audited.net.terms
-    books = books_of(audited)
-    assert books.faults == ()
-    assert books.paid[PROVIDERS[0]] == {"training": 8 * terms.segment_pay}
-    assert books.total("signatures") == 4 * terms.sign_fee
-    assert books.total("audits") == 8 * terms.duty_fee
-    assert (
-        books.claimed == net.claimed == sum(map(books.total, ("training", "signatures", "audits")))
-    )
-    assert books.balance == net.funded - net.claimed
+    ledger = ledger_of(audited)
+    assert ledger.faults == []
+    assert ledger.paid(PROVIDERS[0]) == {"training": 8 * terms.segment_pay}
+    assert ledger.paid_for("signatures") == 4 * terms.sign_fee
+    assert ledger.paid_for("audits") == 8 * terms.duty_fee
+    parts = map(ledger.paid_for, ("training", "signatures", "audits"))
+    assert ledger.sums.paid_wei == net.claimed == sum(parts)
+    assert ledger.sums.balance == net.funded - net.claimed
 
 
 def test_what_a_fall_and_a_missing_key_took_is_burnt(audited: Script) -> None:
@@ -60,10 +55,10 @@ def test_what_a_fall_and_a_missing_key_took_is_burnt(audited: Script) -> None:
     net.wait_until(net.settled[round].ends["window"])
     claim_all(script)
     net.burn(1)
-    books = books_of(script)
-    assert books.faults == ()
-    assert books.burnt == net.burnt == 2 * 8 * net.terms.segment_pay
-    assert set(books.paid) & set(PROVIDERS) == set(PROVIDERS[:2])
+    ledger = ledger_of(script)
+    assert ledger.faults == []
+    assert ledger.sums.burnt_wei == net.burnt == 2 * 8 * net.terms.segment_pay
+    assert set(ledger.payments.paid) & set(PROVIDERS) == set(PROVIDERS[:2])
 
 
 def test_a_contest_moves_one_fee(audited: Script) -> None:
@@ -75,11 +70,11 @@ def test_a_contest_moves_one_fee(audited: Script) -> None:
     net.settle_contest(round, guesser, seat)
     claim_all(script)
     net.claim_credit(WATCHER)
-    books = books_of(script)
-    assert books.faults == ()
-    assert books.paid[WATCHER] == {"credits": net.terms.duty_fee // 2}
+    ledger = ledger_of(script)
+    assert ledger.faults == []
+    assert ledger.paid(WATCHER) == {"credits": net.terms.duty_fee // 2}
     fees = (8 - 1) * net.terms.duty_fee
-    assert books.total("audits") == fees
+    assert ledger.paid_for("audits") == fees
 
 
 @pytest.mark.parametrize("field", ["amount", "burnt"])
@@ -89,19 +84,19 @@ def test_a_claim_of_another_amount_is_a_fault(audited: Script, field: str) -> No
     at = next(i for i, (event, _) in enumerate(log) if isinstance(event, ev.Claimed))
     event, block = log[at]
     log[at] = (replace(event, **{field: getattr(event, field) + 1}), block)
-    (fault,) = books_of(audited).faults
+    (fault,) = ledger_of(audited).faults
     assert "by the law of pay" in fault
 
 
 def test_a_credit_for_nothing_is_a_fault(audited: Script) -> None:
     credited = ev.Credited(audited.net.job, VERIFIERS[0], 7)
-    (fault,) = books_of(audited, credited).faults
+    (fault,) = ledger_of(audited, credited).faults
     assert fault == f"{VERIFIERS[0]} has credits of 7 wei, and 0 by the law of pay"
 
 
 def test_more_than_came_in_is_a_fault(audited: Script) -> None:
     refund = ev.Refunded(audited.net.job, PROVIDERS[0], audited.net.funded + 1)
-    assert books_of(audited, refund).faults == ("1 wei left that never came in",)
+    assert ledger_of(audited, refund).faults == ["1 wei left that never came in"]
 
 
 def test_half_of_a_leaked_seats_pay_is_the_showers_and_the_rest_is_burnt() -> None:
@@ -114,9 +109,9 @@ def test_half_of_a_leaked_seats_pay_is_the_showers_and_the_rest_is_burnt() -> No
     net.emit(ev.Burnt(net.job, RoundIndex(1), half))
     net.settle_contest(round, 0, 2)
     net.emit(ev.CreditClaimed(net.job, WATCHER, half))
-    books = books_of(script)
-    assert books.faults == ()
-    assert (books.burnt, books.paid[WATCHER]) == (half, {"credits": half})
+    ledger = ledger_of(script)
+    assert ledger.faults == []
+    assert (ledger.sums.burnt_wei, ledger.paid(WATCHER)) == (half, {"credits": half})
 
 
 def test_burning_what_a_leak_keeps_is_a_fault() -> None:
@@ -127,7 +122,7 @@ def test_burning_what_a_leak_keeps_is_a_fault() -> None:
     net.emit(ev.PayChanged(net.job, RoundIndex(round), Bitmap(0b1011)))
     net.emit(ev.Leaked(net.job, WATCHER, SeatIndex(2), RoundIndex(round), key))
     net.emit(ev.Burnt(net.job, RoundIndex(1), whole))
-    (fault,) = books_of(script).faults
+    (fault,) = ledger_of(script).faults
     assert fault.startswith(f"before round 1 is burnt {whole} wei")
 
 
@@ -142,8 +137,8 @@ def test_an_accusation_whose_seat_fell_is_credited_its_fee() -> None:
     net.fall(Role.PROVIDER, net.at(Role.PROVIDER, seat, round).id, WATCHER)
     net.prove(round, accuser, seat)
     author = net.member(Role.VERIFIER, accuser).account
-    assert books_of(script).faults == ()
+    assert ledger_of(script).faults == []
     net.claim_credit(author)
-    books = books_of(script)
-    assert books.faults == ()
-    assert books.paid[author] == {"credits": net.terms.duty_fee}
+    ledger = ledger_of(script)
+    assert ledger.faults == []
+    assert ledger.paid(author) == {"credits": net.terms.duty_fee}

@@ -1,0 +1,154 @@
+"""`atoll job result`, `checkpoint`, `sample`: the models of a job."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from atoll.cli.jobfile import Job
+from atoll.cli.network import Network, on_network
+from atoll.cli.output import Json, emit, say
+from atoll.cli.snapshot import sign_lines
+
+if TYPE_CHECKING:
+    from atoll.job.delivery import Delivery
+    from atoll.job.signs import Signs
+
+
+app = typer.Typer(add_completion=False, help="Fetch the models of jobs.")
+
+Round = Annotated[
+    int | None, typer.Option("--round", min=0, help="The last settled one if excluded.")
+]
+License = Annotated[str, typer.Option("--license", help="For the card, as the Hub names it.")]
+BaseModel = Annotated[str, typer.Option(help="For the card, as the Hub names it.")]
+Folder = Annotated[Path, typer.Argument(help="Where the model goes.")]
+Merged = Annotated[
+    bool,
+    typer.Option("--merged", help="Adapters added to the model that they were trained on."),
+]
+Clean = Annotated[
+    bool,
+    typer.Option(
+        "--clean",
+        help="The last model before anybody was merged whose work was found false, as certified.",
+    ),
+]
+
+
+@app.command()
+@on_network()
+def result(
+    job: Job,
+    folder: Folder,
+    merged: Merged = False,
+    clean: Clean = False,
+    license_: License = "unknown",
+    base_model: BaseModel = "",
+    *,
+    network: Network,
+    json: Json = False,
+) -> None:
+    """Fetch the trained model, as `transformers` opens it, with its model card.
+
+    Where somebody fell in the last round, that is merged once more without them, and said. Where
+    it holds what somebody sent whose work was found false, that is said, too, and --clean fetches
+    the last model before that. Of a job that trains adapters, what PEFT opens, or with --merged
+    what `transformers` does.
+    """
+    from atoll.job.card import Labels
+    from atoll.job.certified import check_folder
+
+    check_folder(folder)
+    labels = Labels(license_, base_model)
+
+    async def work() -> tuple[int | None, Delivery | None, Signs]:
+        async with network.open() as client:
+            handle = client.attach(job)
+            rounds = await handle.clean(folder, labels, merged=merged) if clean else None
+            delivery = None if rounds is not None else await handle.delivery()
+            if delivery is not None:
+                await handle.result(folder, labels, merged=merged, delivery=delivery)
+            return rounds, delivery, await handle.signs()
+
+    rounds, found, signs = asyncio.run(work())
+    told: dict[str, object] = {"job": job, "folder": str(folder)}
+    if found is None:
+        which = f"after round {rounds - 1}" if rounds else "that the job began with"
+        say(f"the model {which}, the last clean one")
+        told["clean_rounds"] = rounds
+    else:
+        if found.fallen:
+            say(found.text())
+        for line in sign_lines(found.signs(signs)):
+            say(line)
+        told["delivery"] = found.to_plain()
+    emit(told | {"signs": signs.to_plain()}, str(folder), as_json=json)
+
+
+@app.command()
+@on_network()
+def checkpoint(
+    job: Job,
+    folder: Folder,
+    round_: Round = None,
+    merged: Merged = False,
+    license_: License = "unknown",
+    base_model: BaseModel = "",
+    *,
+    network: Network,
+    json: Json = False,
+) -> None:
+    """Fetch the model after a settled round, while the job goes on."""
+    from atoll.job.card import Labels
+    from atoll.job.certified import check_folder
+
+    check_folder(folder)
+
+    async def work() -> tuple[int, Signs]:
+        async with network.open() as client:
+            handle, labels = client.attach(job), Labels(license_, base_model)
+            found = await handle.settled_round(round_)
+            await handle.checkpoint(folder, found, labels, merged=merged)
+            return found, (await handle.signs()).after(found + 1)
+
+    found, signs = asyncio.run(work())
+    say(f"the model after round {found}")
+    for line in sign_lines(signs):
+        say(line)
+    emit({"job": job, "folder": str(folder), "round": found}, str(folder), as_json=json)
+
+
+@app.command()
+@on_network()
+def sample(
+    job: Job,
+    prompt: Annotated[str, typer.Option(help="What the text begins with.")],
+    tokens: Annotated[int, typer.Option(min=1, max=1 << 16, help="How many to add.")] = 200,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest.")] = 0.8,
+    seed: int = 0,
+    round_: Round = None,
+    *,
+    network: Network,
+    json: Json = False,
+) -> None:
+    """Have the model after a settled round continue a prompt, on this machine."""
+    from atoll.job.asking import missing_extra
+
+    try:
+        from atoll.train.generate import Sampling
+    except ImportError as error:
+        raise missing_extra("sampling") from error
+
+    async def work() -> tuple[int, str]:
+        sampling = Sampling(length=tokens, temperature=temperature, seed=seed)
+        async with network.open() as client:
+            handle = client.attach(job)
+            found = await handle.settled_round(round_)
+            return found, await handle.sample(prompt, sampling, found)
+
+    found, text = asyncio.run(work())
+    emit({"job": job, "round": found, "text": text}, text, as_json=json)

@@ -1,0 +1,239 @@
+"""`atoll job list`, `status`, `history`, `watch`, `logs`, `audit`: to read what becomes of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll.cli.jobfile import Job
+from atoll.cli.network import Network, on_network
+from atoll.cli.output import Json, emit, moment, say, table
+from atoll.cli.snapshot import (
+    after_the_end,
+    item_to_plain,
+    sign_lines,
+    snapshot_text,
+    text_of,
+    update_to_plain,
+    while_it_waits,
+)
+from atoll.errors import ConfigError, StorageError
+
+if TYPE_CHECKING:
+    from atoll.job.handle import JobHandle
+    from atoll.job.job_update import JobUpdate
+
+
+app = typer.Typer(add_completion=False, help="Read what becomes of jobs.")
+
+Evaluate = Annotated[
+    bool,
+    typer.Option("--evaluate", help="Compute the held-out losses here too, which takes torch."),
+]
+
+
+@app.command("list")
+@on_network()
+def list_jobs(
+    *,
+    network: Network,
+    json: Json = False,
+) -> None:
+    """List the jobs that were submitted from this home, and where they stand."""
+
+    async def work() -> list[dict[str, object]]:
+        async with network.open() as client:
+            return [await _row(handle) for handle in client.jobs()]
+
+    rows = asyncio.run(work())
+    emit(rows, table([_in_tokens(row) for row in rows]), as_json=json)
+
+
+@app.command()
+@on_network()
+def status(
+    job: Job,
+    evaluate: Evaluate = False,
+    *,
+    network: Network,
+    json: Json = False,
+) -> None:
+    """Say where a job stands, and how good its model was after every round."""
+
+    async def work() -> None:
+        from atoll.job.stands import standings_text
+
+        async with network.open() as client:
+            handle = client.attach(job)
+            snapshot = await handle.status()
+            curve = await (handle.evaluate() if evaluate else handle.figures())
+            stands, signs = await handle.standings(), await handle.signs()
+        data = snapshot.to_plain() | {"curve": [item.to_plain() for item in curve]}
+        data["standings"] = [item.to_plain() for item in stands]
+        data["signs"] = signs.to_plain()
+        lines = [snapshot_text(snapshot), *sign_lines(signs), *(item.text() for item in curve)]
+        lines += [f"members     {standings_text(stands)}"] if stands else []
+        emit(data, "\n".join(lines), as_json=json)
+
+    asyncio.run(work())
+
+
+@app.command()
+@on_network()
+def history(
+    job: Job,
+    *,
+    network: Network,
+    json: Json = False,
+) -> None:
+    """Say what became of every round, every seat and every token of a job.
+
+    With --json it is the document that the dashboard draws.
+    """
+
+    async def work() -> dict[str, Any]:
+        from atoll.job.ledger.json_document import job_document, name_of
+
+        async with network.open() as client:
+            handle, name = client.attach(job), name_of({}) if json else str
+            return job_document(await handle.ledger(), await handle.figures(), name)
+
+    document = asyncio.run(work())
+    emit(document, _history_text(document), as_json=json)
+
+
+def _history_text(document: dict[str, Any]) -> str:
+    from atoll.job.ledger.text import money_lines, round_line, sections, unsafe_lines
+
+    now = document["job"]["now"]
+    lines = [table([round_line(row, now) for row in document["rounds"]])]
+    for title, items in sections(document):
+        lines += ["", title, *(f"  {line}" for line in items)] if items else []
+    return "\n".join(
+        [*lines, "", *money_lines(document["money"]), *unsafe_lines(document["unsafe"])]
+    )
+
+
+@app.command()
+@on_network()
+def watch(
+    job: Job,
+    *,
+    network: Network,
+    json: Json = False,
+) -> None:
+    """Tell everything that happens in a job, and how good its models are, until it has ended."""
+
+    async def work() -> None:
+        async with network.open() as client:
+            handle = client.attach(job)
+            # Before it follows: a job that is not there would be waited for.
+            waits = while_it_waits(await handle.status())
+            if waits:
+                say(waits)
+            async for item in handle.follow():
+                emit(item_to_plain(item), text_of(item), as_json=json)
+            for line in sign_lines(await handle.signs()):
+                say(line)
+            say(after_the_end(await handle.status()))
+
+    asyncio.run(work())
+
+
+@app.command()
+@on_network()
+def logs(
+    job: Job,
+    seat: Annotated[int | None, typer.Option(min=0, help="Of one provider's seat only.")] = None,
+    *,
+    network: Network,
+    json: Json = False,
+) -> None:
+    """Tell what happened in a job so far: who did what, and what was refused and why."""
+
+    async def work() -> list[JobUpdate]:
+        async with network.open() as client:
+            return await client.attach(job).logs(seat)
+
+    told = asyncio.run(work())
+    text = "\n".join(
+        f"{update.block.number:>8}  {moment(update.block.timestamp)}  {update.text}"
+        for update in told
+    )
+    emit([update_to_plain(update) for update in told], text, as_json=json)
+
+
+@app.command()
+@on_network()
+def audit(
+    job: Job,
+    round_: Annotated[
+        int | None, typer.Option("--round", min=0, help="Of one settled round only.")
+    ] = None,
+    seat: Annotated[int | None, typer.Option(min=0, help="Of one provider's seat only.")] = None,
+    seats: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Train so many seats of each round again, drawn at random; default 1."
+        ),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Train every seat again.")] = False,
+    *,
+    network: Network,
+    json: Json = False,
+) -> None:
+    """Check a job from public data: train seats again, merge again, count its money again.
+
+    Ends with 1 where what stands on the chain is not so, else with 4 where nobody serves any more
+    what a merge or a seat could be checked with.
+    """
+    from atoll.job.asking import missing_extra
+
+    if (seat is not None) + (seats is not None) + all_ > 1:
+        raise ConfigError(
+            "--seat, --seats and --all each say which seats to train again",
+            next_step="leave all but one of them out",
+        )
+    try:
+        from atoll.job.audit import Extent, JobCheck, RoundCheck
+        from atoll.job.audit import audit as audit_job
+    except ImportError as error:
+        raise missing_extra("auditing") from error
+
+    def tell(found: RoundCheck) -> None:
+        if not json:
+            emit(None, found.text(), as_json=False)
+
+    async def work() -> JobCheck:
+        extent = Extent(round_, seat, None if all_ else 1 if seats is None else seats)
+        async with network.open() as client:
+            return await audit_job(client.attach(job), extent, tell, say)
+
+    checked = asyncio.run(work())
+    emit(checked.to_plain(), checked.text(), as_json=json)
+    if checked.faults or checked.gaps:
+        raise typer.Exit(1 if checked.faults else StorageError.exit_code)
+
+
+async def _row(handle: JobHandle) -> dict[str, object]:
+    snapshot = await handle.status()
+    manifest = handle.own_manifest()
+    return {
+        "job": handle.id,
+        "name": manifest.name if manifest else "",
+        "status": snapshot.status.name.lower(),
+        "rounds": f"{snapshot.settled_rounds}/{snapshot.rounds}",
+        "funded_wei": str(snapshot.funded_wei),
+        "paid_wei": str(snapshot.paid_wei),
+    }
+
+
+def _in_tokens(row: dict[str, object]) -> dict[str, object]:
+    """A row of the list as a person reads amounts."""
+    from atoll.job.event_text import tokens
+
+    amounts = {name: row[f"{name}_wei"] for name in ("funded", "paid")}
+    rest = {name: value for name, value in row.items() if not name.endswith("_wei")}
+    return rest | {f"{name} (tokens)": tokens(int(str(wei))) for name, wei in amounts.items()}

@@ -1,0 +1,124 @@
+"""Where a job stands at a block.
+
+Rule of this file: pure; numbers out of `atoll.protocol`'s views.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+from atoll.job.serialization import plain_of
+from atoll.protocol.views import JobView
+from atoll.protocol.words import BlockRef, Digest, JobId, JobStatus, Phase
+from atoll.storage.cid import cid_text
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """Where a job stands at a block.
+
+    Attributes:
+        committee_draw: of the committee that is to settle the round, from 0.
+        deadline: unix seconds at which the phase ends; 0 where it waits for members.
+        expiry: unix seconds from which on no round is opened.
+        providers: seats that are held; `verifiers` places that are, `ready` those that said so.
+        enough_providers, enough_ready: with so many of both a round opens.
+        final_rounds: of the settled ones, those whose pay nothing changes any more.
+        funded_wei: paid in; it is paid out, burnt, refunded, or still there.
+        model_digest, model_cid: of the newest model that a committee certified.
+    """
+
+    job: JobId
+    status: JobStatus
+    phase: Phase
+    round: int
+    rounds: int
+    committee_draw: int
+    deadline: int
+    expiry: int
+    providers: int
+    verifiers: int
+    ready: int
+    enough_providers: int
+    enough_ready: int
+    settled_rounds: int
+    final_rounds: int
+    funded_wei: int
+    paid_wei: int
+    burnt_wei: int
+    refunded_wei: int
+    model_digest: Digest | None
+    model_cid: bytes | None
+    block: BlockRef
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will be trained."""
+        return self.status.is_closed
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing of it changes any more but where its money is."""
+        return self.has_ended and self.final_rounds == self.settled_rounds
+
+    @property
+    def lacking(self) -> str:
+        """What a job that waits for members has of them, and what would open a round; empty of one
+        that lacks none.
+        """
+        enough = self.providers >= self.enough_providers and self.ready >= self.enough_ready
+        if self.phase is not Phase.WAITING or enough:
+            return ""
+        return (
+            f"{_of(self.providers, self.enough_providers)} seats are held, "
+            f"{_of(self.ready, self.enough_ready)} verifiers are ready"
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON: times in unix seconds, the CID as everywhere."""
+        cid = None if self.model_cid is None else cid_text(self.model_cid)
+        return plain_of(self) | {"model_cid": cid}
+
+    @classmethod
+    def of(cls, view: JobView, now: int = 0) -> JobSnapshot:
+        """The snapshot of a view at `now`, or at its last event. Raises ProtocolError before the
+        job exists.
+        """
+        pool, running, terms = view.pool(view.round), view.open, view.require_terms()
+        there = view.gathered()
+        return cls(
+            job=view.job_id,
+            status=view.status,
+            phase=view.phase,
+            round=view.round,
+            rounds=terms.rounds,
+            committee_draw=running.committee_draw if running else 0,
+            deadline=running.deadline if running else 0,
+            expiry=terms.expiry,
+            providers=there.held,
+            verifiers=len(pool),
+            ready=there.ready,
+            enough_providers=there.enough_held,
+            enough_ready=there.enough_ready,
+            settled_rounds=len(view.settled),
+            final_rounds=final_rounds(view, max(now, view.block.timestamp)),
+            funded_wei=view.funded,
+            paid_wei=sum(view.paid.values()),
+            burnt_wei=view.burnt,
+            refunded_wei=view.refunded,
+            model_digest=view.model if any(view.model) else None,
+            model_cid=view.model_cid or None,
+            block=view.block,
+        )
+
+
+def _of(there: int, enough: int) -> str:
+    return f"{there} of {enough}" if there <= enough else str(there)
+
+
+def final_rounds(view: JobView, now: int) -> int:
+    """How many rounds are over for everybody: their windows have passed, no game is open."""
+    passed = bisect_right(view.settled, now, key=lambda past: past.clock.window_end)
+    return min([passed, *(game.claim.round for game in view.games.values() if game.is_open)])

@@ -1,0 +1,169 @@
+"""A job's payments: every amount that an event names is computed a second time by the law of pay.
+
+Rule of this file: pure; integers of wei. Where the two differ there is a fault; none of an honest
+contract.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from atoll.job.ledger.entries import AUDITS, CREDITS, SIGNATURES, TRAINING, Line, State
+from atoll.protocol import events as ev
+from atoll.protocol.holders import Holder
+from atoll.protocol.pay import contest_reward, duties_paid, seat_pay, unpaid
+from atoll.protocol.settled_rounds import SettledRound
+from atoll.protocol.views import JobView
+from atoll.protocol.words import NO_HOLDER, SINK, Address, HolderId, Role, RoundIndex, SeatIndex
+
+
+@dataclass
+class Payments:
+    """What a job paid so far. Give every event to `enter`, then call `close`.
+
+    Attributes:
+        view: the job after all of the events.
+        paid: wei by account and reason, as the law of pay computes it.
+        credits: of each account, what it won or had back: DUE until it claims it.
+        faults: sentences about what does not add up.
+    """
+
+    view: JobView
+    paid: dict[Address, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    credits: dict[Address, list[Line]] = field(default_factory=lambda: defaultdict(list))
+    faults: list[str] = field(default_factory=list)
+    _burnt_to: int = 0
+    _kept_by_leaks: int = 0
+    _claimed_to: dict[tuple[Role, HolderId], RoundIndex] = field(default_factory=dict)
+    _waiting: dict[Address, list[Line]] = field(default_factory=lambda: defaultdict(list))
+    _credited: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
+    _claimed: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
+    _scored: set[tuple[HolderId, RoundIndex]] = field(default_factory=set)
+
+    def enter(self, event: ev.ContractEvent) -> None:
+        """One event of the job."""
+        match event:
+            case ev.Claimed():
+                self._claim(event)
+            case ev.Burnt():
+                self._burn(event)
+            case ev.Leaked():
+                self._kept_by_leaks += self._half(event.round, event.seat)
+            case ev.ContestSettled():
+                self._settle_contest(event)
+            case ev.Proven():
+                text = f"said that seat {event.seat} differs, and it fell"
+                self._credit_fee(event, text)
+            case ev.Credited():
+                self._credited[event.account] += event.amount
+            case ev.CreditClaimed():
+                self._claim_credit(event)
+            case _:
+                pass
+
+    def close(self) -> None:
+        """What is seen only at the end: credits for which there is no reason."""
+        for account, lines in self._waiting.items():
+            self.credits[account] += lines
+        for account in sorted({*self.credits, *self._credited}):
+            won = sum(line.wei for line in self.credits.get(account, ()))
+            claimed = self._claimed[account]
+            self._compare(
+                f"{account} has credits of", self._credited[account] - claimed, won - claimed
+            )
+
+    # --- claims ---
+
+    def _claim(self, event: ev.Claimed) -> None:
+        view, key = self.view, (event.role, event.id)
+        holder = view.holders(event.role)[event.id]
+        start = self._claimed_to.get(key, holder.start)
+        self._claimed_to[key] = event.to
+        earned, lost = _earned(view, holder, view.settled[start : event.to])
+        for reason, amount in earned.items():
+            self._pay(event.account, reason, amount)
+        who = f"{event.account}, rounds {start} to {event.to - 1},"
+        self._compare(f"{who} is paid", event.amount, sum(earned.values()))
+        self._compare(f"{who} has burnt", event.burnt, lost)
+
+    def _burn(self, event: ev.Burnt) -> None:
+        rounds = self.view.settled[self._burnt_to : event.to]
+        lost = sum(unpaid(self.view.require_terms(), settled) for settled in rounds)
+        kept = min(self._kept_by_leaks, lost)
+        self._kept_by_leaks -= kept
+        self._compare(f"before round {event.to} is burnt", event.amount, lost - kept)
+        self._burnt_to = event.to
+
+    # --- credits ---
+
+    def _settle_contest(self, event: ev.ContestSettled) -> None:
+        view, seat = self.view, event.seat
+        settled = view.settled[event.round]
+        if event.id == NO_HOLDER:
+            winner = settled.leaks[seat] if event.wrong else SINK
+            text = f"showed the key of seat {seat} before AUDIT ended: half of its pay"
+            self._credit(winner, event, self._half(event.round, seat), text)
+        elif not event.wrong:
+            self._credit_fee(
+                event, f"audited seat {seat}: its holder fell, so the contested fee came back"
+            )
+        elif (event.id, event.round) not in self._scored and view.params is not None:
+            # Only an auditor's first wrong word of a round is worth anything.
+            self._scored.add((event.id, event.round))
+            reward = contest_reward(view.require_terms(), view.params)
+            text = f"showed wrong words of {view.verifiers[event.id].account} about seat {seat}"
+            self._credit(settled.contests[event.id, seat].by, event, reward, text)
+
+    def _half(self, round: RoundIndex, seat: SeatIndex) -> int:
+        """Of a seat's pay: what a leak keeps; the rest is burnt with what nobody gets."""
+        segments = self.view.settled[round].reveals[seat].segments
+        return segments * self.view.require_terms().segment_pay // 2
+
+    def _credit_fee(self, event: ev.Proven | ev.ContestSettled, text: str) -> None:
+        fee = self.view.require_terms().duty_fee
+        self._credit(self.view.verifiers[event.id].account, event, fee, text)
+
+    def _credit(
+        self, account: Address, event: ev.Proven | ev.ContestSettled, wei: int, text: str
+    ) -> None:
+        line = Line(event.round, None, event.seat, CREDITS, State.DUE, wei, text)
+        self._waiting[account].append(line)
+
+    def _claim_credit(self, event: ev.CreditClaimed) -> None:
+        """What is claimed is all that was credited by then."""
+        self._claimed[event.account] += event.amount
+        lines = self._waiting.pop(event.account, [])
+        self.credits[event.account] += (replace(line, state=State.PAID) for line in lines)
+        self._pay(event.account, CREDITS, event.amount)
+
+    def _pay(self, account: Address, reason: str, amount: int) -> None:
+        if amount:
+            amounts = self.paid[account]
+            amounts[reason] = amounts.get(reason, 0) + amount
+
+    def _compare(self, what: str, named: int, computed: int) -> None:
+        if named != computed:
+            self.faults.append(f"{what} {named} wei, and {computed} by the law of pay")
+
+
+def _earned(
+    view: JobView, holder: Holder, rounds: Iterable[SettledRound]
+) -> tuple[dict[str, int], int]:
+    """What a holder earned in settled rounds, by reason, and what it lost of it."""
+    earned, lost, terms = {TRAINING: 0, SIGNATURES: 0, AUDITS: 0}, 0, view.require_terms()
+    for settled in rounds:
+        if holder.role is Role.VERIFIER:
+            place = settled.place_of(holder.id)
+            if place is not None and settled.signers >> place & 1:
+                earned[SIGNATURES] += terms.sign_fee
+            earned[AUDITS] += duties_paid(settled, holder) * terms.duty_fee
+            continue
+        seat = SeatIndex(holder.index)
+        amount = seat_pay(terms, settled, seat) if settled.seats.get(seat) == holder.id else 0
+        if settled.round >= holder.lost_from:
+            lost += amount
+        else:
+            earned[TRAINING] += amount
+    return earned, lost
