@@ -3,57 +3,14 @@ pragma solidity 0.8.37;
 
 import {Elementary} from "./Elementary.sol";
 import {IOneStep, Need} from "./IOneStep.sol";
+import {Op} from "./Op.sol";
 import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 3: what SPEC-STEP.md does to numbers one by one.
 /// @notice sdk/atoll/numerics/trace/floats.py has the same operations on whole tensors, and opcodes.py their words and
-/// inputs. The lines of SPEC-STEP.md that each of them is:
-/// 0301 ADD             L8, L10, A12, M4, M7, S2         030f SWIGLU_DUP      G2
-/// 0302 ADD_ROW         L6                               0310 RELU2           G3
-/// 0303 SCALE           L8, L9, A1, A12, O7              0311 RELU2_GRADIENT  G4
-/// 0304 MUL             N4, N6, A7                       0312 DROPOUT         D1, D2, P1 to P3
-/// 0305 MUL_ROWS        L3, N4, A6, Q1                   0313 SOFT_WEIGHT     C1
-/// 0306 MUL_COLUMNS     L3, N4, Q6                       0314 TOTAL           C2
-/// 0307 SCALE_BY        g · k of chapter 15              0315 TOKEN_LOSS      C3
-/// 0308 RSTD            N1, N2                           0316 LOSS            C4
-/// 0309 NORMED          N3                               0317 LOSS_SCALE      S1, C6
-/// 030a NORM_DX         N5                               0318 DLOGITS         C5, C6
-/// 030b EXACT_SUM       L6, N4, N6, A7                   0319 NORM_TERM       S4
-/// 030c ROTATE          R1, R2                           031a NORM            S4
-/// 030d SWIGLU          G1                               031b CLIP            S6
-/// 030e SWIGLU_DGATE    G2
+/// inputs.
 contract FloatSteps is IOneStep {
-    error NoSuchOperation(uint256 op);
-
-    uint256 private constant ADD = 0x0301;
-    uint256 private constant ADD_ROW = 0x0302;
-    uint256 private constant SCALE = 0x0303;
-    uint256 private constant MUL = 0x0304;
-    uint256 private constant MUL_ROWS = 0x0305;
-    uint256 private constant MUL_COLUMNS = 0x0306;
-    uint256 private constant SCALE_BY = 0x0307;
-    uint256 private constant RSTD = 0x0308;
-    uint256 private constant NORMED = 0x0309;
-    uint256 private constant NORM_DX = 0x030a;
-    uint256 private constant EXACT_SUM = 0x030b;
-    uint256 private constant ROTATE = 0x030c;
-    uint256 private constant SWIGLU = 0x030d;
-    uint256 private constant SWIGLU_DGATE = 0x030e;
-    uint256 private constant SWIGLU_DUP = 0x030f;
-    uint256 private constant RELU2 = 0x0310;
-    uint256 private constant RELU2_GRADIENT = 0x0311;
-    uint256 private constant DROPOUT = 0x0312;
-    uint256 private constant SOFT_WEIGHT = 0x0313;
-    uint256 private constant TOTAL = 0x0314;
-    uint256 private constant TOKEN_LOSS = 0x0315;
-    uint256 private constant LOSS = 0x0316;
-    uint256 private constant LOSS_SCALE = 0x0317;
-    uint256 private constant DLOGITS = 0x0318;
-    uint256 private constant NORM_TERM = 0x0319;
-    uint256 private constant NORM = 0x031a;
-    uint256 private constant CLIP = 0x031b;
-
     uint256 private constant MINUS_ONE = 0xbf800000;
     uint256 private constant TWO = 0x40000000;
 
@@ -65,28 +22,30 @@ contract FloatSteps is IOneStep {
         pure
         returns (Need memory)
     {
-        if (op == ROTATE) return _rotateNeed(attributes, element, opened.length);
-        if (op == TOKEN_LOSS) return _tokenLossNeed(attributes, element, opened);
-        uint256 kinds = op == NORM_TERM && Operands.word(attributes, 0) != 0 ? 0x155 : _kinds(op);
+        if (op == Op.ROTATE) return _rotateNeed(attributes, element, opened.length);
+        if (op == Op.TOKEN_LOSS) return _tokenLossNeed(attributes, element, opened);
+        uint256 kinds = op == Op.NORM_TERM && Operands.word(attributes, 0) != 0 ? 0x155 : _kinds(op);
         return Operands.place(kinds, opened.length, element, Operands.word(attributes, 0));
     }
 
     /// @return digits of `Operands.place`, the first input's the lowest
     function _kinds(uint256 op) private pure returns (uint256) {
-        if (op == SCALE || op == RELU2) return 0x1;
-        if (op == ADD || op == MUL || op == SWIGLU || op == SWIGLU_DUP || op == RELU2_GRADIENT) return 0x11;
-        if (op == SWIGLU_DGATE) return 0x111;
-        if (op == ADD_ROW || op == MUL_COLUMNS) return 0x31;
-        if (op == MUL_ROWS || op == SOFT_WEIGHT) return 0x21;
-        if (op == SCALE_BY) return 0x71;
-        if (op == NORMED) return 0x321;
-        if (op == NORM_DX) return 0x2211;
-        if (op == DROPOUT) return 0x771;
-        if (op == TOTAL || op == NORM || op == CLIP) return 0x5;
-        if (op == RSTD || op == EXACT_SUM || op == NORM_TERM) return 0x15;
-        if (op == LOSS) return 0x515;
-        if (op == LOSS_SCALE) return 0x55;
-        if (op == DLOGITS) return 0x4261;
+        if (op == Op.SCALE || op == Op.RELU2) return 0x1;
+        if (op == Op.ADD || op == Op.MUL || op == Op.SWIGLU || op == Op.SWIGLU_DUP || op == Op.RELU2_GRADIENT) {
+            return 0x11;
+        }
+        if (op == Op.SWIGLU_DGATE) return 0x111;
+        if (op == Op.ADD_ROW || op == Op.MUL_COLUMNS) return 0x31;
+        if (op == Op.MUL_ROWS || op == Op.SOFT_WEIGHT) return 0x21;
+        if (op == Op.SCALE_BY) return 0x71;
+        if (op == Op.NORMED) return 0x321;
+        if (op == Op.NORM_DX) return 0x2211;
+        if (op == Op.DROPOUT) return 0x771;
+        if (op == Op.TOTAL || op == Op.NORM || op == Op.CLIP) return 0x5;
+        if (op == Op.RSTD || op == Op.EXACT_SUM || op == Op.NORM_TERM) return 0x15;
+        if (op == Op.LOSS) return 0x515;
+        if (op == Op.LOSS_SCALE) return 0x55;
+        if (op == Op.DLOGITS) return 0x4261;
         revert NoSuchOperation(op);
     }
 
@@ -123,58 +82,58 @@ contract FloatSteps is IOneStep {
         pure
         returns (bytes memory)
     {
-        if (op == ROTATE) return Operands.store(_rotate(attributes, element, opened), 4);
+        if (op == Op.ROTATE) return Operands.store(_rotate(attributes, element, opened), 4);
         uint256[] memory x = Operands.loadAll(opened);
-        if (op == TOTAL || op > DLOGITS) return Operands.store(_wide(op, attributes, x), 8);
-        if (op == DROPOUT) return Operands.store(_dropout(attributes, element, x), 4);
-        if (op == DLOGITS) return Operands.store(_dlogits(attributes, element, x), 4);
-        if (op < RSTD) return Operands.store(_single(op, attributes, x), 4);
-        if (op < SWIGLU) return Operands.store(_norm(op, attributes, x), 4);
-        if (op < DROPOUT) return Operands.store(_gate(op, x), 4);
+        if (op == Op.TOTAL || op > Op.DLOGITS) return Operands.store(_wide(op, attributes, x), 8);
+        if (op == Op.DROPOUT) return Operands.store(_dropout(attributes, element, x), 4);
+        if (op == Op.DLOGITS) return Operands.store(_dlogits(attributes, element, x), 4);
+        if (op < Op.RSTD) return Operands.store(_single(op, attributes, x), 4);
+        if (op < Op.SWIGLU) return Operands.store(_norm(op, attributes, x), 4);
+        if (op < Op.DROPOUT) return Operands.store(_gate(op, x), 4);
         return Operands.store(_loss(op, x), 4);
     }
 
     /// Operations of one line.
     function _single(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
-        if (op == ADD || op == ADD_ROW) return SoftFloat.add32(x[0], x[1]);
-        if (op == SCALE) return SoftFloat.mul32(x[0], Operands.word(attributes, 0));
-        if (op == SCALE_BY) return SoftFloat.mul32(x[0], SoftFloat.narrow(x[1]));
+        if (op == Op.ADD || op == Op.ADD_ROW) return SoftFloat.add32(x[0], x[1]);
+        if (op == Op.SCALE) return SoftFloat.mul32(x[0], Operands.word(attributes, 0));
+        if (op == Op.SCALE_BY) return SoftFloat.mul32(x[0], SoftFloat.narrow(x[1]));
         return SoftFloat.mul32(x[0], x[1]);
     }
 
     /// RSTD, NORMED, NORM_DX and EXACT_SUM.
     function _norm(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
-        if (op == NORMED) return SoftFloat.mul32(SoftFloat.mul32(x[0], x[1]), x[2]);
-        if (op == NORM_DX) {
+        if (op == Op.NORMED) return SoftFloat.mul32(SoftFloat.mul32(x[0], x[1]), x[2]);
+        if (op == Op.NORM_DX) {
             return SoftFloat.mul32(SoftFloat.sub32(x[0], SoftFloat.mul32(x[1], x[2])), x[3]);
         }
         uint256 factor = Operands.word(attributes, 0);
-        if (op == EXACT_SUM) return SoftFloat.narrow(SoftFloat.mul64(_exactSum(x[0], x[1]), factor));
+        if (op == Op.EXACT_SUM) return SoftFloat.narrow(SoftFloat.mul64(_exactSum(x[0], x[1]), factor));
         uint256 mean = SoftFloat.narrow(SoftFloat.mul64(_squares(x[0], x[1]), factor));
         return Elementary.rsqrt32(SoftFloat.add32(mean, Operands.word(attributes, 1)));
     }
 
     /// SWIGLU and RELU2 with their gradients.
     function _gate(uint256 op, uint256[] memory x) private pure returns (uint256) {
-        if (op == RELU2) {
+        if (op == Op.RELU2) {
             uint256 a = _positive(x[0]);
             return SoftFloat.mul32(a, a);
         }
-        if (op == RELU2_GRADIENT) return SoftFloat.mul32(x[0], SoftFloat.mul32(_positive(x[1]), TWO));
-        uint256 gate = op == SWIGLU ? x[0] : x[1];
+        if (op == Op.RELU2_GRADIENT) return SoftFloat.mul32(x[0], SoftFloat.mul32(_positive(x[1]), TWO));
+        uint256 gate = op == Op.SWIGLU ? x[0] : x[1];
         uint256 s = Elementary.sigmoid32(gate);
         uint256 u = SoftFloat.mul32(gate, s);
-        if (op == SWIGLU) return SoftFloat.mul32(u, x[1]);
-        if (op == SWIGLU_DUP) return SoftFloat.mul32(x[0], u);
+        if (op == Op.SWIGLU) return SoftFloat.mul32(u, x[1]);
+        if (op == Op.SWIGLU_DUP) return SoftFloat.mul32(x[0], u);
         uint256 slope = SoftFloat.add32(s, SoftFloat.mul32(u, SoftFloat.sub32(SoftFloat.ONE32, s)));
         return SoftFloat.mul32(SoftFloat.mul32(x[0], x[2]), slope);
     }
 
     /// SOFT_WEIGHT, TOKEN_LOSS, LOSS and LOSS_SCALE.
     function _loss(uint256 op, uint256[] memory x) private pure returns (uint256) {
-        if (op == SOFT_WEIGHT) return Elementary.exp32(SoftFloat.sub32(x[0], x[1]));
-        if (op == LOSS) return SoftFloat.narrow(SoftFloat.mul64(_exactSum(x[0], x[1]), _inverse(x[2])));
-        if (op == LOSS_SCALE) {
+        if (op == Op.SOFT_WEIGHT) return Elementary.exp32(SoftFloat.sub32(x[0], x[1]));
+        if (op == Op.LOSS) return SoftFloat.narrow(SoftFloat.mul64(_exactSum(x[0], x[1]), _inverse(x[2])));
+        if (op == Op.LOSS_SCALE) {
             uint256 share = x[1] == 0 ? 0 : SoftFloat.div64(_count(x[0]), _count(x[1]));
             share = SoftFloat.widen(SoftFloat.narrow(share));
             return SoftFloat.narrow(SoftFloat.mul64(share, _inverse(x[0])));
@@ -185,14 +144,14 @@ contract FloatSteps is IOneStep {
 
     /// What gives binary64: TOTAL, NORM_TERM, NORM, CLIP.
     function _wide(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
-        if (op == NORM) return SoftFloat.sqrt64(x[0]);
+        if (op == Op.NORM) return SoftFloat.sqrt64(x[0]);
         uint256 first = Operands.word(attributes, 0);
-        if (op == TOTAL) return SoftFloat.mul64(_count(x[0]), first);
-        if (op == CLIP) {
+        if (op == Op.TOTAL) return SoftFloat.mul64(_count(x[0]), first);
+        if (op == Op.CLIP) {
             uint256 k = SoftFloat.div64(first, x[0]);
             return SoftFloat.less64(0, x[0]) && SoftFloat.less64(k, SoftFloat.ONE64) ? k : SoftFloat.ONE64;
         }
-        if (op != NORM_TERM) revert NoSuchOperation(op);
+        if (op != Op.NORM_TERM) revert NoSuchOperation(op);
         if (first == 0) return SoftFloat.add64(0, _squares(x[0], x[1]));
         return SoftFloat.add64(x[0], _squares(x[1], x[2]));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {IOneStep} from "../../../src/judge/IOneStep.sol";
 import {AttentionSteps} from "../../../src/judge/AttentionSteps.sol";
 import {Nodes} from "../../support/judge/Nodes.sol";
 import {deployed} from "../../support/Deployed.sol";
@@ -34,9 +35,9 @@ contract AttentionStepsTest is Nodes {
     }
 
     function test_anotherFamilysOperationIsRefused() public {
-        vm.expectRevert(abi.encodeWithSelector(AttentionSteps.NoSuchOperation.selector, 0x020a));
+        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x020a));
         step.need(0x020a, new bytes(32), 0, new bytes[](0));
-        vm.expectRevert(abi.encodeWithSelector(AttentionSteps.NoSuchOperation.selector, 0x020a));
+        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x020a));
         step.run(0x020a, new bytes(32), 0, new bytes[](0));
     }
 }

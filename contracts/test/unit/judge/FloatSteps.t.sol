@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {IOneStep} from "../../../src/judge/IOneStep.sol";
 import {FloatSteps} from "../../../src/judge/FloatSteps.sol";
 import {Nodes} from "../../support/judge/Nodes.sol";
 import {deployed} from "../../support/Deployed.sol";
@@ -47,9 +48,9 @@ contract FloatStepsTest is Nodes {
     }
 
     function test_anotherFamilysOperationIsRefused() public {
-        vm.expectRevert(abi.encodeWithSelector(FloatSteps.NoSuchOperation.selector, 0x031c));
+        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x031c));
         step.need(0x031c, new bytes(16), 0, new bytes[](0));
-        vm.expectRevert(abi.encodeWithSelector(FloatSteps.NoSuchOperation.selector, 0x031c));
+        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x031c));
         step.run(0x031c, new bytes(16), 0, new bytes[](0));
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {IOneStep} from "../../../src/judge/IOneStep.sol";
 import {IntegerSteps} from "../../../src/judge/IntegerSteps.sol";
 import {Nodes} from "../../support/judge/Nodes.sol";
 import {deployed} from "../../support/Deployed.sol";
@@ -99,9 +100,9 @@ contract IntegerStepsTest is Nodes {
     }
 
     function test_anotherFamilysOperationIsRefused() public {
-        vm.expectRevert(abi.encodeWithSelector(IntegerSteps.NoSuchOperation.selector, 0x0121));
+        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x0121));
         step.need(0x0121, new bytes(16), 0, new bytes[](0));
-        vm.expectRevert(abi.encodeWithSelector(IntegerSteps.NoSuchOperation.selector, 0x0121));
+        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x0121));
         step.run(0x0121, new bytes(16), 0, new bytes[](0));
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {IOneStep} from "../../../src/judge/IOneStep.sol";
 import {OptimiserSteps} from "../../../src/judge/OptimiserSteps.sol";
 import {Nodes} from "../../support/judge/Nodes.sol";
 import {deployed} from "../../support/Deployed.sol";
@@ -19,9 +20,9 @@ contract OptimiserStepsTest is Nodes {
     }
 
     function test_anotherFamilysOperationIsRefused() public {
-        vm.expectRevert(abi.encodeWithSelector(OptimiserSteps.NoSuchOperation.selector, 0x040b));
+        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x040b));
         step.need(0x040b, new bytes(16), 0, new bytes[](0));
-        vm.expectRevert(abi.encodeWithSelector(OptimiserSteps.NoSuchOperation.selector, 0x040b));
+        vm.expectRevert(abi.encodeWithSelector(IOneStep.NoSuchOperation.selector, 0x040b));
         step.run(0x040b, new bytes(16), 0, new bytes[](0));
     }
 }

@@ -205,26 +205,6 @@ def dot_i8(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Te
     return parts[0].flatten() if len(parts) == 1 else torch.stack(parts, dim=-1).flatten()
 
 
-def _rounded(sums: Tensor) -> Tensor:
-    """32(Σ): int32, or int64 within the 2^53 of SPEC-STEP.md, 1, so that fp64 holds them."""
-    return sums.float() if sums.dtype == torch.int32 else sums.double().float()
-
-
-def rescale(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C wide has_column] Σ [R, C], row f32 [R] (, column f32 [C]) → f32 (L2, H2, H4, H5, Q3).
-
-    32(Σ) · (row · column), or 32(Σ) · row.
-    """
-    step = inputs[1][:, None] * inputs[2] if words[2] else inputs[1][:, None]
-    return one_nan(_rounded(inputs[0]).view(-1, words[0]) * step).flatten()
-
-
-def rescale_stacked(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C wide] high, low [R, C], row f32 [R] → f32: (32(high)·254 + 32(low)) · row (L4, L5)."""
-    high, low = (_rounded(x).view(-1, words[0]) for x in inputs[:2])
-    return one_nan((high * SPLIT_BASE + low) * inputs[2][:, None]).flatten()
-
-
 def combine_split(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
     """[wide] Σ of high, middle, middle' → i64: P = 254² · high + 254 · (middle + middle') (6)."""
     high, middle, other = (x.long() for x in inputs)
@@ -333,8 +313,6 @@ OPERATIONS: Final[dict[Op, Operation]] = {
     Op.SUM_BY_ID: sum_by_id,
     Op.EMBED: embed,
     Op.COUNT_TARGETS: count_targets,
-    Op.RESCALE: rescale,
-    Op.RESCALE_STACKED: rescale_stacked,
     Op.COMBINE_SPLIT: combine_split,
     Op.COPY: copy,
 }

@@ -37,17 +37,6 @@ def scaled(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tenso
     return one_nan(x * 2.0 ** -int(exponents[words[0]]))
 
 
-def difference(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """DIFFERENCE []: model − last."""
-    model, last = inputs
-    return one_nan(model - last)
-
-
-def fp32(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """FP32 []: x with +0 for −0."""
-    return one_nan(inputs[0] + 0.0)
-
-
 def grid8(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     """GRID8 []: half to even, clamped to ±127."""
     return whole(inputs[0]).clamp(-LIMIT, LIMIT).to(torch.int8)
@@ -217,7 +206,6 @@ def _bytes(data: bytes) -> Tensor:
 
 OPERATIONS: Final = {
     Op.SCALED: scaled,
-    Op.DIFFERENCE: difference,
     Op.GRID8: grid8,
     Op.GRID4: grid4,
     Op.BLOCK_STEPS: block_steps,
@@ -225,7 +213,6 @@ OPERATIONS: Final = {
     Op.CODES: codes,
     Op.UPDATE_HEADER: update_header,
     Op.UPDATE: update,
-    Op.FP32: fp32,
     Op.SAID: said,
     Op.LEFT: left,
     Op.KEPT: kept,
