@@ -127,19 +127,19 @@ class Coder:
         if self.codec is CodecId.FP32:
             return Coded(count, g.add(Op.FP32, [x], count))
         if self.codec is CodecId.GRID8:
-            return Coded(count, g.add(Op.GRID8, [x], count, width=1))
+            return Coded(count, g.add(Op.GRID8, [x], count))
         if self.codec is CodecId.GRID4:
             size = packed_length(count, GRID4_BITS)
-            return Coded(count, g.add(Op.GRID4, [x], size, [count], width=1))
+            return Coded(count, g.add(Op.GRID4, [x], size, [count]))
         if self.codec not in _LARGEST:
             return self._in_blocks(x, section)
-        before = g.add(Op.COUNT_BEFORE, [x], QUARTERS * count, [count], width=2)
-        kept = g.add(Op.KEPT, [before], packed_length(count, 1), [count], width=1)
+        before = g.add(Op.COUNT_BEFORE, [x], QUARTERS * count, [count])
+        kept = g.add(Op.KEPT, [before], packed_length(count, 1), [count])
         chosen = g.add(Op.CHOSEN, [kept, x], kept_of(count), [count])
         lower = packed_length(chosen.elements, GROUP_BITS)
         where = (
-            g.add(Op.LOWER_BITS, [kept], lower, [count], width=1),
-            g.add(Op.COUNTS, [kept], counts_length(count), [count], width=1),
+            g.add(Op.LOWER_BITS, [kept], lower, [count]),
+            g.add(Op.COUNTS, [kept], counts_length(count), [count]),
         )
         coded = self._in_blocks(chosen, section)
         return replace(coded, count=count, kept=kept, where=where)
@@ -153,13 +153,13 @@ class Coder:
             return codes
         if self.codec is CodecId.GRID4:
             words = [coded.count, 0, 0, DELTA_SECTION, 0]
-            return g.add(Op.SAID, [codes], coded.count, words, width=1)
+            return g.add(Op.SAID, [codes], coded.count, words)
         sent = coded.count if kept is None else kept_of(coded.count)
         inputs, words = [codes, *coded.indices, *self._dither], self._words(sent, DELTA_SECTION)
-        said = g.add(Op.SAID, inputs, sent, words, width=1)
+        said = g.add(Op.SAID, inputs, sent, words)
         if kept is None:
             return said
-        return g.add(Op.SPREAD, [kept, said], coded.count, [coded.count], width=1)
+        return g.add(Op.SPREAD, [kept, said], coded.count, [coded.count])
 
     def left(self, w: Value, said: Value, exponents: Value, words: list[int]) -> Value:
         """What `coordinates` lack of a parameter's values; the words are of LEFT."""
@@ -183,12 +183,12 @@ class Coder:
         g, count, levels, block = self.m.graph, x.elements, self._levels, self._block
         words = [count, levels.reach, levels.share, block]
         blocks = -(-count // block)
-        indices = g.add(Op.BLOCK_STEPS, [x], blocks, words, width=1)
+        indices = g.add(Op.BLOCK_STEPS, [x], blocks, words)
         size = packed_length(blocks, STEP_BITS)
-        packed = g.add(Op.PACK_STEPS, [indices], size, [blocks], width=1)
+        packed = g.add(Op.PACK_STEPS, [indices], size, [blocks])
         inputs, words = [x, indices, *self._dither], self._words(count, section)
         size = packed_length(count, levels.width)
-        codes = g.add(Op.CODES, inputs, size, words, width=1)
+        codes = g.add(Op.CODES, inputs, size, words)
         return Coded(count, codes, (indices,), (packed,))
 
     def _words(self, count: int, section: int) -> list[int]:

@@ -126,19 +126,18 @@ class Graph:
         elements: int,
         words: Sequence[int] = (),
         *,
-        width: int = 4,
         tail: bytes = b"",
     ) -> Value:
-        """A new node in this region, with so many elements of `width` bytes."""
+        """A new node in this region, with so many elements."""
         count = self.micro_batches if self._region in LOOPS else 1
-        return self._append(op, inputs, elements, words, (width, tail, 0, count, None))
+        return self._append(op, inputs, elements, words, (tail, 0, count, None))
 
     def summed(self, value: Value) -> Value:
         """The sum over all micro-batches of what each has of an f32 (S2), in their order."""
         if self.micro_batches == 1:
             return value
-        first = self._append(Op.COPY, [value], value.elements, [4], (4, b"", 0, 1, None))
-        rest = (4, b"", 1, self.micro_batches - 1, first.node)
+        first = self._append(Op.COPY, [value], value.elements, [4], (b"", 0, 1, None))
+        rest = (b"", 1, self.micro_batches - 1, first.node)
         added = self._append(Op.ADD, [first.before(), value], value.elements, [], rest)
         self._also[first.node] = added.node
         return first.of(self.micro_batches - 1)
@@ -149,12 +148,12 @@ class Graph:
         inputs: Sequence[Value],
         elements: int,
         words: Sequence[int],
-        rest: tuple[int, bytes, int, int, int | None],
+        rest: tuple[bytes, int, int, int | None],
     ) -> Value:
         if len(self.nodes) == MOST_TEMPLATES:
             raise too_many()
-        width, tail, start, count, place = rest
-        value = Value(Source.TRACE, len(self.nodes), width, elements)
+        tail, start, count, place = rest
+        value = Value(Source.TRACE, len(self.nodes), op.row.width(words), elements)
         self.nodes.append(
             Node(op, value, tuple(inputs), tuple(words), tail, self._region, start, count, place)
         )
