@@ -2,14 +2,15 @@
 """Writes what the law and the contracts have of the table of operations (`opcodes.py`).
 
 That is the rows of SPEC-JUDGE.md, and of `contracts/src/judge` the operations' numbers (`Op.sol`),
-what elementwise ones read and what they give (`Formulas.sol`). Run it after every change of the
-table; `--check` fails where a committed file is another.
+what elementwise ones read and what they give (`Formulas.sol`), and the README's tables of gas. Run
+it after every change of the table; `--check` fails where a committed file is another.
 """
 # ruff: noqa: T201 -- a command-line tool
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -25,7 +26,13 @@ from atoll.numerics.trace.rows import Each, Operand, Place
 ROOT = Path(__file__).resolve().parents[2]
 LAW = ROOT / "sdk" / "atoll" / "protocol" / "SPEC-JUDGE.md"
 JUDGE = ROOT / "contracts" / "src" / "judge"
-BEGIN, END = "<!-- contracts/tools/operations.py writes these rows -->", "<!-- the rows end -->"
+README = JUDGE / "README.md"
+GAS = ROOT / "contracts" / "test" / "unit" / "judge" / "gas.json"
+BEGIN, END = "<!-- contracts/tools/operations.py writes these {} -->", "<!-- the {} end -->"
+GAS_OF: Final = (1, 2, 3, 4)
+"""Families of which each operation's gas is held."""
+CELLS: Final = 3
+"""Operations in a row of a gas table."""
 LAW_HEAD: Final = """
 | number | name | words | inputs | result | lines |
 | --- | --- | --- | --- | --- | --- |
@@ -56,7 +63,7 @@ library Formulas {
 """  # noqa: E501
 FAMILIES: Final = {1: "integer", 2: "attention", 3: "float", 4: "optimiser", 6: "link"}
 """Those with elementwise operations, as their functions are called."""
-GROUP: Final = 6
+GROUP: Final = 4
 """Operations of a function: whoever asks for the last has compared its number with the others."""
 LINE, MEMBER, INDENT = 120, 4, 4
 """Characters: of a line, before a function, before its lines."""
@@ -110,10 +117,16 @@ BYTES: Final = {"f32": 4, "i32": 4, "f64": 8, "i64": 8, "u64": 8}
 
 def law() -> str:
     """The law's text with the rows of the table."""
-    before, _, rest = LAW.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
     rows = "\n".join(law_row(op) for op in Op)
-    return f"{before}{BEGIN}\n{LAW_HEAD}{rows}\n\n{END}{after}"
+    return between(LAW, "rows", f"{LAW_HEAD}{rows}\n")
+
+
+def between(path: Path, what: str, text: str) -> str:
+    """The file's text with another between its marks."""
+    begin, end = BEGIN.format(what), END.format(what)
+    before, _, rest = path.read_text("utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 def law_row(op: Op) -> str:
@@ -133,6 +146,28 @@ def result_of(row: Each) -> str:
             law_ += f" {'with' if is_set else 'without'} {row.names[word]}"
         cases.append(law_)
     return f"{row.result}: {', '.join(cases)}"
+
+
+# ---- gas -----------------------------------------------------------------------------------------
+
+
+def gas() -> str:
+    """The contracts' README with the gas of operations."""
+    tables = "\n".join(gas_table(family) for family in GAS_OF)
+    return between(README, "tables", f"\n{tables}")
+
+
+def gas_table(family: int) -> str:
+    """A family's, down its columns: of a reduction that of a whole block."""
+    figures = json.loads(GAS.read_text("utf-8"))
+    highest = figures["steps"] | figures["blocks"]
+    cells = [f"`{op.name}` | {highest[op.name]:,}" for op in Op if op.family == family]
+    height = -(-len(cells) // CELLS)
+    cells += ["|"] * (height * CELLS - len(cells))
+    rows = ["| " + " | ".join(cells[i::height]) + " |" for i in range(height)]
+    name = f"{FAMILIES[family].capitalize()}Steps"
+    head = f"| {name} | gas" + " | | gas" * (CELLS - 1) + " |\n" + "| --- " * (2 * CELLS) + "|"
+    return "\n".join([head, *rows, ""])
 
 
 # ---- what is read --------------------------------------------------------------------------------
@@ -198,10 +233,11 @@ class Statements:
                 self._count(part)
 
     def _text(self, term: Term) -> str:
-        if not term.parts:
-            return term.code
         if term in self._named:
             return self._named[term]
+        if not term.parts:
+            is_twice = self._uses[term] > 1 and "x[" in term.code
+            return self._name(term, term.code) if is_twice else term.code
         texts = [self._text(part) for part in term.parts]
         while len(printed(term, texts)) > LONGEST:
             at = max(range(len(texts)), key=lambda i: len(texts[i]))
@@ -211,7 +247,7 @@ class Statements:
 
     def _name(self, term: Term, text: str) -> str:
         name = self._named[term] = next(self._free)
-        kind = "bool" if term.kind == "bool" else "uint256"
+        kind = {"b": "bool", "i": "int256", "w": "int256"}.get(term.kind[0], "uint256")
         self.lines.append(f"{kind} {name} = {bare(text)};")
         return name
 
@@ -253,16 +289,22 @@ def family_values(family: int) -> Iterator[str]:
         return
     parts = [f"_{FAMILIES[family]}{i}" for i in range(1, len(groups) + 1)]
     calls = [
-        f"return {part}({', '.join(used(body))});" for part, body in zip(parts, bodies, strict=True)
+        (group[0].name, f"return {part}({', '.join(used(body))});")
+        for group, part, body in zip(groups, parts, bodies, strict=True)
     ]
-    firsts = [
-        f"if (op < Op.{group[0].name}) {call}"
-        for group, call in zip(groups[1:], calls[:-1], strict=True)
-    ]
-    yield from function(name, "internal", [*firsts, calls[-1]])
+    yield from function(name, "internal", halves(calls))
     for part, body in zip(parts, bodies, strict=True):
         yield ""
         yield from function(part, "private", [*body, UNKNOWN])
+
+
+def halves(calls: list[tuple[str, str]]) -> list[str]:
+    """The one of these calls that an operation is of, each with the first that is of it."""
+    if len(calls) == 1:
+        return [calls[0][1]]
+    middle = (len(calls) + 1) // 2
+    opening = f"if (op < Op.{calls[middle][0]}) {{"
+    return [*block(opening, halves(calls[:middle])), *halves(calls[middle:])]
 
 
 def value_of(op: Op) -> Iterator[str]:
@@ -345,7 +387,8 @@ def formulas() -> str:
 
 def files() -> dict[Path, str]:
     """What is written, by its place."""
-    return {LAW: law(), JUDGE / "Op.sol": numbers(), JUDGE / "Formulas.sol": formulas()}
+    written = {JUDGE / "Op.sol": numbers(), JUDGE / "Formulas.sol": formulas()}
+    return {LAW: law(), README: gas(), **written}
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Elementary} from "./Elementary.sol";
+import {Formulas} from "./Formulas.sol";
 import {IOneStep, Need} from "./IOneStep.sol";
 import {Lanes} from "./Lanes.sol";
 import {Op} from "./Op.sol";
@@ -49,16 +50,13 @@ contract AttentionSteps is IOneStep {
         if (_hidden(op, attributes, element)) return Need(0, 0, 0);
         if (op == Op.DOT_F32) return _dotNeed(attributes, element, k);
         if (op == Op.ATTENTION_WEIGHT) return Operands.place(0x21, k, element, Operands.word(attributes, 1));
-        if (op == Op.INVERSE_TOTAL) return Operands.place(0x5, k, element, 0);
         if (op == Op.WEIGHTED) return _weightedNeed(attributes, element, k);
-        if (op == Op.ADD_SCALED) {
-            bool first = Operands.word(attributes, 1) != 0;
-            return Operands.place(first ? 0x21 : 0x211, k, element, Operands.word(attributes, 0));
-        }
         if (op == Op.SHARE) return _shareNeed(attributes, element, k);
         if (op == Op.SLOPE) return _slopeNeed(attributes, element, k);
         if (op == Op.SCORE || op == Op.SHARE_GRADIENT) return _stepsNeed(attributes, element, k);
-        revert NoSuchOperation(op);
+        uint256 reads = Formulas.attentionReads(op, attributes);
+        if (reads == 0) revert NoSuchOperation(op);
+        return Operands.place(reads, k, element, Operands.word(attributes, 0));
     }
 
     /// [t s K group a0 ag ai b0 bg bj]: K numbers of each operand.
@@ -135,18 +133,9 @@ contract AttentionSteps is IOneStep {
     function _number(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
         if (op == Op.SCORE) return SoftFloat.mul32(SoftFloat.mul32(x[0], x[1]), x[2]);
         if (op == Op.ATTENTION_WEIGHT) return Elementary.exp32(SoftFloat.sub32(x[0], x[1]));
-        if (op == Op.INVERSE_TOTAL) {
-            uint256 total = SoftFloat.fromIntTo64(Operands.int64Of(x[0]));
-            total = SoftFloat.mul64(total, Operands.word(attributes, 0));
-            return SoftFloat.narrow(SoftFloat.div64(SoftFloat.ONE64, total));
-        }
         if (op == Op.WEIGHTED || op == Op.SHARE) return SoftFloat.mul32(x[0], x[1]);
-        if (op == Op.ADD_SCALED) {
-            uint256 last = x.length - 1;
-            return SoftFloat.add32(last == 2 ? x[0] : 0, SoftFloat.mul32(x[last - 1], x[last]));
-        }
         if (op == Op.SHARE_GRADIENT) return SoftFloat.mul32(x[0], SoftFloat.mul32(x[1], x[2]));
-        if (op != Op.SLOPE) revert NoSuchOperation(op);
-        return SoftFloat.mul32(x[0], SoftFloat.sub32(x[1], x[2]));
+        if (op == Op.SLOPE) return SoftFloat.mul32(x[0], SoftFloat.sub32(x[1], x[2]));
+        return Formulas.attentionValue(op, attributes, x);
     }
 }

@@ -101,10 +101,18 @@ library Formulas {
         pure
         returns (uint256)
     {
-        if (op < Op.SCALE_BY) return _float1(op, attributes, x);
-        if (op < Op.SWIGLU_DGATE) return _float2(op, attributes, x);
-        if (op < Op.LOSS) return _float3(op, attributes, x);
-        return _float4(op, attributes, element, x);
+        if (op < Op.SWIGLU_DGATE) {
+            if (op < Op.NORMED) {
+                if (op < Op.MUL_ROWS) return _float1(op, attributes, x);
+                return _float2(op, attributes, x);
+            }
+            return _float3(op, attributes, x);
+        }
+        if (op < Op.DLOGITS) {
+            if (op < Op.SOFT_WEIGHT) return _float4(op, x);
+            return _float5(op, attributes, x);
+        }
+        return _float6(op, attributes, element, x);
     }
 
     function _float1(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
@@ -116,14 +124,14 @@ library Formulas {
         if (op == Op.SCALE) return SoftFloat.mul32(x[0], attributes.word(0));
         // a · b
         if (op == Op.MUL) return SoftFloat.mul32(x[0], x[1]);
-        // x · v
-        if (op == Op.MUL_ROWS) return SoftFloat.mul32(x[0], x[1]);
-        // x · v
-        if (op == Op.MUL_COLUMNS) return SoftFloat.mul32(x[0], x[1]);
         revert IOneStep.NoSuchOperation(op);
     }
 
     function _float2(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
+        // x · v
+        if (op == Op.MUL_ROWS) return SoftFloat.mul32(x[0], x[1]);
+        // x · v
+        if (op == Op.MUL_COLUMNS) return SoftFloat.mul32(x[0], x[1]);
         // x · 32(k)
         if (op == Op.SCALE_BY) return SoftFloat.mul32(x[0], SoftFloat.narrow(x[1]));
         // rsqrt(32((64(Σ) · (64(s) · 64(s))) · factor) + ε)
@@ -133,6 +141,10 @@ library Formulas {
             uint256 c = SoftFloat.add32(SoftFloat.narrow(SoftFloat.mul64(b, attributes.word(0))), attributes.word(1));
             return Elementary.rsqrt32(c);
         }
+        revert IOneStep.NoSuchOperation(op);
+    }
+
+    function _float3(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
         // (x · r) · gain
         if (op == Op.NORMED) return SoftFloat.mul32(SoftFloat.mul32(x[0], x[1]), x[2]);
         // (h − (u · a)) · r
@@ -143,62 +155,76 @@ library Formulas {
             return SoftFloat.narrow(SoftFloat.mul64(a, attributes.word(0)));
         }
         // (gate · σ(gate)) · up
-        if (op == Op.SWIGLU) return SoftFloat.mul32(SoftFloat.mul32(x[0], Elementary.sigmoid32(x[0])), x[1]);
+        if (op == Op.SWIGLU) {
+            uint256 a = x[0];
+            return SoftFloat.mul32(SoftFloat.mul32(a, Elementary.sigmoid32(a)), x[1]);
+        }
         revert IOneStep.NoSuchOperation(op);
     }
 
-    function _float3(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
+    function _float4(uint256 op, uint256[] memory x) private pure returns (uint256) {
         // (g · up) · (σ(gate) + ((gate · σ(gate)) · (1 − σ(gate))))
         if (op == Op.SWIGLU_DGATE) {
-            uint256 a = Elementary.sigmoid32(x[1]);
-            uint256 b = SoftFloat.mul32(SoftFloat.mul32(x[1], a), SoftFloat.sub32(SoftFloat.ONE32, a));
-            return SoftFloat.mul32(SoftFloat.mul32(x[0], x[2]), SoftFloat.add32(a, b));
+            uint256 a = x[1];
+            uint256 b = Elementary.sigmoid32(a);
+            uint256 c = SoftFloat.add32(b, SoftFloat.mul32(SoftFloat.mul32(a, b), SoftFloat.sub32(SoftFloat.ONE32, b)));
+            return SoftFloat.mul32(SoftFloat.mul32(x[0], x[2]), c);
         }
         // g · (gate · σ(gate))
-        if (op == Op.SWIGLU_DUP) return SoftFloat.mul32(x[0], SoftFloat.mul32(x[1], Elementary.sigmoid32(x[1])));
+        if (op == Op.SWIGLU_DUP) {
+            uint256 a = x[1];
+            return SoftFloat.mul32(x[0], SoftFloat.mul32(a, Elementary.sigmoid32(a)));
+        }
         // (0 where x < 0, else x) · (0 where x < 0, else x)
         if (op == Op.RELU2) {
-            uint256 a = SoftFloat.less32(x[0], 0) ? 0 : x[0];
-            return SoftFloat.mul32(a, a);
+            uint256 a = x[0];
+            uint256 b = SoftFloat.less32(a, 0) ? 0 : a;
+            return SoftFloat.mul32(b, b);
         }
         // g · ((0 where x < 0, else x) · 2)
         if (op == Op.RELU2_GRADIENT) {
-            return SoftFloat.mul32(x[0], SoftFloat.mul32((SoftFloat.less32(x[1], 0) ? 0 : x[1]), 0x40000000));
+            uint256 a = x[1];
+            return SoftFloat.mul32(x[0], SoftFloat.mul32((SoftFloat.less32(a, 0) ? 0 : a), 0x40000000));
         }
+        revert IOneStep.NoSuchOperation(op);
+    }
+
+    function _float5(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
         // exp(logits − m)
         if (op == Op.SOFT_WEIGHT) return Elementary.exp32(SoftFloat.sub32(x[0], x[1]));
         // 64(Σ) · factor
         if (op == Op.TOTAL) {
             return SoftFloat.mul64(SoftFloat.fromIntTo64(Operands.int64Of(x[0])), attributes.word(0));
         }
+        // 32((64(Σ) · 64(s)) · (0 where n = 0, else (1 / 64(n))))
+        if (op == Op.LOSS) {
+            int256 a = Operands.int64Of(x[2]);
+            uint256 b = SoftFloat.mul64(SoftFloat.fromIntTo64(Operands.int64Of(x[0])), SoftFloat.widen(x[1]));
+            uint256 c = SoftFloat.mul64(b, (a == 0 ? 0 : SoftFloat.div64(SoftFloat.ONE64, SoftFloat.fromIntTo64(a))));
+            return SoftFloat.narrow(c);
+        }
+        // 32(64(32(0 where all = 0, else (64(n) / 64(all)))) · (0 where n = 0, else (1 / 64(n))))
+        if (op == Op.LOSS_SCALE) {
+            int256 a = Operands.int64Of(x[1]);
+            int256 b = Operands.int64Of(x[0]);
+            uint256 c = a == 0 ? 0 : SoftFloat.div64(SoftFloat.fromIntTo64(b), SoftFloat.fromIntTo64(a));
+            uint256 d = b == 0 ? 0 : SoftFloat.div64(SoftFloat.ONE64, SoftFloat.fromIntTo64(b));
+            return SoftFloat.narrow(SoftFloat.mul64(SoftFloat.widen(SoftFloat.narrow(c)), d));
+        }
         revert IOneStep.NoSuchOperation(op);
     }
 
-    function _float4(uint256 op, bytes calldata attributes, uint256 element, uint256[] memory x)
+    function _float6(uint256 op, bytes calldata attributes, uint256 element, uint256[] memory x)
         private
         pure
         returns (uint256)
     {
-        // 32((64(Σ) · 64(s)) · (0 where n = 0, else (1 / 64(n))))
-        if (op == Op.LOSS) {
-            uint256 a = SoftFloat.div64(SoftFloat.ONE64, SoftFloat.fromIntTo64(Operands.int64Of(x[2])));
-            uint256 b = SoftFloat.mul64(SoftFloat.fromIntTo64(Operands.int64Of(x[0])), SoftFloat.widen(x[1]));
-            return SoftFloat.narrow(SoftFloat.mul64(b, (Operands.int64Of(x[2]) == 0 ? 0 : a)));
-        }
-        // 32(64(32(0 where all = 0, else (64(n) / 64(all)))) · (0 where n = 0, else (1 / 64(n))))
-        if (op == Op.LOSS_SCALE) {
-            uint256 a = SoftFloat.fromIntTo64(Operands.int64Of(x[0]));
-            uint256 b = SoftFloat.div64(a, SoftFloat.fromIntTo64(Operands.int64Of(x[1])));
-            uint256 c = SoftFloat.div64(SoftFloat.ONE64, SoftFloat.fromIntTo64(Operands.int64Of(x[0])));
-            uint256 d = SoftFloat.widen(SoftFloat.narrow((Operands.int64Of(x[1]) == 0 ? 0 : b)));
-            return SoftFloat.narrow(SoftFloat.mul64(d, (Operands.int64Of(x[0]) == 0 ? 0 : c)));
-        }
         // (0 where target < 0, else (((w · 32(1 / W)) − 1) where target is the column, else (w · 32(1 / W)))) · scale
         if (op == Op.DLOGITS) {
-            uint256 a = SoftFloat.mul32(x[0], SoftFloat.narrow(SoftFloat.div64(SoftFloat.ONE64, x[1])));
-            bool b = Operands.int32Of(x[2]) == int256(element % attributes.word(0));
-            uint256 c = Operands.int32Of(x[2]) < 0 ? 0 : (b ? SoftFloat.sub32(a, SoftFloat.ONE32) : a);
-            return SoftFloat.mul32(c, x[3]);
+            int256 a = Operands.int32Of(x[2]);
+            uint256 b = SoftFloat.mul32(x[0], SoftFloat.narrow(SoftFloat.div64(SoftFloat.ONE64, x[1])));
+            uint256 c = a == int256(element % attributes.word(0)) ? SoftFloat.sub32(b, SoftFloat.ONE32) : b;
+            return SoftFloat.mul32((a < 0 ? 0 : c), x[3]);
         }
         // t + (64(Σ) · (64(s) · 64(s)))
         if (op == Op.NORM_TERM) {
@@ -215,9 +241,10 @@ library Formulas {
         if (op == Op.NORM) return SoftFloat.sqrt64(x[0]);
         // ((clip / norm) where (clip / norm) < 1, else 1) where 0 < norm, else 1
         if (op == Op.CLIP) {
-            uint256 a = SoftFloat.div64(attributes.word(0), x[0]);
-            uint256 b = SoftFloat.less64(a, SoftFloat.ONE64) ? a : SoftFloat.ONE64;
-            return SoftFloat.less64(0, x[0]) ? b : SoftFloat.ONE64;
+            uint256 a = x[0];
+            uint256 b = SoftFloat.div64(attributes.word(0), a);
+            uint256 c = SoftFloat.less64(b, SoftFloat.ONE64) ? b : SoftFloat.ONE64;
+            return SoftFloat.less64(0, a) ? c : SoftFloat.ONE64;
         }
         revert IOneStep.NoSuchOperation(op);
     }
@@ -241,8 +268,11 @@ library Formulas {
         pure
         returns (uint256)
     {
-        if (op < Op.ZERO_DIAGONAL) return _optimiser1(op, attributes, x);
-        return _optimiser2(op, attributes, element, x);
+        if (op < Op.MUON_ACROSS) {
+            if (op < Op.DESCEND) return _optimiser1(op, attributes, x);
+            return _optimiser2(op, attributes, element, x);
+        }
+        return _optimiser3(op, attributes, element, x);
     }
 
     function _optimiser1(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
@@ -253,33 +283,23 @@ library Formulas {
         }
         // flush((v · β₂) + ((g · g) · (1−β₂)))
         if (op == Op.ADAMW_V) {
-            uint256 a = SoftFloat.mul32(SoftFloat.mul32(x[1], x[1]), attributes.word(1));
-            return Elementary.flush32(SoftFloat.add32(SoftFloat.mul32(x[0], attributes.word(0)), a));
+            uint256 a = x[1];
+            uint256 b = SoftFloat.mul32(SoftFloat.mul32(a, a), attributes.word(1));
+            return Elementary.flush32(SoftFloat.add32(SoftFloat.mul32(x[0], attributes.word(0)), b));
         }
         // p − ((((m′ · 32(CORRECTIONS[0])) / (√(v′ · 32(CORRECTIONS[1])) + ε)) + (p · λ)) · 32(RATE))
         if (op == Op.ADAMW_P) {
-            uint256 a = SoftFloat.sqrt32(SoftFloat.mul32(x[2], SoftFloat.narrow(x[3] >> 64)));
-            uint256 b = SoftFloat.mul32(x[1], SoftFloat.narrow(uint64(x[3])));
-            uint256 c = SoftFloat.div32(b, SoftFloat.add32(a, attributes.word(0)));
-            uint256 d = SoftFloat.add32(c, SoftFloat.mul32(x[0], attributes.word(1)));
-            return SoftFloat.sub32(x[0], SoftFloat.mul32(d, SoftFloat.narrow(x[4])));
+            uint256 a = x[0];
+            uint256 b = SoftFloat.sqrt32(SoftFloat.mul32(x[2], SoftFloat.narrow(x[3] >> 64)));
+            uint256 c = SoftFloat.mul32(x[1], SoftFloat.narrow(uint64(x[3])));
+            uint256 d = SoftFloat.div32(c, SoftFloat.add32(b, attributes.word(0)));
+            uint256 e = SoftFloat.add32(d, SoftFloat.mul32(a, attributes.word(1)));
+            return SoftFloat.sub32(a, SoftFloat.mul32(e, SoftFloat.narrow(x[4])));
         }
         // flush((m · keep) + (g · add))
         if (op == Op.MOMENTUM) {
             uint256 a = SoftFloat.mul32(x[0], attributes.word(0));
             return Elementary.flush32(SoftFloat.add32(a, SoftFloat.mul32(x[1], attributes.word(1))));
-        }
-        // p − ((g + (p · λ)) · 32(RATE))
-        if (op == Op.DESCEND) {
-            uint256 a = SoftFloat.add32(x[1], SoftFloat.mul32(x[0], attributes.word(0)));
-            return SoftFloat.sub32(x[0], SoftFloat.mul32(a, SoftFloat.narrow(x[2])));
-        }
-        // 32(1 / (2^−60 where (√(64(Σ)) · 64(s)) < 2^−60, else (√(64(Σ)) · 64(s))))
-        if (op == Op.MUON_SCALE) {
-            uint256 a = SoftFloat.sqrt64(SoftFloat.fromIntTo64(Operands.int64Of(x[0])));
-            uint256 b = SoftFloat.mul64(a, SoftFloat.widen(x[1]));
-            uint256 c = SoftFloat.less64(b, 0x3c30000000000000) ? 0x3c30000000000000 : b;
-            return SoftFloat.narrow(SoftFloat.div64(SoftFloat.ONE64, c));
         }
         revert IOneStep.NoSuchOperation(op);
     }
@@ -289,6 +309,19 @@ library Formulas {
         pure
         returns (uint256)
     {
+        // p − ((g + (p · λ)) · 32(RATE))
+        if (op == Op.DESCEND) {
+            uint256 a = x[0];
+            uint256 b = SoftFloat.add32(x[1], SoftFloat.mul32(a, attributes.word(0)));
+            return SoftFloat.sub32(a, SoftFloat.mul32(b, SoftFloat.narrow(x[2])));
+        }
+        // 32(1 / (2^−60 where (√(64(Σ)) · 64(s)) < 2^−60, else (√(64(Σ)) · 64(s))))
+        if (op == Op.MUON_SCALE) {
+            uint256 a = SoftFloat.sqrt64(SoftFloat.fromIntTo64(Operands.int64Of(x[0])));
+            uint256 b = SoftFloat.mul64(a, SoftFloat.widen(x[1]));
+            uint256 c = SoftFloat.less64(b, 0x3c30000000000000) ? 0x3c30000000000000 : b;
+            return SoftFloat.narrow(SoftFloat.div64(SoftFloat.ONE64, c));
+        }
         // x, +0 on the diagonal
         if (op == Op.ZERO_DIAGONAL) {
             uint256 a = x[0];
@@ -296,9 +329,18 @@ library Formulas {
         }
         // ((((D · D) + E) · 2.0315) + (D · −4.775)) + 3.4445
         if (op == Op.MUON_ALONG) {
-            uint256 a = SoftFloat.mul32(SoftFloat.add32(SoftFloat.mul32(x[0], x[0]), x[1]), 0x40020419);
-            return SoftFloat.add32(SoftFloat.add32(a, SoftFloat.mul32(x[0], 0xc098cccd)), 0x405c72b0);
+            uint256 a = x[0];
+            uint256 b = SoftFloat.mul32(SoftFloat.add32(SoftFloat.mul32(a, a), x[1]), 0x40020419);
+            return SoftFloat.add32(SoftFloat.add32(b, SoftFloat.mul32(a, 0xc098cccd)), 0x405c72b0);
         }
+        revert IOneStep.NoSuchOperation(op);
+    }
+
+    function _optimiser3(uint256 op, bytes calldata attributes, uint256 element, uint256[] memory x)
+        private
+        pure
+        returns (uint256)
+    {
         // (R · (((D[r] + D[c]) · 2.0315) + −4.775)) + (E · 2.0315), +0 on the diagonal
         if (op == Op.MUON_ACROSS) {
             uint256 a = SoftFloat.add32(SoftFloat.mul32(SoftFloat.add32(x[1], x[2]), 0x40020419), 0xc098cccd);

@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Elementary} from "./Elementary.sol";
+import {Formulas} from "./Formulas.sol";
 import {IOneStep, Need} from "./IOneStep.sol";
 import {Lanes} from "./Lanes.sol";
 import {Op} from "./Op.sol";
@@ -18,7 +19,6 @@ contract IntegerSteps is IOneStep {
     uint256 private constant KEYS = 128;
     uint256 private constant POWER_BITS = 39; // of POWER_GRID
     uint256 private constant LEAST_FIELD = 47; // the exponent's field of 2^-80, below which no grid's largest number counts
-    uint256 private constant SPLIT_BASE = 0x437e0000; // 254
     uint256 private constant SPLIT_INVERSE = 0x3b810204; // of chapter 2: the binary32 number nearest to 1 / 254
 
     // ---- what is opened -------------------------------------------------------------------------------------------
@@ -34,15 +34,14 @@ contract IntegerSteps is IOneStep {
         if (op == Op.VIEW || op == Op.CONCAT || op == Op.COPY) {
             return k == 0 ? _copied(op, attributes, element) : _nothing();
         }
-        if (op == Op.GRID_UP || op == Op.GRID_STEP || op == Op.POWER_GRID) return Operands.place(0x1, k, element, 0);
-        if (op >= Op.QUANTISE_I8 && op <= Op.SPLIT_LOW) return Operands.place(0x21, k, element, first);
         if (op == Op.DOT_I8) return _dotNeed(attributes, element, k);
         if (op == Op.MAX_ABS || op == Op.MAX || op >= Op.SUM_I32 && op <= Op.SUM_ROUND || op == Op.COUNT_TARGETS) {
             return _blockNeed(op, attributes, element, k);
         }
-        if (op >= Op.RESCALE && op <= Op.COMBINE_SPLIT) return _rescaleNeed(op, attributes, element, k);
         if (op == Op.PREFIX) return k == 0 ? _prefixNeed(attributes, element) : _nothing();
         if (op == Op.ADD_BEFORE) return _addBeforeNeed(attributes, element, k);
+        uint256 reads = Formulas.integerReads(op, attributes);
+        if (reads != 0) return Operands.place(reads, k, element, first);
         return _embeddingNeed(op, attributes, element, opened);
     }
 
@@ -105,23 +104,6 @@ contract IntegerSteps is IOneStep {
         element /= blocks;
         uint256 row = k == 0 ? element / others : element % others;
         return Need(k, row * inner + start, inner - start < block_ ? inner - start : block_);
-    }
-
-    /// The sums; then the steps of row and column.
-    function _rescaleNeed(uint256 op, bytes calldata attributes, uint256 element, uint256 k)
-        private
-        pure
-        returns (Need memory)
-    {
-        uint256 sums = op == Op.RESCALE ? 1 : op == Op.RESCALE_STACKED ? 2 : 3;
-        uint256 wide = Operands.word(attributes, op == Op.COMBINE_SPLIT ? 0 : 1);
-        if (k < sums) return Need(k, wide * element, wide);
-        uint256 columns = Operands.word(attributes, 0);
-        if (k == sums && op != Op.COMBINE_SPLIT) return Need(k, 4 * (element / columns), 4);
-        if (k == 2 && op == Op.RESCALE && Operands.word(attributes, 2) != 0) {
-            return Need(2, 4 * (element % columns), 4);
-        }
-        return _nothing();
     }
 
     /// The block's columns up to this.
@@ -277,14 +259,9 @@ contract IntegerSteps is IOneStep {
             if (op == Op.GATHER_GRID) return uint256(Elementary.quantiseToInt(x[1], x[2]));
             if (op == Op.ADD_BEFORE) return x.length == 1 ? x[0] : x[0] + x[1];
             uint256 wide = Operands.word(attributes, 0);
-            int256 both = _signed(x[1], wide) + _signed(x[2], wide);
-            return uint256(64516 * _signed(x[0], wide) + 254 * both);
+            int256 both = Operands.signedOf(x[1], wide) + Operands.signedOf(x[2], wide);
+            return uint256(64516 * Operands.signedOf(x[0], wide) + 254 * both);
         }
-    }
-
-    /// @return an i32 or i64
-    function _signed(uint256 value, uint256 wide) private pure returns (int256) {
-        return wide == 4 ? Operands.int32Of(value) : Operands.int64Of(value);
     }
 
     /// @return an f32
@@ -295,7 +272,7 @@ contract IntegerSteps is IOneStep {
         if (op == Op.EMBED) return x[1];
         if (op == Op.QUANTISE_F32) return Elementary.quantise(x[0], x[1]);
         if (op == Op.SUM_BY_ID) return _byId(x);
-        if (op == Op.RESCALE || op == Op.RESCALE_STACKED) return _rescaled(op, attributes, x);
+        if (op == Op.RESCALE || op == Op.RESCALE_STACKED) return Formulas.integerValue(op, attributes, x);
         if (op == Op.POWER_GRID) return _powerOfTwo(x[0], Operands.word(attributes, 0));
         if (op != Op.GRID_UP && op != Op.GRID_STEP) revert NoSuchOperation(op);
         (uint256 up, uint256 step) = Elementary.steps(x[0], Operands.word(attributes, 0));
@@ -309,16 +286,6 @@ contract IntegerSteps is IOneStep {
         if (field == 0xff) return 0;
         if (field < LEAST_FIELD) field = LEAST_FIELD;
         return (up == 1 ? 2 * 127 + POWER_BITS - field : field - POWER_BITS) << 23;
-    }
-
-    function _rescaled(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
-        uint256 wide = Operands.word(attributes, 1);
-        uint256 sum = SoftFloat.fromInt32(_signed(x[0], wide));
-        if (op == Op.RESCALE) {
-            return SoftFloat.mul32(sum, Operands.word(attributes, 2) == 0 ? x[1] : SoftFloat.mul32(x[1], x[2]));
-        }
-        uint256 low = SoftFloat.fromInt32(_signed(x[1], wide));
-        return SoftFloat.mul32(SoftFloat.add32(SoftFloat.mul32(sum, SPLIT_BASE), low), x[2]);
     }
 
     /// @param x the range; as many sums as it says; the step

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Formulas} from "./Formulas.sol";
 import {IOneStep, Need} from "./IOneStep.sol";
 import {Lanes} from "./Lanes.sol";
 import {Op} from "./Op.sol";
@@ -46,7 +47,7 @@ contract LinkSteps is IOneStep {
     {
         uint256 k = opened.length;
         if (op == Op.SCALED && k == 1) return Need(1, 4 * Operands.word(attributes, 0), 4);
-        if (op == Op.DIFFERENCE) return k < 2 ? Need(k, 4 * element, 4) : Need(0, 0, 0);
+        if (op == Op.DIFFERENCE || op == Op.FP32) return Operands.place(Formulas.linkReads(op), k, element, 0);
         if (op == Op.LEFT) return _leftNeed(attributes, element, k, 1);
         if (op == Op.LEFT_FINE) return _leftNeed(attributes, element, k, 4);
         if (op == Op.SAID) return _saidNeed(attributes, element, k);
@@ -55,7 +56,7 @@ contract LinkSteps is IOneStep {
         if (op == Op.SPREAD && k == 1) return _spreadNeed(attributes, element, opened[0]);
         if (op == Op.COUNT_BEFORE) return _quarterNeed(attributes, element, k);
         if (k > 0) return Need(0, 0, 0);
-        if (op == Op.SCALED || op == Op.GRID8 || op == Op.FP32) return Need(0, 4 * element, 4);
+        if (op == Op.SCALED || op == Op.GRID8) return Need(0, 4 * element, 4);
         if (op == Op.GRID4) return _some(8, element, 4 * Operands.word(attributes, 0));
         if (op == Op.BLOCK_STEPS) {
             return _some(4 * Operands.word(attributes, 3), element, 4 * Operands.word(attributes, 0));
@@ -188,9 +189,8 @@ contract LinkSteps is IOneStep {
         returns (bytes memory)
     {
         if (op == Op.SCALED) return Operands.store(_inSteps(Operands.load(opened[0]), opened[1]), 4);
-        if (op == Op.FP32) return Operands.store(SoftFloat.add32(Operands.load(opened[0]), 0), 4);
-        if (op == Op.DIFFERENCE) {
-            return Operands.store(SoftFloat.sub32(Operands.load(opened[0]), Operands.load(opened[1])), 4);
+        if (op == Op.DIFFERENCE || op == Op.FP32) {
+            return Operands.store(Formulas.linkValue(op, Operands.loadAll(opened)), 4);
         }
         if (op == Op.GRID8) return Operands.store(uint8(int8(_onGrid(Operands.load(opened[0]), 127))), 1);
         if (op == Op.GRID4) return Operands.store(_pair(opened[0]), 1);

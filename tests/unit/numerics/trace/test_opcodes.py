@@ -20,7 +20,7 @@ PRIMITIVES = {name for name in vars(Arithmetic) if not name.startswith("_")}
 def test_law_and_contracts_have_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(TOOLS))
     texts = importlib.import_module("operations").files()
-    assert {path.name for path in texts} == {"SPEC-JUDGE.md", "Op.sol", "Formulas.sol"}
+    assert {path.name for path in texts} == {"SPEC-JUDGE.md", "README.md", "Op.sol", "Formulas.sol"}
     stale = [path.name for path, text in texts.items() if path.read_text("utf-8") != text]
     assert stale == [], "run contracts/tools/operations.py"
 
