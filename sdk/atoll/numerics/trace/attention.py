@@ -68,7 +68,6 @@ def score(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Ten
 
 
 def attention_weight(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[t s q0 k0] z f32 [G, t, s], p f32 [G, t] → w: exp(z − p), 0 for later keys (A3)."""
     t, s, q0, k0 = words
     weights = one_nan(exp(inputs[0].view(-1, t, s) - inputs[1].view(-1, t, 1)))
     return weights.masked_fill(_hidden((t, s), q0, k0, weights.device), 0.0).flatten()
@@ -109,7 +108,6 @@ def share_gradient(words: Sequence[int], inputs: Sequence[Tensor], iteration: in
 
 
 def slope(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[t s T q0 k0] P, share_gradient f32 [G, t, s], e f32 [G, T] → Z f32 [G, t, s] (A8)."""
     t, s, length, q0, k0 = words
     shares, gradient = (x.view(-1, t, s) for x in inputs[:2])
     slopes = one_nan(shares * (gradient - _steps(inputs[2], length, q0, t)[..., None]))

@@ -26,7 +26,6 @@ def _unsigned(x: Tensor, width: int) -> list[int]:
 
 
 def rotate(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """ROTATE [T, d, sign f32]: x [G, T, d], c, s [T, d/2] (R1; R2 with the sign −1)."""
     length, width, sign = words
     x, cos, sin = inputs
     a, b = x.view(-1, length, width).chunk(2, dim=-1)
@@ -50,7 +49,6 @@ def dropout(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> T
 
 
 def token_loss(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """TOKEN_LOSS [V]: logits [N, V], m [N], W f64 [N], targets i32 [N] → ℓ (C3)."""
     logits, m, wide, targets = inputs
     at = targets.long().clamp(min=0)[:, None]
     z = logits.view(-1, words[0]).gather(1, at).squeeze(1) - m
