@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,9 @@ from tests.judge.elements import (
 )
 from torch import Tensor
 
+from atoll.numerics.trace import elementwise
 from atoll.numerics.trace.opcodes import Op
+from atoll.numerics.trace.rows import Each, Place
 
 VARIANTS: Final = 4
 """Smaller nodes of operations whose words decide what they do, so that all cases are drawn."""
@@ -37,49 +40,40 @@ def _one(rng: Rng) -> int:
     return word(reals(rng, 1))
 
 
-def alike(op: Op, inputs: int) -> Draw:
-    """Numbers of as many tensors of one size, without words."""
+def _square(rng: Rng, count: int) -> tuple[int, int]:
+    side = size(rng, 1, max(1, int(count**0.5)))
+    return side, side
+
+
+def _diagonal(rng: Rng, count: int) -> tuple[int, int]:
+    return 1, _square(rng, count)[1]
+
+
+KINDS: Final = {"f32": reals, "f64": wide_reals, "i64": integers64}
+
+
+def of_row(op: Op, shape: Callable[[Rng, int], tuple[int, int]] = _rows) -> Draw:
+    """Numbers of every size in all that the operation's row says that it reads.
+
+    Args:
+        shape: rows and columns of the result, where it has columns.
+    """
+    row = op.row
+    assert isinstance(row, Each)
 
     def draw(rng: Rng, count: int) -> Node:
-        return Node(op, (), tuple(reals(rng, count) for _ in range(inputs)))
+        rows, columns = shape(rng, count) if "C" in row.names else (count, 1)
+        sizes = {Place.SAME: rows * columns, Place.ROW: rows, Place.COLUMN: columns}
+        sizes |= {Place.FIRST: 1, Place.PAIR: 2, Place.DIAGONAL: columns * columns}
+        kinds = {place: kind for place, _, kind in row.constants}
+        words = [
+            word(KINDS[kinds[place]](rng, 1)) if place in kinds else columns
+            for place in range(len(row.names))
+        ]
+        inputs = {o.name: (o.kind, sizes[o.place]) for o in row.operands}
+        return Node(op, tuple(words), tuple(KINDS[k](rng, n) for k, n in inputs.values()))
 
     return draw
-
-
-def constants(op: Op, inputs: int, words: int) -> Draw:
-    """The same, with binary32 words."""
-
-    def draw(rng: Rng, count: int) -> Node:
-        drawn = tuple(_one(rng) for _ in range(words))
-        return Node(op, drawn, tuple(reals(rng, count) for _ in range(inputs)))
-
-    return draw
-
-
-def lines(op: Op, kinds: str) -> Draw:
-    """Tensors that are the size of a matrix (m), a number a row (r) or a column (c)."""
-
-    def draw(rng: Rng, count: int) -> Node:
-        rows, columns = _rows(rng, count)
-        sizes = {"m": rows * columns, "r": rows, "c": columns}
-        return Node(op, (columns,), tuple(reals(rng, sizes[kind]) for kind in kinds))
-
-    return draw
-
-
-def singles(op: Op, kinds: str, words: int = 0) -> Draw:
-    """Numbers of each kind: f32 (f), f64 (d), i64 (i). On a trace there is one of each."""
-
-    def draw(rng: Rng, count: int) -> Node:
-        made = {"f": reals, "d": wide_reals, "i": integers64}
-        drawn = tuple(word(wide_reals(rng, 1)) for _ in range(words))
-        return Node(op, drawn, tuple(made[kind](rng, count) for kind in kinds))
-
-    return draw
-
-
-def scale_by(rng: Rng, count: int) -> Node:
-    return Node(Op.SCALE_BY, (), (reals(rng, count), wide_reals(rng, 1)))
 
 
 def rstd(rng: Rng, count: int) -> Node:
@@ -182,17 +176,6 @@ def descend(rng: Rng, count: int) -> Node:
     return Node(Op.DESCEND, (word32(rng.choice([0.0, 0.1])),), inputs)
 
 
-def square(op: Op, kinds: str) -> Draw:
-    """Square matrices (m) and numbers for each of their rows (r)."""
-
-    def draw(rng: Rng, count: int) -> Node:
-        side = size(rng, 1, max(1, int(count**0.5)))
-        sizes = {"m": side * side, "r": side}
-        return Node(op, (side,), tuple(reals(rng, sizes[kind]) for kind in kinds))
-
-    return draw
-
-
 def advance(rng: Rng, count: int) -> Node:
     rows, columns = _rows(rng, count // VARIANTS)
     wide = int(rng.choice([4, 8]))
@@ -202,41 +185,24 @@ def advance(rng: Rng, count: int) -> Node:
 
 
 NODES: Final[dict[int, Draw]] = {
-    Op.ADD: alike(Op.ADD, 2),
-    Op.ADD_ROW: lines(Op.ADD_ROW, "mc"),
-    Op.SCALE: constants(Op.SCALE, 1, 1),
-    Op.MUL: alike(Op.MUL, 2),
-    Op.MUL_ROWS: lines(Op.MUL_ROWS, "mr"),
-    Op.MUL_COLUMNS: lines(Op.MUL_COLUMNS, "mc"),
-    Op.SCALE_BY: scale_by,
+    **{op: of_row(op) for op in elementwise.OPERATIONS if op.family in (3, 4)},
     Op.RSTD: rstd,
-    Op.NORMED: lines(Op.NORMED, "mrc"),
-    Op.NORM_DX: lines(Op.NORM_DX, "mmrr"),
     Op.EXACT_SUM: exact_sum,
     Op.ROTATE: rotate,
-    Op.SWIGLU: alike(Op.SWIGLU, 2),
-    Op.SWIGLU_DGATE: alike(Op.SWIGLU_DGATE, 3),
-    Op.SWIGLU_DUP: alike(Op.SWIGLU_DUP, 2),
-    Op.RELU2: alike(Op.RELU2, 1),
-    Op.RELU2_GRADIENT: alike(Op.RELU2_GRADIENT, 2),
     Op.DROPOUT: dropout,
-    Op.SOFT_WEIGHT: lines(Op.SOFT_WEIGHT, "mr"),
     Op.TOTAL: total,
     Op.TOKEN_LOSS: token_loss,
     Op.LOSS: loss,
     Op.LOSS_SCALE: loss_scale,
     Op.DLOGITS: dlogits,
     Op.NORM_TERM: norm_term,
-    Op.NORM: singles(Op.NORM, "d"),
-    Op.CLIP: singles(Op.CLIP, "d", words=1),
     Op.ADAMW_M: moments(Op.ADAMW_M),
     Op.ADAMW_V: moments(Op.ADAMW_V),
     Op.ADAMW_P: adamw_p,
     Op.MOMENTUM: moments(Op.MOMENTUM),
     Op.DESCEND: descend,
-    Op.MUON_SCALE: singles(Op.MUON_SCALE, "if"),
-    Op.ZERO_DIAGONAL: square(Op.ZERO_DIAGONAL, "m"),
-    Op.MUON_ALONG: square(Op.MUON_ALONG, "rm"),
-    Op.MUON_ACROSS: square(Op.MUON_ACROSS, "mrm"),
+    Op.ZERO_DIAGONAL: of_row(Op.ZERO_DIAGONAL, _square),
+    Op.MUON_ALONG: of_row(Op.MUON_ALONG, _diagonal),
+    Op.MUON_ACROSS: of_row(Op.MUON_ACROSS, _square),
     Op.ADVANCE: advance,
 }

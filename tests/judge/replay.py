@@ -22,7 +22,7 @@ from tests.judge.table import creation_code
 from torch import Tensor
 
 from atoll.chain.deploy import FAMILIES
-from atoll.numerics.trace import attention, floats, integers, optimisers
+from atoll.numerics.trace import attention, elementwise, floats, integers
 from atoll.numerics.trace.opcodes import Op
 
 NODES: Final[Mapping[int, Draw]] = {
@@ -36,7 +36,7 @@ OPERATIONS: Final[Mapping[int, Operation]] = {
     **integers.OPERATIONS,
     **attention.OPERATIONS,
     **floats.OPERATIONS,
-    **optimisers.OPERATIONS,
+    **elementwise.OPERATIONS,
     **state_nodes.OPERATIONS,
     **link_nodes.OPERATIONS,
 }

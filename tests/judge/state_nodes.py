@@ -18,7 +18,7 @@ from torch import Tensor
 from atoll.numerics.state import SeatState
 from atoll.numerics.tensors import CHUNK_BYTES, chunk_prefix
 from atoll.numerics.tokens import DTYPES
-from atoll.numerics.trace import imports, links, states
+from atoll.numerics.trace import elementwise, imports, links, states
 from atoll.numerics.trace.imports import Context, Reading, Sources
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.leaves import StateRoots
@@ -44,7 +44,7 @@ def operation(op: Op) -> Operation:
 
     def run(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
         *read, tail = inputs
-        for operations in (states.OPERATIONS, links.OPERATIONS):
+        for operations in (states.OPERATIONS, links.OPERATIONS, elementwise.OPERATIONS):
             if op in operations:
                 return operations[op](words, read, raw(tail))
         node = Node(op, tuple(words), tuple(read), iteration, raw(tail))

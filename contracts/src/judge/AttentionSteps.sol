@@ -2,33 +2,17 @@
 pragma solidity 0.8.37;
 
 import {Elementary} from "./Elementary.sol";
+import {Formulas} from "./Formulas.sol";
 import {IOneStep, Need} from "./IOneStep.sol";
 import {Lanes} from "./Lanes.sol";
+import {Op} from "./Op.sol";
 import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 2: attention, forward and backward.
 /// @notice sdk/atoll/numerics/trace/attention.py has the same operations on whole tensors, and opcodes.py their words and
-/// inputs. The lines of SPEC-STEP.md that each of them is:
-/// 0201 DOT_F32          the Σ of A2, A5, A8 to A11      0206 ADD_SCALED       A5, A9, A10, A11: a tile's part
-/// 0202 SCORE            A2                              0207 SHARE            A8: P
-/// 0203 ATTENTION_WEIGHT A3: w                           0208 SHARE_GRADIENT   A8: Σ · (sg · sv)
-/// 0204 INVERSE_TOTAL    A4: r                           0209 SLOPE            A8: Z
-/// 0205 WEIGHTED         A5, A9, A10, A11: what a tile's grid is of
-/// A key after its query is hidden: nothing is opened for it.
+/// inputs. A key after its query is hidden: nothing is opened for it.
 contract AttentionSteps is IOneStep {
-    error NoSuchOperation(uint256 op);
-
-    uint256 private constant DOT_F32 = 0x0201;
-    uint256 private constant SCORE = 0x0202;
-    uint256 private constant ATTENTION_WEIGHT = 0x0203;
-    uint256 private constant INVERSE_TOTAL = 0x0204;
-    uint256 private constant WEIGHTED = 0x0205;
-    uint256 private constant ADD_SCALED = 0x0206;
-    uint256 private constant SHARE = 0x0207;
-    uint256 private constant SHARE_GRADIENT = 0x0208;
-    uint256 private constant SLOPE = 0x0209;
-
     uint256 private constant MINUS_INFINITY = 0xff800000;
 
     /// Where an element of a tile stands: slice, query and key within the tile.
@@ -48,7 +32,7 @@ contract AttentionSteps is IOneStep {
 
     /// Whether key k0 + j is after query q0 + i; q0 and k0 are the last two words.
     function _hidden(uint256 op, bytes calldata attributes, uint256 element) private pure returns (bool) {
-        if (op != SCORE && op != ATTENTION_WEIGHT && op != SHARE && op != SLOPE) return false;
+        if (op != Op.SCORE && op != Op.ATTENTION_WEIGHT && op != Op.SHARE && op != Op.SLOPE) return false;
         Tile memory tile = _place(attributes, element);
         uint256 last = attributes.length / 8 - 2;
         return Operands.word(attributes, last) + tile.j > Operands.word(attributes, last - 1) + tile.i;
@@ -64,18 +48,15 @@ contract AttentionSteps is IOneStep {
     {
         uint256 k = opened.length;
         if (_hidden(op, attributes, element)) return Need(0, 0, 0);
-        if (op == DOT_F32) return _dotNeed(attributes, element, k);
-        if (op == ATTENTION_WEIGHT) return Operands.place(0x21, k, element, Operands.word(attributes, 1));
-        if (op == INVERSE_TOTAL) return Operands.place(0x5, k, element, 0);
-        if (op == WEIGHTED) return _weightedNeed(attributes, element, k);
-        if (op == ADD_SCALED) {
-            bool first = Operands.word(attributes, 1) != 0;
-            return Operands.place(first ? 0x21 : 0x211, k, element, Operands.word(attributes, 0));
-        }
-        if (op == SHARE) return _shareNeed(attributes, element, k);
-        if (op == SLOPE) return _slopeNeed(attributes, element, k);
-        if (op == SCORE || op == SHARE_GRADIENT) return _stepsNeed(attributes, element, k);
-        revert NoSuchOperation(op);
+        if (op == Op.DOT_F32) return _dotNeed(attributes, element, k);
+        if (op == Op.ATTENTION_WEIGHT) return Operands.place(0x21, k, element, Operands.word(attributes, 1));
+        if (op == Op.WEIGHTED) return _weightedNeed(attributes, element, k);
+        if (op == Op.SHARE) return _shareNeed(attributes, element, k);
+        if (op == Op.SLOPE) return _slopeNeed(attributes, element, k);
+        if (op == Op.SCORE || op == Op.SHARE_GRADIENT) return _stepsNeed(attributes, element, k);
+        uint256 reads = Formulas.attentionReads(op, attributes);
+        if (reads == 0) revert NoSuchOperation(op);
+        return Operands.place(reads, k, element, Operands.word(attributes, 0));
     }
 
     /// [t s K group a0 ag ai b0 bg bj]: K numbers of each operand.
@@ -143,27 +124,18 @@ contract AttentionSteps is IOneStep {
         pure
         returns (bytes memory)
     {
-        if (_hidden(op, attributes, element)) return Operands.store(op == SCORE ? MINUS_INFINITY : 0, 4);
-        if (op == DOT_F32) return Operands.store(SoftFloat.fromInt32(Lanes.dotF32(opened[0], opened[1])), 4);
+        if (_hidden(op, attributes, element)) return Operands.store(op == Op.SCORE ? MINUS_INFINITY : 0, 4);
+        if (op == Op.DOT_F32) return Operands.store(SoftFloat.fromInt32(Lanes.dotF32(opened[0], opened[1])), 4);
         return Operands.store(_number(op, attributes, Operands.loadAll(opened)), 4);
     }
 
     /// @param x what was opened
     function _number(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
-        if (op == SCORE) return SoftFloat.mul32(SoftFloat.mul32(x[0], x[1]), x[2]);
-        if (op == ATTENTION_WEIGHT) return Elementary.exp32(SoftFloat.sub32(x[0], x[1]));
-        if (op == INVERSE_TOTAL) {
-            uint256 total = SoftFloat.fromIntTo64(Operands.int64Of(x[0]));
-            total = SoftFloat.mul64(total, Operands.word(attributes, 0));
-            return SoftFloat.narrow(SoftFloat.div64(SoftFloat.ONE64, total));
-        }
-        if (op == WEIGHTED || op == SHARE) return SoftFloat.mul32(x[0], x[1]);
-        if (op == ADD_SCALED) {
-            uint256 last = x.length - 1;
-            return SoftFloat.add32(last == 2 ? x[0] : 0, SoftFloat.mul32(x[last - 1], x[last]));
-        }
-        if (op == SHARE_GRADIENT) return SoftFloat.mul32(x[0], SoftFloat.mul32(x[1], x[2]));
-        if (op != SLOPE) revert NoSuchOperation(op);
-        return SoftFloat.mul32(x[0], SoftFloat.sub32(x[1], x[2]));
+        if (op == Op.SCORE) return SoftFloat.mul32(SoftFloat.mul32(x[0], x[1]), x[2]);
+        if (op == Op.ATTENTION_WEIGHT) return Elementary.exp32(SoftFloat.sub32(x[0], x[1]));
+        if (op == Op.WEIGHTED || op == Op.SHARE) return SoftFloat.mul32(x[0], x[1]);
+        if (op == Op.SHARE_GRADIENT) return SoftFloat.mul32(x[0], SoftFloat.mul32(x[1], x[2]));
+        if (op == Op.SLOPE) return SoftFloat.mul32(x[0], SoftFloat.sub32(x[1], x[2]));
+        return Formulas.attentionValue(op, attributes, x);
     }
 }

@@ -7,6 +7,7 @@ import {SoftFloat} from "./SoftFloat.sol";
 /// @notice Numbers are raw bits as in SoftFloat; binary32 unless a name says 64. All inputs are defined.
 library Elementary {
     uint256 private constant GRID_FLOOR = 0x17800000; // 2^-80
+    uint256 private constant FLUSH = 0x0d800000; // 2^-100
 
     // ---- chapter 2: grids -----------------------------------------------------------------------------------------
 
@@ -29,6 +30,11 @@ library Elementary {
     /// @return x's integer on the grid
     function quantiseToInt(uint256 x, uint256 multiplier) internal pure returns (int256) {
         return SoftFloat.rint32ToInt(SoftFloat.mul32(x, multiplier));
+    }
+
+    /// @return +0 where |x| < 2^-100, else x
+    function flush32(uint256 x) internal pure returns (uint256) {
+        return x & 0x7fffffff < FLUSH ? 0 : x;
     }
 
     // ---- chapter 3: elementary functions --------------------------------------------------------------------------

@@ -2,61 +2,16 @@
 pragma solidity 0.8.37;
 
 import {Elementary} from "./Elementary.sol";
+import {Formulas} from "./Formulas.sol";
 import {IOneStep, Need} from "./IOneStep.sol";
+import {Op} from "./Op.sol";
 import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 3: what SPEC-STEP.md does to numbers one by one.
-/// @notice sdk/atoll/numerics/trace/floats.py has the same operations on whole tensors, and opcodes.py their words and
-/// inputs. The lines of SPEC-STEP.md that each of them is:
-/// 0301 ADD             L8, L10, A12, M4, M7, S2         030f SWIGLU_DUP      G2
-/// 0302 ADD_ROW         L6                               0310 RELU2           G3
-/// 0303 SCALE           L8, L9, A1, A12, O7              0311 RELU2_GRADIENT  G4
-/// 0304 MUL             N4, N6, A7                       0312 DROPOUT         D1, D2, P1 to P3
-/// 0305 MUL_ROWS        L3, N4, A6, Q1                   0313 SOFT_WEIGHT     C1
-/// 0306 MUL_COLUMNS     L3, N4, Q6                       0314 TOTAL           C2
-/// 0307 SCALE_BY        g · k of chapter 15              0315 TOKEN_LOSS      C3
-/// 0308 RSTD            N1, N2                           0316 LOSS            C4
-/// 0309 NORMED          N3                               0317 LOSS_SCALE      S1, C6
-/// 030a NORM_DX         N5                               0318 DLOGITS         C5, C6
-/// 030b EXACT_SUM       L6, N4, N6, A7                   0319 NORM_TERM       S4
-/// 030c ROTATE          R1, R2                           031a NORM            S4
-/// 030d SWIGLU          G1                               031b CLIP            S6
-/// 030e SWIGLU_DGATE    G2
+/// @notice Nearly all of its operations have formulas, which sdk/atoll/numerics/trace/opcodes.py says; floats.py beside it has
+/// the others on whole tensors.
 contract FloatSteps is IOneStep {
-    error NoSuchOperation(uint256 op);
-
-    uint256 private constant ADD = 0x0301;
-    uint256 private constant ADD_ROW = 0x0302;
-    uint256 private constant SCALE = 0x0303;
-    uint256 private constant MUL = 0x0304;
-    uint256 private constant MUL_ROWS = 0x0305;
-    uint256 private constant MUL_COLUMNS = 0x0306;
-    uint256 private constant SCALE_BY = 0x0307;
-    uint256 private constant RSTD = 0x0308;
-    uint256 private constant NORMED = 0x0309;
-    uint256 private constant NORM_DX = 0x030a;
-    uint256 private constant EXACT_SUM = 0x030b;
-    uint256 private constant ROTATE = 0x030c;
-    uint256 private constant SWIGLU = 0x030d;
-    uint256 private constant SWIGLU_DGATE = 0x030e;
-    uint256 private constant SWIGLU_DUP = 0x030f;
-    uint256 private constant RELU2 = 0x0310;
-    uint256 private constant RELU2_GRADIENT = 0x0311;
-    uint256 private constant DROPOUT = 0x0312;
-    uint256 private constant SOFT_WEIGHT = 0x0313;
-    uint256 private constant TOTAL = 0x0314;
-    uint256 private constant TOKEN_LOSS = 0x0315;
-    uint256 private constant LOSS = 0x0316;
-    uint256 private constant LOSS_SCALE = 0x0317;
-    uint256 private constant DLOGITS = 0x0318;
-    uint256 private constant NORM_TERM = 0x0319;
-    uint256 private constant NORM = 0x031a;
-    uint256 private constant CLIP = 0x031b;
-
-    uint256 private constant MINUS_ONE = 0xbf800000;
-    uint256 private constant TWO = 0x40000000;
-
     // ---- what is opened -------------------------------------------------------------------------------------------
 
     /// @inheritdoc IOneStep
@@ -65,29 +20,11 @@ contract FloatSteps is IOneStep {
         pure
         returns (Need memory)
     {
-        if (op == ROTATE) return _rotateNeed(attributes, element, opened.length);
-        if (op == TOKEN_LOSS) return _tokenLossNeed(attributes, element, opened);
-        uint256 kinds = op == NORM_TERM && Operands.word(attributes, 0) != 0 ? 0x155 : _kinds(op);
-        return Operands.place(kinds, opened.length, element, Operands.word(attributes, 0));
-    }
-
-    /// @return digits of `Operands.place`, the first input's the lowest
-    function _kinds(uint256 op) private pure returns (uint256) {
-        if (op == SCALE || op == RELU2) return 0x1;
-        if (op == ADD || op == MUL || op == SWIGLU || op == SWIGLU_DUP || op == RELU2_GRADIENT) return 0x11;
-        if (op == SWIGLU_DGATE) return 0x111;
-        if (op == ADD_ROW || op == MUL_COLUMNS) return 0x31;
-        if (op == MUL_ROWS || op == SOFT_WEIGHT) return 0x21;
-        if (op == SCALE_BY) return 0x71;
-        if (op == NORMED) return 0x321;
-        if (op == NORM_DX) return 0x2211;
-        if (op == DROPOUT) return 0x771;
-        if (op == TOTAL || op == NORM || op == CLIP) return 0x5;
-        if (op == RSTD || op == EXACT_SUM || op == NORM_TERM) return 0x15;
-        if (op == LOSS) return 0x515;
-        if (op == LOSS_SCALE) return 0x55;
-        if (op == DLOGITS) return 0x4261;
-        revert NoSuchOperation(op);
+        if (op == Op.ROTATE) return _rotateNeed(attributes, element, opened.length);
+        if (op == Op.TOKEN_LOSS) return _tokenLossNeed(attributes, element, opened);
+        uint256 reads = Formulas.floatReads(op, attributes);
+        if (reads == 0) revert NoSuchOperation(op);
+        return Operands.place(reads, opened.length, element, Operands.word(attributes, 0));
     }
 
     /// The pair's two numbers, which lie half a head apart; the cosine; the sine.
@@ -123,78 +60,12 @@ contract FloatSteps is IOneStep {
         pure
         returns (bytes memory)
     {
-        if (op == ROTATE) return Operands.store(_rotate(attributes, element, opened), 4);
+        if (op == Op.ROTATE) return Operands.store(_rotate(attributes, element, opened), 4);
         uint256[] memory x = Operands.loadAll(opened);
-        if (op == TOTAL || op > DLOGITS) return Operands.store(_wide(op, attributes, x), 8);
-        if (op == DROPOUT) return Operands.store(_dropout(attributes, element, x), 4);
-        if (op == DLOGITS) return Operands.store(_dlogits(attributes, element, x), 4);
-        if (op < RSTD) return Operands.store(_single(op, attributes, x), 4);
-        if (op < SWIGLU) return Operands.store(_norm(op, attributes, x), 4);
-        if (op < DROPOUT) return Operands.store(_gate(op, x), 4);
-        return Operands.store(_loss(op, x), 4);
-    }
-
-    /// Operations of one line.
-    function _single(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
-        if (op == ADD || op == ADD_ROW) return SoftFloat.add32(x[0], x[1]);
-        if (op == SCALE) return SoftFloat.mul32(x[0], Operands.word(attributes, 0));
-        if (op == SCALE_BY) return SoftFloat.mul32(x[0], SoftFloat.narrow(x[1]));
-        return SoftFloat.mul32(x[0], x[1]);
-    }
-
-    /// RSTD, NORMED, NORM_DX and EXACT_SUM.
-    function _norm(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
-        if (op == NORMED) return SoftFloat.mul32(SoftFloat.mul32(x[0], x[1]), x[2]);
-        if (op == NORM_DX) {
-            return SoftFloat.mul32(SoftFloat.sub32(x[0], SoftFloat.mul32(x[1], x[2])), x[3]);
-        }
-        uint256 factor = Operands.word(attributes, 0);
-        if (op == EXACT_SUM) return SoftFloat.narrow(SoftFloat.mul64(_exactSum(x[0], x[1]), factor));
-        uint256 mean = SoftFloat.narrow(SoftFloat.mul64(_squares(x[0], x[1]), factor));
-        return Elementary.rsqrt32(SoftFloat.add32(mean, Operands.word(attributes, 1)));
-    }
-
-    /// SWIGLU and RELU2 with their gradients.
-    function _gate(uint256 op, uint256[] memory x) private pure returns (uint256) {
-        if (op == RELU2) {
-            uint256 a = _positive(x[0]);
-            return SoftFloat.mul32(a, a);
-        }
-        if (op == RELU2_GRADIENT) return SoftFloat.mul32(x[0], SoftFloat.mul32(_positive(x[1]), TWO));
-        uint256 gate = op == SWIGLU ? x[0] : x[1];
-        uint256 s = Elementary.sigmoid32(gate);
-        uint256 u = SoftFloat.mul32(gate, s);
-        if (op == SWIGLU) return SoftFloat.mul32(u, x[1]);
-        if (op == SWIGLU_DUP) return SoftFloat.mul32(x[0], u);
-        uint256 slope = SoftFloat.add32(s, SoftFloat.mul32(u, SoftFloat.sub32(SoftFloat.ONE32, s)));
-        return SoftFloat.mul32(SoftFloat.mul32(x[0], x[2]), slope);
-    }
-
-    /// SOFT_WEIGHT, TOKEN_LOSS, LOSS and LOSS_SCALE.
-    function _loss(uint256 op, uint256[] memory x) private pure returns (uint256) {
-        if (op == SOFT_WEIGHT) return Elementary.exp32(SoftFloat.sub32(x[0], x[1]));
-        if (op == LOSS) return SoftFloat.narrow(SoftFloat.mul64(_exactSum(x[0], x[1]), _inverse(x[2])));
-        if (op == LOSS_SCALE) {
-            uint256 share = x[1] == 0 ? 0 : SoftFloat.div64(_count(x[0]), _count(x[1]));
-            share = SoftFloat.widen(SoftFloat.narrow(share));
-            return SoftFloat.narrow(SoftFloat.mul64(share, _inverse(x[0])));
-        }
-        if (Operands.int32Of(x[0]) < 0) return 0; // TOKEN_LOSS of a token that does not count
-        return SoftFloat.sub32(Elementary.log32(SoftFloat.narrow(x[2])), SoftFloat.sub32(x[3], x[1]));
-    }
-
-    /// What gives binary64: TOTAL, NORM_TERM, NORM, CLIP.
-    function _wide(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
-        if (op == NORM) return SoftFloat.sqrt64(x[0]);
-        uint256 first = Operands.word(attributes, 0);
-        if (op == TOTAL) return SoftFloat.mul64(_count(x[0]), first);
-        if (op == CLIP) {
-            uint256 k = SoftFloat.div64(first, x[0]);
-            return SoftFloat.less64(0, x[0]) && SoftFloat.less64(k, SoftFloat.ONE64) ? k : SoftFloat.ONE64;
-        }
-        if (op != NORM_TERM) revert NoSuchOperation(op);
-        if (first == 0) return SoftFloat.add64(0, _squares(x[0], x[1]));
-        return SoftFloat.add64(x[0], _squares(x[1], x[2]));
+        if (op == Op.DROPOUT) return Operands.store(_dropout(attributes, element, x), 4);
+        if (op == Op.TOKEN_LOSS) return Operands.store(_tokenLoss(x), 4);
+        uint256 width = op < Op.NORM_TERM && op != Op.TOTAL ? 4 : 8;
+        return Operands.store(Formulas.floatValue(op, attributes, element, x), width);
     }
 
     function _rotate(bytes calldata attributes, uint256 element, bytes[] calldata opened)
@@ -223,40 +94,9 @@ contract FloatSteps is IOneStep {
         return SoftFloat.mul32(x[0], Operands.word(attributes, 1));
     }
 
-    /// x: weight, total, target, scale.
-    function _dlogits(bytes calldata attributes, uint256 element, uint256[] memory x) private pure returns (uint256) {
-        int256 target = Operands.int32Of(x[2]);
-        if (target < 0) return SoftFloat.mul32(0, x[3]);
-        uint256 dz = SoftFloat.mul32(x[0], SoftFloat.narrow(SoftFloat.div64(SoftFloat.ONE64, x[1])));
-        if (uint256(target) == element % Operands.word(attributes, 0)) dz = SoftFloat.add32(dz, MINUS_ONE);
-        return SoftFloat.mul32(dz, x[3]);
-    }
-
-    // ---- parts of lines -------------------------------------------------------------------------------------------
-
-    /// @return 64(n) of i64
-    function _count(uint256 n) private pure returns (uint256) {
-        return SoftFloat.fromIntTo64(Operands.int64Of(n));
-    }
-
-    /// @return 1 / n in binary64, or 0 where n = 0
-    function _inverse(uint256 n) private pure returns (uint256) {
-        return n == 0 ? 0 : SoftFloat.div64(SoftFloat.ONE64, _count(n));
-    }
-
-    /// @return S of chapter 2: 64(Σ n) · 64(s)
-    function _exactSum(uint256 sum, uint256 step) private pure returns (uint256) {
-        return SoftFloat.mul64(_count(sum), SoftFloat.widen(step));
-    }
-
-    /// @return 64(Σ n²) · (64(s) · 64(s))
-    function _squares(uint256 sum, uint256 step) private pure returns (uint256) {
-        uint256 wide = SoftFloat.widen(step);
-        return SoftFloat.mul64(_count(sum), SoftFloat.mul64(wide, wide));
-    }
-
-    /// @return 0 where x < 0, else x
-    function _positive(uint256 x) private pure returns (uint256) {
-        return SoftFloat.less32(x, 0) ? 0 : x;
+    /// x: target, and where it is one maximum, total, and the target's logit.
+    function _tokenLoss(uint256[] memory x) private pure returns (uint256) {
+        if (Operands.int32Of(x[0]) < 0) return 0;
+        return SoftFloat.sub32(Elementary.log32(SoftFloat.narrow(x[2])), SoftFloat.sub32(x[3], x[1]));
     }
 }

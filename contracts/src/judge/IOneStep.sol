@@ -12,6 +12,8 @@ struct Need {
 /// @notice `attributes` is the iteration (u64 big-endian), then the template's words (u64 big-endian each), then its tail.
 /// `opened` are the bytes that were asked for so far, in the order in which they were asked for: at most eight.
 interface IOneStep {
+    error NoSuchOperation(uint256 op);
+
     /// @return what has to be opened next, which may depend on what was opened before
     function need(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
         external

@@ -2,37 +2,13 @@
 pragma solidity 0.8.37;
 
 import {IOneStep, Need} from "./IOneStep.sol";
+import {Op} from "./Op.sol";
 import {Operands} from "./Operands.sol";
 
 /// @title Family 0: what a step takes from elsewhere.
 /// @notice sdk/atoll/numerics/trace/imports.py has the same operations on whole tensors, and opcodes.py their words and
-/// inputs. Whatever vouches for the bytes, this only says which they are and turns them into the trace's:
-/// 0001 STATE    the state before the step     0007 COSINES      chapter 17's c
-/// 0002 TOKENS   SPEC.md 5's draws             0008 SINES        chapter 17's s
-/// 0003 IDS      what the model reads          0009 DROPOUT_KEY  SPEC.md 5's key
-/// 0004 TARGETS  what it learns                000a GLOBAL_STEP
-/// 0005 RATE     the rate of chapter 17        000b BASE         the frozen model
-/// 0006 CORRECTIONS  C1, C2 of O2              000c MODEL        the round's global model
-///                                             000d COUNT        c of O2
-///                                             000e EXPONENTS    SPEC-MERGE.md 7's
+/// inputs. Whatever vouches for the bytes, this only says which they are and turns them into the trace's.
 contract ImportSteps is IOneStep {
-    error NoSuchOperation(uint256 op);
-
-    uint256 private constant STATE = 0x0001;
-    uint256 private constant TOKENS = 0x0002;
-    uint256 private constant IDS = 0x0003;
-    uint256 private constant TARGETS = 0x0004;
-    uint256 private constant RATE = 0x0005;
-    uint256 private constant CORRECTIONS = 0x0006;
-    uint256 private constant COSINES = 0x0007;
-    uint256 private constant SINES = 0x0008;
-    uint256 private constant DROPOUT_KEY = 0x0009;
-    uint256 private constant GLOBAL_STEP = 0x000a;
-    uint256 private constant BASE = 0x000b;
-    uint256 private constant MODEL = 0x000c;
-    uint256 private constant COUNT = 0x000d;
-    uint256 private constant EXPONENTS = 0x000e;
-
     // Bytes of the context: data seed, seat, round, step and global step are its first five words.
     uint256 private constant SEED_AND_SEAT = 64;
     uint256 private constant SEED_TO_STEP = 128;
@@ -47,20 +23,20 @@ contract ImportSteps is IOneStep {
         returns (Need memory)
     {
         uint256 k = opened.length;
-        if (op == STATE || op == BASE || op == MODEL) return _once(k, Need(0, 4 * element, 4));
-        if (op == COUNT) return _once(k, Need(0, 0, 8));
-        if (op == EXPONENTS) return _once(k, Need(0, 2 * (Operands.word(attributes, 0) + element), 2));
-        if (op == IDS || op == TARGETS) return _once(k, _tokenNeed(op, Operands.word(attributes, 0), element));
-        if (op == COSINES || op == SINES) {
+        if (op == Op.STATE || op == Op.BASE || op == Op.MODEL) return _once(k, Need(0, 4 * element, 4));
+        if (op == Op.COUNT) return _once(k, Need(0, 0, 8));
+        if (op == Op.EXPONENTS) return _once(k, Need(0, 2 * (Operands.word(attributes, 0) + element), 2));
+        if (op == Op.IDS || op == Op.TARGETS) return _once(k, _tokenNeed(op, Operands.word(attributes, 0), element));
+        if (op == Op.COSINES || op == Op.SINES) {
             uint256 pair = Operands.word(attributes, 0) + 8 * element;
-            return _once(k, Need(0, op == SINES ? pair + 4 : pair, 4));
+            return _once(k, Need(0, op == Op.SINES ? pair + 4 : pair, 4));
         }
-        if (op == DROPOUT_KEY) return _once(k, Need(0, 0, SEED_AND_SEAT));
-        if (op == GLOBAL_STEP) return _once(k, Need(0, GLOBAL_STEP_AT, 32));
+        if (op == Op.DROPOUT_KEY) return _once(k, Need(0, 0, SEED_AND_SEAT));
+        if (op == Op.GLOBAL_STEP) return _once(k, Need(0, GLOBAL_STEP_AT, 32));
         if (k > 1) return Need(0, 0, 0);
-        if (op == TOKENS) return k == 0 ? Need(1, 0, SEED_TO_STEP) : _drawnNeed(attributes, element, opened[0]);
-        if (op == RATE) return k == 0 ? Need(1, GLOBAL_STEP_AT, 32) : Need(0, 8 * _big(opened[0]), 8);
-        if (op == CORRECTIONS) {
+        if (op == Op.TOKENS) return k == 0 ? Need(1, 0, SEED_TO_STEP) : _drawnNeed(attributes, element, opened[0]);
+        if (op == Op.RATE) return k == 0 ? Need(1, GLOBAL_STEP_AT, 32) : Need(0, 8 * _big(opened[0]), 8);
+        if (op == Op.CORRECTIONS) {
             return k == 0 ? Need(1, 0, 8) : Need(0, _correction(attributes, opened[0]) + 8 * element, 8);
         }
         revert NoSuchOperation(op);
@@ -73,7 +49,7 @@ contract ImportSteps is IOneStep {
     /// The token of an input, or the one after it: a sequence has one token more than inputs.
     function _tokenNeed(uint256 op, uint256 length, uint256 element) private pure returns (Need memory) {
         uint256 place = element + element / length;
-        return Need(0, 4 * (op == TARGETS ? place + 1 : place), 4);
+        return Need(0, 4 * (op == Op.TARGETS ? place + 1 : place), 4);
     }
 
     /// The token word of an element [b, T + 1] of the micro-batch.
@@ -134,18 +110,18 @@ contract ImportSteps is IOneStep {
         pure
         returns (bytes memory)
     {
-        if (op == STATE || op == BASE || op == MODEL || op == TARGETS) return opened[0];
-        if (op == IDS) {
+        if (op == Op.STATE || op == Op.BASE || op == Op.MODEL || op == Op.TARGETS) return opened[0];
+        if (op == Op.IDS) {
             int256 id = Operands.int32Of(Operands.load(opened[0]));
             return Operands.store(uint32(uint256(id < 0 ? ~id : id)), 4);
         }
-        if (op == TOKENS) return Operands.store(_token(attributes, Operands.load(opened[1])), 4);
-        if (op == COUNT) return Operands.store(uint64(Operands.load(opened[0]) + 1), 8);
-        if (op == COSINES || op == SINES) return Operands.store(_big(opened[0]), 4);
-        if (op == EXPONENTS) return Operands.store(uint32(int32(int16(uint16(_big(opened[0]))))), 4);
-        if (op == RATE || op == CORRECTIONS) return Operands.store(_big(opened[1]), 8);
-        if (op == GLOBAL_STEP) return Operands.store(uint64(_big(opened[0])), 8);
-        if (op == DROPOUT_KEY) {
+        if (op == Op.TOKENS) return Operands.store(_token(attributes, Operands.load(opened[1])), 4);
+        if (op == Op.COUNT) return Operands.store(uint64(Operands.load(opened[0]) + 1), 8);
+        if (op == Op.COSINES || op == Op.SINES) return Operands.store(_big(opened[0]), 4);
+        if (op == Op.EXPONENTS) return Operands.store(uint32(int32(int16(uint16(_big(opened[0]))))), 4);
+        if (op == Op.RATE || op == Op.CORRECTIONS) return Operands.store(_big(opened[1]), 8);
+        if (op == Op.GLOBAL_STEP) return Operands.store(uint64(_big(opened[0])), 8);
+        if (op == Op.DROPOUT_KEY) {
             bytes32 words = sha256(
                 abi.encodePacked("atoll.dropout.v1", opened[0][0:32], uint16(_big(opened[0][32:64])), uint32(0))
             );

@@ -2,70 +2,23 @@
 pragma solidity 0.8.37;
 
 import {Elementary} from "./Elementary.sol";
+import {Formulas} from "./Formulas.sol";
 import {IOneStep, Need} from "./IOneStep.sol";
 import {Lanes} from "./Lanes.sol";
+import {Op} from "./Op.sol";
 import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 1: structure, reductions, grids, int8 products, embedding.
 /// @notice sdk/atoll/numerics/trace/integers.py has the same operations on whole tensors, and opcodes.py their words and
-/// inputs. The lines of SPEC-STEP.md that each of them is (2.1 is line 1 of chapter 2):
-/// 0101 VIEW            A12, Q2, parts of L, M2, M6      0110 SUM_ROUND       A4, C2: Σ rint(x · factor)
-/// 0102 CONCAT          L, L7, M2, M6                    0111 SORT_KEYS       E3: tokens in the order
-/// 0103 MAX_ABS         2.1                              0112 SORT_STAGE      E3: of their ids
-/// 0104 MAX             the table of 1: A3, C1           0113 LOWER_BOUND     E3: the first token of an id
-/// 0105 GRID_UP         2.1, 2.2                         0114 GATHER_GRID     E2
-/// 0106 GRID_STEP       2.1, 2.3                         0115 PREFIX          E3: Σ of all tokens before
-/// 0107 QUANTISE_I8     2.4: L1, Q3, Q4, Q6              0116 SUM_BY_ID       E3
-/// 0108 QUANTISE_F32    2.4: A1, A5, A7, A9 to A11       0117 EMBED           E1
-/// 0109 SPLIT_HIGH      2, h: L3, H1, H3                 0118 COUNT_TARGETS   12, n
-/// 010a SPLIT_LOW       2, l: L3, H1, H3                 011a RESCALE         L2, H2, H4, H5, Q3, Q4
-/// 010b DOT_I8          the Σ of L, H, Q                 011b RESCALE_STACKED L4, L5
-/// 010c SUM_I32         its parts                        011c COMBINE_SPLIT   6, P(a, b)
-/// 010d SUM_I64         parts of every Σ                 011e COPY            S2: the first micro-batch
-/// 010e SUM_GRID        2, Σ n of S(x)                   011f ADD_BEFORE      E3: parts of PREFIX
-/// 010f SUM_SQUARES     N1, S4, Q1: Σ n²                 0120 POWER_GRID      SPEC-MERGE.md 2: sums
+/// inputs.
 contract IntegerSteps is IOneStep {
-    error NoSuchOperation(uint256 op);
-
-    uint256 private constant VIEW = 0x0101;
-    uint256 private constant CONCAT = 0x0102;
-    uint256 private constant MAX_ABS = 0x0103;
-    uint256 private constant MAX = 0x0104;
-    uint256 private constant GRID_UP = 0x0105;
-    uint256 private constant GRID_STEP = 0x0106;
-    uint256 private constant QUANTISE_I8 = 0x0107;
-    uint256 private constant QUANTISE_F32 = 0x0108;
-    uint256 private constant SPLIT_HIGH = 0x0109;
-    uint256 private constant SPLIT_LOW = 0x010a;
-    uint256 private constant DOT_I8 = 0x010b;
-    uint256 private constant SUM_I32 = 0x010c;
-    uint256 private constant SUM_I64 = 0x010d;
-    uint256 private constant SUM_GRID = 0x010e;
-    uint256 private constant SUM_SQUARES = 0x010f;
-    uint256 private constant SUM_ROUND = 0x0110;
-    uint256 private constant SORT_KEYS = 0x0111;
-    uint256 private constant SORT_STAGE = 0x0112;
-    uint256 private constant LOWER_BOUND = 0x0113;
-    uint256 private constant GATHER_GRID = 0x0114;
-    uint256 private constant PREFIX = 0x0115;
-    uint256 private constant SUM_BY_ID = 0x0116;
-    uint256 private constant EMBED = 0x0117;
-    uint256 private constant COUNT_TARGETS = 0x0118;
-    uint256 private constant RESCALE = 0x011a;
-    uint256 private constant RESCALE_STACKED = 0x011b;
-    uint256 private constant COMBINE_SPLIT = 0x011c;
-    uint256 private constant COPY = 0x011e;
-    uint256 private constant ADD_BEFORE = 0x011f;
-    uint256 private constant POWER_GRID = 0x0120;
-
     /// The sort key of no token.
     uint256 private constant PADDING = 0x7fffffffffffffff;
     /// Keys of a leaf: LOWER_BOUND's levels.
     uint256 private constant KEYS = 128;
     uint256 private constant POWER_BITS = 39; // of POWER_GRID
     uint256 private constant LEAST_FIELD = 47; // the exponent's field of 2^-80, below which no grid's largest number counts
-    uint256 private constant SPLIT_BASE = 0x437e0000; // 254
     uint256 private constant SPLIT_INVERSE = 0x3b810204; // of chapter 2: the binary32 number nearest to 1 / 254
 
     // ---- what is opened -------------------------------------------------------------------------------------------
@@ -78,16 +31,17 @@ contract IntegerSteps is IOneStep {
     {
         uint256 k = opened.length;
         uint256 first = attributes.length > 8 ? Operands.word(attributes, 0) : 0;
-        if (op == VIEW || op == CONCAT || op == COPY) return k == 0 ? _copied(op, attributes, element) : _nothing();
-        if (op == GRID_UP || op == GRID_STEP || op == POWER_GRID) return Operands.place(0x1, k, element, 0);
-        if (op >= QUANTISE_I8 && op <= SPLIT_LOW) return Operands.place(0x21, k, element, first);
-        if (op == DOT_I8) return _dotNeed(attributes, element, k);
-        if (op == MAX_ABS || op == MAX || op >= SUM_I32 && op <= SUM_ROUND || op == COUNT_TARGETS) {
+        if (op == Op.VIEW || op == Op.CONCAT || op == Op.COPY) {
+            return k == 0 ? _copied(op, attributes, element) : _nothing();
+        }
+        if (op == Op.DOT_I8) return _dotNeed(attributes, element, k);
+        if (op == Op.MAX_ABS || op == Op.MAX || op >= Op.SUM_I32 && op <= Op.SUM_ROUND || op == Op.COUNT_TARGETS) {
             return _blockNeed(op, attributes, element, k);
         }
-        if (op >= RESCALE && op <= COMBINE_SPLIT) return _rescaleNeed(op, attributes, element, k);
-        if (op == PREFIX) return k == 0 ? _prefixNeed(attributes, element) : _nothing();
-        if (op == ADD_BEFORE) return _addBeforeNeed(attributes, element, k);
+        if (op == Op.PREFIX) return k == 0 ? _prefixNeed(attributes, element) : _nothing();
+        if (op == Op.ADD_BEFORE) return _addBeforeNeed(attributes, element, k);
+        uint256 reads = Formulas.integerReads(op, attributes);
+        if (reads != 0) return Operands.place(reads, k, element, first);
         return _embeddingNeed(op, attributes, element, opened);
     }
 
@@ -96,8 +50,8 @@ contract IntegerSteps is IOneStep {
     /// The element that a VIEW, CONCAT or COPY has in its place.
     function _copied(uint256 op, bytes calldata attributes, uint256 element) private pure returns (Need memory) {
         uint256 width = Operands.word(attributes, 0);
-        if (op == COPY) return Need(0, width * element, width);
-        if (op == VIEW) {
+        if (op == Op.COPY) return Need(0, width * element, width);
+        if (op == Op.VIEW) {
             uint256 place = Operands.word(attributes, 5);
             for (uint256 i = 4; i > 0; --i) {
                 uint256 size = Operands.word(attributes, i);
@@ -131,9 +85,9 @@ contract IntegerSteps is IOneStep {
         uint256 block_ = Operands.word(attributes, 1);
         uint256 blocks = (columns + block_ - 1) / block_;
         uint256 row = element / blocks;
-        if (k == 1 && (op == SUM_GRID || op == SUM_SQUARES)) return Need(1, 4 * row, 4);
+        if (k == 1 && (op == Op.SUM_GRID || op == Op.SUM_SQUARES)) return Need(1, 4 * row, 4);
         if (k > 0) return _nothing();
-        uint256 width = op == SUM_I64 ? 8 : 4;
+        uint256 width = op == Op.SUM_I64 ? 8 : 4;
         uint256 start = (element % blocks) * block_;
         uint256 count = columns - start < block_ ? columns - start : block_;
         return Need(0, width * (row * columns + start), width * count);
@@ -150,21 +104,6 @@ contract IntegerSteps is IOneStep {
         element /= blocks;
         uint256 row = k == 0 ? element / others : element % others;
         return Need(k, row * inner + start, inner - start < block_ ? inner - start : block_);
-    }
-
-    /// The sums; then the steps of row and column.
-    function _rescaleNeed(uint256 op, bytes calldata attributes, uint256 element, uint256 k)
-        private
-        pure
-        returns (Need memory)
-    {
-        uint256 sums = op == RESCALE ? 1 : op == RESCALE_STACKED ? 2 : 3;
-        uint256 wide = Operands.word(attributes, op == COMBINE_SPLIT ? 0 : 1);
-        if (k < sums) return Need(k, wide * element, wide);
-        uint256 columns = Operands.word(attributes, 0);
-        if (k == sums && op != COMBINE_SPLIT) return Need(k, 4 * (element / columns), 4);
-        if (k == 2 && op == RESCALE && Operands.word(attributes, 2) != 0) return Need(2, 4 * (element % columns), 4);
-        return _nothing();
     }
 
     /// The block's columns up to this.
@@ -190,20 +129,20 @@ contract IntegerSteps is IOneStep {
     {
         uint256 k = opened.length;
         uint256 first = Operands.word(attributes, 0);
-        if (op == SORT_KEYS) return k == 0 && element < first ? Need(0, 4 * element, 4) : _nothing();
-        if (op == SORT_STAGE) {
+        if (op == Op.SORT_KEYS) return k == 0 && element < first ? Need(0, 4 * element, 4) : _nothing();
+        if (op == Op.SORT_STAGE) {
             if (k > 1) return _nothing();
             return Need(0, 8 * (k == 0 ? element : element ^ Operands.word(attributes, 1)), 8);
         }
-        if (op == LOWER_BOUND) return _lowerBoundNeed(attributes, element, opened);
-        if (op == GATHER_GRID) {
+        if (op == Op.LOWER_BOUND) return _lowerBoundNeed(attributes, element, opened);
+        if (op == Op.GATHER_GRID) {
             if (k == 0) return Need(2, 8 * (element % first), 8);
             uint256 row = element / first;
             if (k == 1) return Need(0, 4 * (row * first + uint32(Operands.load(opened[0]))), 4);
             return k == 2 ? Need(1, 4 * row, 4) : _nothing();
         }
-        if (op == SUM_BY_ID) return _sumByIdNeed(attributes, element, opened);
-        if (op != EMBED) revert NoSuchOperation(op);
+        if (op == Op.SUM_BY_ID) return _sumByIdNeed(attributes, element, opened);
+        if (op != Op.EMBED) revert NoSuchOperation(op);
         if (k == 0) return Need(0, 4 * (element / first), 4);
         return k == 1 ? Need(1, 4 * (Operands.load(opened[0]) * first + element % first), 4) : _nothing();
     }
@@ -266,17 +205,20 @@ contract IntegerSteps is IOneStep {
         pure
         returns (bytes memory)
     {
-        if (op == VIEW || op == CONCAT || op == COPY) return opened[0];
-        if (op == QUANTISE_I8 || op == SPLIT_HIGH || op == SPLIT_LOW) {
+        if (op == Op.VIEW || op == Op.CONCAT || op == Op.COPY) return opened[0];
+        if (op == Op.QUANTISE_I8 || op == Op.SPLIT_HIGH || op == Op.SPLIT_LOW) {
             return Operands.store(uint8(uint256(_slice(op, Operands.loadAll(opened)))), 1);
         }
-        if (op == DOT_I8) return Operands.store(uint32(uint256(Lanes.dotI8(opened[0], opened[1]))), 4);
-        if (op >= SUM_I32 && op <= SUM_ROUND || op == PREFIX) {
+        if (op == Op.DOT_I8) return Operands.store(uint32(uint256(Lanes.dotI8(opened[0], opened[1]))), 4);
+        if (op >= Op.SUM_I32 && op <= Op.SUM_ROUND || op == Op.PREFIX) {
             return Operands.store(uint64(uint256(_sum(op, attributes, opened))), 8);
         }
-        if (op == COUNT_TARGETS) return Operands.store(Lanes.countI32(opened[0]), 8);
-        if (op == LOWER_BOUND) return Operands.store(_below(element, opened), 4);
-        if (op == SORT_KEYS || op == SORT_STAGE || op == GATHER_GRID || op == COMBINE_SPLIT || op == ADD_BEFORE) {
+        if (op == Op.COUNT_TARGETS) return Operands.store(Lanes.countI32(opened[0]), 8);
+        if (op == Op.LOWER_BOUND) return Operands.store(_below(element, opened), 4);
+        if (
+            op == Op.SORT_KEYS || op == Op.SORT_STAGE || op == Op.GATHER_GRID || op == Op.COMBINE_SPLIT
+                || op == Op.ADD_BEFORE
+        ) {
             return Operands.store(uint64(_long(op, attributes, element, Operands.loadAll(opened))), 8);
         }
         return Operands.store(_number(op, attributes, opened), 4);
@@ -286,18 +228,18 @@ contract IntegerSteps is IOneStep {
     /// @return the integer on the grid, or one of its slices
     function _slice(uint256 op, uint256[] memory x) private pure returns (int256) {
         uint256 whole = Elementary.quantise(x[0], x[1]);
-        if (op == QUANTISE_I8) return SoftFloat.rint32ToInt(whole);
+        if (op == Op.QUANTISE_I8) return SoftFloat.rint32ToInt(whole);
         int256 high = SoftFloat.rint32ToInt(SoftFloat.mul32(whole, SPLIT_INVERSE));
         unchecked {
-            return op == SPLIT_HIGH ? high : SoftFloat.rint32ToInt(whole) - 254 * high;
+            return op == Op.SPLIT_HIGH ? high : SoftFloat.rint32ToInt(whole) - 254 * high;
         }
     }
 
     function _sum(uint256 op, bytes calldata attributes, bytes[] calldata opened) private pure returns (int256) {
-        if (op == SUM_I32) return Lanes.sumI32(opened[0]);
-        if (op == SUM_I64 || op == PREFIX) return Lanes.sumI64(opened[0]);
-        uint256 up = op == SUM_ROUND ? Operands.word(attributes, 2) : Operands.load(opened[1]);
-        return Lanes.sumRounded(opened[0], up, op == SUM_SQUARES);
+        if (op == Op.SUM_I32) return Lanes.sumI32(opened[0]);
+        if (op == Op.SUM_I64 || op == Op.PREFIX) return Lanes.sumI64(opened[0]);
+        uint256 up = op == Op.SUM_ROUND ? Operands.word(attributes, 2) : Operands.load(opened[1]);
+        return Lanes.sumRounded(opened[0], up, op == Op.SUM_SQUARES);
     }
 
     /// @param x what was opened
@@ -307,39 +249,34 @@ contract IntegerSteps is IOneStep {
         pure
         returns (uint256)
     {
-        if (op == SORT_KEYS) return x.length == 0 ? PADDING : (x[0] << 32) | element;
+        if (op == Op.SORT_KEYS) return x.length == 0 ? PADDING : (x[0] << 32) | element;
         unchecked {
-            if (op == SORT_STAGE) {
+            if (op == Op.SORT_STAGE) {
                 uint256 size = Operands.word(attributes, 0);
                 bool lower = (element & size == 0) == (element & Operands.word(attributes, 1) == 0);
                 return (Operands.int64Of(x[0]) < Operands.int64Of(x[1])) == lower ? x[0] : x[1];
             }
-            if (op == GATHER_GRID) return uint256(Elementary.quantiseToInt(x[1], x[2]));
-            if (op == ADD_BEFORE) return x.length == 1 ? x[0] : x[0] + x[1];
+            if (op == Op.GATHER_GRID) return uint256(Elementary.quantiseToInt(x[1], x[2]));
+            if (op == Op.ADD_BEFORE) return x.length == 1 ? x[0] : x[0] + x[1];
             uint256 wide = Operands.word(attributes, 0);
-            int256 both = _signed(x[1], wide) + _signed(x[2], wide);
-            return uint256(64516 * _signed(x[0], wide) + 254 * both);
+            int256 both = Operands.signedOf(x[1], wide) + Operands.signedOf(x[2], wide);
+            return uint256(64516 * Operands.signedOf(x[0], wide) + 254 * both);
         }
-    }
-
-    /// @return an i32 or i64
-    function _signed(uint256 value, uint256 wide) private pure returns (int256) {
-        return wide == 4 ? Operands.int32Of(value) : Operands.int64Of(value);
     }
 
     /// @return an f32
     function _number(uint256 op, bytes calldata attributes, bytes[] calldata opened) private pure returns (uint256) {
-        if (op == MAX_ABS) return Lanes.maxAbs(opened[0]);
-        if (op == MAX) return Lanes.max(opened[0]);
+        if (op == Op.MAX_ABS) return Lanes.maxAbs(opened[0]);
+        if (op == Op.MAX) return Lanes.max(opened[0]);
         uint256[] memory x = Operands.loadAll(opened);
-        if (op == EMBED) return x[1];
-        if (op == QUANTISE_F32) return Elementary.quantise(x[0], x[1]);
-        if (op == SUM_BY_ID) return _byId(x);
-        if (op == RESCALE || op == RESCALE_STACKED) return _rescaled(op, attributes, x);
-        if (op == POWER_GRID) return _powerOfTwo(x[0], Operands.word(attributes, 0));
-        if (op != GRID_UP && op != GRID_STEP) revert NoSuchOperation(op);
+        if (op == Op.EMBED) return x[1];
+        if (op == Op.QUANTISE_F32) return Elementary.quantise(x[0], x[1]);
+        if (op == Op.SUM_BY_ID) return _byId(x);
+        if (op == Op.RESCALE || op == Op.RESCALE_STACKED) return Formulas.integerValue(op, attributes, x);
+        if (op == Op.POWER_GRID) return _powerOfTwo(x[0], Operands.word(attributes, 0));
+        if (op != Op.GRID_UP && op != Op.GRID_STEP) revert NoSuchOperation(op);
         (uint256 up, uint256 step) = Elementary.steps(x[0], Operands.word(attributes, 0));
-        return op == GRID_UP ? up : step;
+        return op == Op.GRID_UP ? up : step;
     }
 
     /// @param most a magnitude f · 2^E with 1 ≤ f < 2; a smaller one than 2^-80 counts as that
@@ -349,16 +286,6 @@ contract IntegerSteps is IOneStep {
         if (field == 0xff) return 0;
         if (field < LEAST_FIELD) field = LEAST_FIELD;
         return (up == 1 ? 2 * 127 + POWER_BITS - field : field - POWER_BITS) << 23;
-    }
-
-    function _rescaled(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {
-        uint256 wide = Operands.word(attributes, 1);
-        uint256 sum = SoftFloat.fromInt32(_signed(x[0], wide));
-        if (op == RESCALE) {
-            return SoftFloat.mul32(sum, Operands.word(attributes, 2) == 0 ? x[1] : SoftFloat.mul32(x[1], x[2]));
-        }
-        uint256 low = SoftFloat.fromInt32(_signed(x[1], wide));
-        return SoftFloat.mul32(SoftFloat.add32(SoftFloat.mul32(sum, SPLIT_BASE), low), x[2]);
     }
 
     /// @param x the range; as many sums as it says; the step

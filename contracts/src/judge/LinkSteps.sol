@@ -1,48 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Formulas} from "./Formulas.sol";
 import {IOneStep, Need} from "./IOneStep.sol";
 import {Lanes} from "./Lanes.sol";
+import {Op} from "./Op.sol";
 import {Operands} from "./Operands.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 
 /// @title Family 6: an update's bytes from the round's model and the last state (SPEC-MERGE.md, 2).
-/// @notice sdk/atoll/numerics/trace/links.py has the same operations on whole tensors, and opcodes.py their words and inputs:
-/// 0601 SCALED       0604 GRID4         0607 CODES
-/// 0602 DIFFERENCE   0605 BLOCK_STEPS   0608 UPDATE_HEADER
-/// 0603 GRID8        0606 PACK_STEPS    0609 UPDATE
-/// 060a FP32         060b SAID          060c LEFT
-/// 060d KEPT         060e CHOSEN        060f LOWER_BITS
-/// 0610 COUNTS       0611 SPREAD        0612 COUNT_BEFORE
-/// 0613 DCT          0614 INVERSE_DCT   0615 LEFT_FINE
+/// @notice sdk/atoll/numerics/trace/links.py has the same operations on whole tensors, and opcodes.py their words and inputs.
 /// An element of what is bytes is a byte, so one of GRID4, PACK_STEPS and CODES has several codes, and one of KEPT eight flags.
 contract LinkSteps is IOneStep {
-    error NoSuchOperation(uint256 op);
-
-    uint256 private constant SCALED = 0x0601;
-    uint256 private constant DIFFERENCE = 0x0602;
-    uint256 private constant GRID8 = 0x0603;
-    uint256 private constant GRID4 = 0x0604;
-    uint256 private constant BLOCK_STEPS = 0x0605;
-    uint256 private constant PACK_STEPS = 0x0606;
-    uint256 private constant CODES = 0x0607;
-    uint256 private constant UPDATE_HEADER = 0x0608;
-    uint256 private constant UPDATE = 0x0609;
-    uint256 private constant FP32 = 0x060a;
-    uint256 private constant SAID = 0x060b;
-    uint256 private constant LEFT = 0x060c;
-
-    uint256 private constant KEPT = 0x060d;
-    uint256 private constant CHOSEN = 0x060e;
-    uint256 private constant LOWER_BITS = 0x060f;
-    uint256 private constant COUNTS = 0x0610;
-    uint256 private constant SPREAD = 0x0611;
-    uint256 private constant COUNT_BEFORE = 0x0612;
-
-    uint256 private constant DCT = 0x0613;
-    uint256 private constant INVERSE_DCT = 0x0614;
-    uint256 private constant LEFT_FINE = 0x0615;
-
     uint256 private constant CHUNK = 4096; // values of which so many are kept
     uint256 private constant KEPT_OF_A_CHUNK = 224;
     uint256 private constant COUNT_BYTES = 60; // of a whole chunk: 224 ones and 256 zeros
@@ -77,31 +46,31 @@ contract LinkSteps is IOneStep {
         returns (Need memory)
     {
         uint256 k = opened.length;
-        if (op == SCALED && k == 1) return Need(1, 4 * Operands.word(attributes, 0), 4);
-        if (op == DIFFERENCE) return k < 2 ? Need(k, 4 * element, 4) : Need(0, 0, 0);
-        if (op == LEFT) return _leftNeed(attributes, element, k, 1);
-        if (op == LEFT_FINE) return _leftNeed(attributes, element, k, 4);
-        if (op == SAID) return _saidNeed(attributes, element, k);
-        if (op == CODES && k > 0) return _codeNeed(attributes, element, k);
-        if (op == CHOSEN && k == 1) return _chosenNeed(attributes, element, opened[0]);
-        if (op == SPREAD && k == 1) return _spreadNeed(attributes, element, opened[0]);
-        if (op == COUNT_BEFORE) return _quarterNeed(attributes, element, k);
+        if (op == Op.SCALED && k == 1) return Need(1, 4 * Operands.word(attributes, 0), 4);
+        if (op == Op.DIFFERENCE || op == Op.FP32) return Operands.place(Formulas.linkReads(op), k, element, 0);
+        if (op == Op.LEFT) return _leftNeed(attributes, element, k, 1);
+        if (op == Op.LEFT_FINE) return _leftNeed(attributes, element, k, 4);
+        if (op == Op.SAID) return _saidNeed(attributes, element, k);
+        if (op == Op.CODES && k > 0) return _codeNeed(attributes, element, k);
+        if (op == Op.CHOSEN && k == 1) return _chosenNeed(attributes, element, opened[0]);
+        if (op == Op.SPREAD && k == 1) return _spreadNeed(attributes, element, opened[0]);
+        if (op == Op.COUNT_BEFORE) return _quarterNeed(attributes, element, k);
         if (k > 0) return Need(0, 0, 0);
-        if (op == SCALED || op == GRID8 || op == FP32) return Need(0, 4 * element, 4);
-        if (op == GRID4) return _some(8, element, 4 * Operands.word(attributes, 0));
-        if (op == BLOCK_STEPS) {
+        if (op == Op.SCALED || op == Op.GRID8) return Need(0, 4 * element, 4);
+        if (op == Op.GRID4) return _some(8, element, 4 * Operands.word(attributes, 0));
+        if (op == Op.BLOCK_STEPS) {
             return _some(4 * Operands.word(attributes, 3), element, 4 * Operands.word(attributes, 0));
         }
-        if (op == PACK_STEPS) return _some(2, element, Operands.word(attributes, 0));
-        if (op == CODES) return _some(4 * _perByte(attributes), element, 4 * Operands.word(attributes, 0));
-        if (op == UPDATE_HEADER) {
+        if (op == Op.PACK_STEPS) return _some(2, element, Operands.word(attributes, 0));
+        if (op == Op.CODES) return _some(4 * _perByte(attributes), element, 4 * Operands.word(attributes, 0));
+        if (op == Op.UPDATE_HEADER) {
             uint256 fixed_ = attributes.length - 8;
             return element < fixed_ ? Need(0, 0, 0) : Need(0, (element - fixed_) / 2 * 4, 4);
         }
-        if (op == UPDATE) return _partNeed(attributes, element);
-        if (op == DCT) return _some(4 * BLOCK, element / BLOCK, 4 * Operands.word(attributes, 0));
-        if (op == INVERSE_DCT) return Need(0, element - element % BLOCK, BLOCK);
-        if (op == KEPT) return _some(64, element, 8 * Operands.word(attributes, 0));
+        if (op == Op.UPDATE) return _partNeed(attributes, element);
+        if (op == Op.DCT) return _some(4 * BLOCK, element / BLOCK, 4 * Operands.word(attributes, 0));
+        if (op == Op.INVERSE_DCT) return Need(0, element - element % BLOCK, BLOCK);
+        if (op == Op.KEPT) return _some(64, element, 8 * Operands.word(attributes, 0));
         return _some(CHUNK / 8, _chunkOf(op, element), (Operands.word(attributes, 0) + 7) / 8);
     }
 
@@ -125,10 +94,10 @@ contract LinkSteps is IOneStep {
 
     /// The chunk whose flags an element is of.
     function _chunkOf(uint256 op, uint256 element) private pure returns (uint256) {
-        if (op == CHOSEN) return element / KEPT_OF_A_CHUNK;
-        if (op == LOWER_BITS) return 2 * element / KEPT_OF_A_CHUNK;
-        if (op == COUNTS) return element / COUNT_BYTES;
-        if (op == SPREAD) return element / CHUNK;
+        if (op == Op.CHOSEN) return element / KEPT_OF_A_CHUNK;
+        if (op == Op.LOWER_BITS) return 2 * element / KEPT_OF_A_CHUNK;
+        if (op == Op.COUNTS) return element / COUNT_BYTES;
+        if (op == Op.SPREAD) return element / CHUNK;
         revert NoSuchOperation(op);
     }
 
@@ -219,34 +188,33 @@ contract LinkSteps is IOneStep {
         pure
         returns (bytes memory)
     {
-        if (op == SCALED) return Operands.store(_inSteps(Operands.load(opened[0]), opened[1]), 4);
-        if (op == FP32) return Operands.store(SoftFloat.add32(Operands.load(opened[0]), 0), 4);
-        if (op == DIFFERENCE) {
-            return Operands.store(SoftFloat.sub32(Operands.load(opened[0]), Operands.load(opened[1])), 4);
+        if (op == Op.SCALED) return Operands.store(_inSteps(Operands.load(opened[0]), opened[1]), 4);
+        if (op == Op.DIFFERENCE || op == Op.FP32) {
+            return Operands.store(Formulas.linkValue(op, Operands.loadAll(opened)), 4);
         }
-        if (op == GRID8) return Operands.store(uint8(int8(_onGrid(Operands.load(opened[0]), 127))), 1);
-        if (op == GRID4) return Operands.store(_pair(opened[0]), 1);
-        if (op == BLOCK_STEPS) return Operands.store(_blockStep(attributes, opened[0]), 1);
-        if (op == PACK_STEPS) {
+        if (op == Op.GRID8) return Operands.store(uint8(int8(_onGrid(Operands.load(opened[0]), 127))), 1);
+        if (op == Op.GRID4) return Operands.store(_pair(opened[0]), 1);
+        if (op == Op.BLOCK_STEPS) return Operands.store(_blockStep(attributes, opened[0]), 1);
+        if (op == Op.PACK_STEPS) {
             uint256 second = opened[0].length > 1 ? uint8(opened[0][1]) : 0;
             return Operands.store(uint8(opened[0][0]) | second << 4, 1);
         }
-        if (op == SAID) return Operands.store(uint8(int8(_said(attributes, element, opened))), 1);
-        if (op == LEFT) return Operands.store(_left(opened, int8(uint8(opened[1][0])), 0), 4);
-        if (op == LEFT_FINE) {
+        if (op == Op.SAID) return Operands.store(uint8(int8(_said(attributes, element, opened))), 1);
+        if (op == Op.LEFT) return Operands.store(_left(opened, int8(uint8(opened[1][0])), 0), 4);
+        if (op == Op.LEFT_FINE) {
             return Operands.store(_left(opened, Operands.int32Of(Operands.load(opened[1])), FINE_BITS), 4);
         }
-        if (op == DCT) return Operands.store(_coefficient(element % BLOCK, opened[0]), 4);
-        if (op == INVERSE_DCT) return Operands.store(_coordinate(element % BLOCK, opened[0]), 4);
-        if (op == CODES) return Operands.store(_codes(attributes, element, opened), 1);
-        if (op == UPDATE_HEADER) return Operands.store(_headerByte(attributes, element, opened), 1);
-        if (op == UPDATE) return opened.length == 0 ? new bytes(1) : bytes(opened[0]);
-        if (op == COUNT_BEFORE) return Operands.store(_countBefore(element, opened), 2);
-        if (op == KEPT) return Operands.store(_kept(attributes, element, opened[0]), 1);
-        if (op == CHOSEN) return opened.length == 2 ? bytes(opened[1]) : new bytes(4);
-        if (op == SPREAD) return opened.length == 2 ? bytes(opened[1]) : new bytes(1);
-        if (op == LOWER_BITS) return Operands.store(_lowerBits(attributes, element, opened[0]), 1);
-        if (op == COUNTS) return Operands.store(_counts(attributes, element, opened[0]), 1);
+        if (op == Op.DCT) return Operands.store(_coefficient(element % BLOCK, opened[0]), 4);
+        if (op == Op.INVERSE_DCT) return Operands.store(_coordinate(element % BLOCK, opened[0]), 4);
+        if (op == Op.CODES) return Operands.store(_codes(attributes, element, opened), 1);
+        if (op == Op.UPDATE_HEADER) return Operands.store(_headerByte(attributes, element, opened), 1);
+        if (op == Op.UPDATE) return opened.length == 0 ? new bytes(1) : bytes(opened[0]);
+        if (op == Op.COUNT_BEFORE) return Operands.store(_countBefore(element, opened), 2);
+        if (op == Op.KEPT) return Operands.store(_kept(attributes, element, opened[0]), 1);
+        if (op == Op.CHOSEN) return opened.length == 2 ? bytes(opened[1]) : new bytes(4);
+        if (op == Op.SPREAD) return opened.length == 2 ? bytes(opened[1]) : new bytes(1);
+        if (op == Op.LOWER_BITS) return Operands.store(_lowerBits(attributes, element, opened[0]), 1);
+        if (op == Op.COUNTS) return Operands.store(_counts(attributes, element, opened[0]), 1);
         revert NoSuchOperation(op);
     }
 
@@ -424,7 +392,7 @@ contract LinkSteps is IOneStep {
         pure
         returns (uint256 bits)
     {
-        (uint256 length, uint256 most) = _chunk(attributes, _chunkOf(LOWER_BITS, element));
+        (uint256 length, uint256 most) = _chunk(attributes, _chunkOf(Op.LOWER_BITS, element));
         uint256 number = 2 * element % KEPT_OF_A_CHUNK;
         for (uint256 i = 0; i < 2 && number + i < most; ++i) {
             uint256 place = Lanes.placeOf(flags, length, number + i);
@@ -434,7 +402,7 @@ contract LinkSteps is IOneStep {
 
     /// @return eight bits of a chunk's counts: for every 16 places a 1 for each that is kept, then a 0
     function _counts(bytes calldata attributes, uint256 element, bytes calldata flags) private pure returns (uint256) {
-        (uint256 length, uint256 most) = _chunk(attributes, _chunkOf(COUNTS, element));
+        (uint256 length, uint256 most) = _chunk(attributes, _chunkOf(Op.COUNTS, element));
         return Lanes.unary(flags, length, most, 8 * (element % COUNT_BYTES));
     }
 

@@ -83,6 +83,11 @@ library Operands {
         return int32(uint32(value));
     }
 
+    /// @param width 4 of an i32, 8 of an i64
+    function signedOf(uint256 value, uint256 width) internal pure returns (int256) {
+        return width == 4 ? int32Of(value) : int64Of(value);
+    }
+
     /// @return x with its 32 bytes in the opposite order
     function _reversed(uint256 x) private pure returns (uint256) {
         uint256 mask = 0x00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff;

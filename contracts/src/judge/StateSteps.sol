@@ -2,25 +2,15 @@
 pragma solidity 0.8.37;
 
 import {IOneStep, Need} from "./IOneStep.sol";
+import {Op} from "./Op.sol";
 import {Operands} from "./Operands.sol";
 
 /// @title Family 5: the digest of the state after a step, and what the step comes to.
 /// @notice sdk/atoll/numerics/trace/states.py has the same operations on whole tensors, and opcodes.py their words and
 /// inputs. The trees are SPEC.md 9's, a level a node; a digest of zero says that a parameter is not bounded (S8) or that
-/// the step is not finite (S5), and stays zero upwards:
-/// 0501 CHUNKS        0503 TREE_LEVEL   0505 STATE_DIGEST
-/// 0502 TREE_LEAVES   0504 TREE_ROOT    0506 RESULT
+/// the step is not finite (S5), and stays zero upwards.
 /// An element of the first five is a byte of a digest, of RESULT a word of 4 bytes.
 contract StateSteps is IOneStep {
-    error NoSuchOperation(uint256 op);
-
-    uint256 private constant CHUNKS = 0x0501;
-    uint256 private constant TREE_LEAVES = 0x0502;
-    uint256 private constant TREE_LEVEL = 0x0503;
-    uint256 private constant TREE_ROOT = 0x0504;
-    uint256 private constant STATE_DIGEST = 0x0505;
-    uint256 private constant RESULT = 0x0506;
-
     uint256 private constant CHUNK = 4096;
     // Of the context: the step is its word 3, the buffers' root word 8.
     uint256 private constant STEP_AT = 96;
@@ -38,19 +28,19 @@ contract StateSteps is IOneStep {
         returns (Need memory)
     {
         uint256 k = opened.length;
-        if (op == STATE_DIGEST) {
+        if (op == Op.STATE_DIGEST) {
             if (k < 2) return Need(k, 0, 32);
             return k == 2 ? Need(2, STEP_AT, STEP_TO_BUFFERS) : Need(0, 0, 0);
         }
-        if (op == RESULT) return _resultNeed(element, k);
-        if (op < CHUNKS || op > RESULT) revert NoSuchOperation(op);
+        if (op == Op.RESULT) return _resultNeed(element, k);
+        if (op < Op.CHUNKS || op > Op.RESULT) revert NoSuchOperation(op);
         if (k > 0) return Need(0, 0, 0);
         uint256 digest = element / 32;
-        if (op == CHUNKS) {
+        if (op == Op.CHUNKS) {
             uint256 left = Operands.word(attributes, 0) - CHUNK * digest;
             return Need(0, CHUNK * digest, left < CHUNK ? left : CHUNK);
         }
-        if (op == TREE_LEVEL) {
+        if (op == Op.TREE_LEVEL) {
             return Need(0, 64 * digest, 2 * digest + 1 < Operands.word(attributes, 0) ? 64 : 32);
         }
         return Need(0, 32 * digest, 32);
@@ -75,13 +65,13 @@ contract StateSteps is IOneStep {
         pure
         returns (bytes memory)
     {
-        if (op == RESULT) return _result(element, opened);
+        if (op == Op.RESULT) return _result(element, opened);
         bytes32 digest;
-        if (op == CHUNKS) digest = _chunk(attributes, element / 32, opened[0]);
-        else if (op == TREE_LEAVES) digest = _above(0, opened[0]);
-        else if (op == TREE_LEVEL) digest = opened[0].length == 32 ? bytes32(opened[0]) : _above(1, opened[0]);
-        else if (op == TREE_ROOT) digest = _root(Operands.word(attributes, 0), bytes32(opened[0]));
-        else if (op == STATE_DIGEST) digest = _state(bytes32(opened[0]), bytes32(opened[1]), opened[2]);
+        if (op == Op.CHUNKS) digest = _chunk(attributes, element / 32, opened[0]);
+        else if (op == Op.TREE_LEAVES) digest = _above(0, opened[0]);
+        else if (op == Op.TREE_LEVEL) digest = opened[0].length == 32 ? bytes32(opened[0]) : _above(1, opened[0]);
+        else if (op == Op.TREE_ROOT) digest = _root(Operands.word(attributes, 0), bytes32(opened[0]));
+        else if (op == Op.STATE_DIGEST) digest = _state(bytes32(opened[0]), bytes32(opened[1]), opened[2]);
         else revert NoSuchOperation(op);
         return abi.encodePacked(digest[element % 32]);
     }

@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Need} from "../../../src/judge/IOneStep.sol";
+import {IOneStep} from "../../../src/judge/IOneStep.sol";
 import {ImportSteps} from "../../../src/judge/ImportSteps.sol";
 import {Sources} from "../../support/judge/Sources.sol";
 import {deployed} from "../../support/Deployed.sol";
@@ -42,7 +43,7 @@ contract ImportStepsTest is Sources {
     }
 
     function test_anotherFamilysOperationIsRefused() public {
-        bytes4 refused = ImportSteps.NoSuchOperation.selector;
+        bytes4 refused = IOneStep.NoSuchOperation.selector;
         vm.expectRevert(abi.encodeWithSelector(refused, 0x000f));
         step.need(0x000f, new bytes(16), 0, new bytes[](0));
         vm.expectRevert(abi.encodeWithSelector(refused, 0x000f));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {IOneStep} from "../../../src/judge/IOneStep.sol";
 import {LinkSteps} from "../../../src/judge/LinkSteps.sol";
 import {Sources} from "../../support/judge/Sources.sol";
 import {deployed} from "../../support/Deployed.sol";
@@ -13,7 +14,7 @@ contract LinkStepsTest is Sources {
     }
 
     function test_anotherFamilysOperationIsRefused() public {
-        bytes4 refused = LinkSteps.NoSuchOperation.selector;
+        bytes4 refused = IOneStep.NoSuchOperation.selector;
         vm.expectRevert(abi.encodeWithSelector(refused, 0x06ff));
         step.need(0x06ff, new bytes(16), 0, new bytes[](0));
         vm.expectRevert(abi.encodeWithSelector(refused, 0x0600));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {IOneStep} from "../../../src/judge/IOneStep.sol";
 import {StateSteps} from "../../../src/judge/StateSteps.sol";
 import {Sources} from "../../support/judge/Sources.sol";
 import {deployed} from "../../support/Deployed.sol";
@@ -24,7 +25,7 @@ contract StateStepsTest is Sources {
     }
 
     function test_anotherFamilysOperationIsRefused() public {
-        bytes4 refused = StateSteps.NoSuchOperation.selector;
+        bytes4 refused = IOneStep.NoSuchOperation.selector;
         vm.expectRevert(abi.encodeWithSelector(refused, 0x0507));
         step.need(0x0507, new bytes(16), 0, new bytes[](0));
         vm.expectRevert(abi.encodeWithSelector(refused, 0x0500));

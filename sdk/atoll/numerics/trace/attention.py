@@ -18,7 +18,7 @@ from torch import Tensor
 from atoll.numerics.kernels.elementary import exp
 from atoll.numerics.kernels.engine import engine_on
 from atoll.numerics.kernels.grid import one_nan
-from atoll.numerics.trace.integers import Operation, float64
+from atoll.numerics.trace.integers import Operation
 from atoll.numerics.trace.opcodes import Op
 
 
@@ -68,15 +68,9 @@ def score(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Ten
 
 
 def attention_weight(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[t s q0 k0] z f32 [G, t, s], p f32 [G, t] → w: exp(z − p), 0 for later keys (A3)."""
     t, s, q0, k0 = words
     weights = one_nan(exp(inputs[0].view(-1, t, s) - inputs[1].view(-1, t, 1)))
     return weights.masked_fill(_hidden((t, s), q0, k0, weights.device), 0.0).flatten()
-
-
-def inverse_total(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[factor(f64)] Σ i64 → f32: 32(1 / (64(Σ) · factor)) (A4)."""
-    return (inputs[0].double() * float64(words[0])).reciprocal().float()
 
 
 def weighted(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
@@ -89,16 +83,6 @@ def weighted(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> 
     x = _strided(inputs[0], (slices, m, n), x0, (xg, xi, xj))
     v = _strided(inputs[1], (slices // group, m, n), v0, (vg, vi, vj))
     return one_nan(x * _shared(v, group)).flatten()
-
-
-def add_scaled(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C first] (prev f32 [R, C],) Σ f32 [R, C], s f32 [R] → prev + Σ · s (A5, A9, A10, A11).
-
-    With first = 1 there is no prev, and +0 in its place.
-    """
-    columns, first = words
-    added = inputs[-2].view(-1, columns) * inputs[-1][:, None]
-    return one_nan(added + (0.0 if first else inputs[0].view(-1, columns))).flatten()
 
 
 def share(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
@@ -124,7 +108,6 @@ def share_gradient(words: Sequence[int], inputs: Sequence[Tensor], iteration: in
 
 
 def slope(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[t s T q0 k0] P, share_gradient f32 [G, t, s], e f32 [G, T] → Z f32 [G, t, s] (A8)."""
     t, s, length, q0, k0 = words
     shares, gradient = (x.view(-1, t, s) for x in inputs[:2])
     slopes = one_nan(shares * (gradient - _steps(inputs[2], length, q0, t)[..., None]))
@@ -135,9 +118,7 @@ OPERATIONS: Final[dict[Op, Operation]] = {
     Op.DOT_F32: dot_f32,
     Op.SCORE: score,
     Op.ATTENTION_WEIGHT: attention_weight,
-    Op.INVERSE_TOTAL: inverse_total,
     Op.WEIGHTED: weighted,
-    Op.ADD_SCALED: add_scaled,
     Op.SHARE: share,
     Op.SHARE_GRADIENT: share_gradient,
     Op.SLOPE: slope,

@@ -1,8 +1,8 @@
 """Structure, reductions, grids, integer products, embedding: the operations 0x01 of the trace.
 
-`opcodes.Op` has their words and inputs; contracts/src/judge/IntegerSteps.sol works out one element
-of each. The lines of SPEC-STEP.md that an operation is stand in brackets. Reductions go over blocks
-of columns and are repeated until one is left, since an element's inputs must fit a transaction.
+`opcodes.Op` says what each is; contracts/src/judge/IntegerSteps.sol works out one element of each.
+Reductions go over blocks of columns and are repeated until one is left, since an element's inputs
+must fit a transaction.
 
 Shapes: R rows and C columns of an input, B columns of a block; R follows from the input's size.
 """
@@ -68,20 +68,17 @@ def _blocks(x: Tensor, columns: int, block: int) -> Tensor:
 
 
 def view(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[width d0 d1 d2 d3 offset s0 s1 s2 s3]: out[i] = x[offset + Σ i·s], four indices."""
     x = inputs[0].contiguous()
     offset = x.storage_offset() + words[5]
     return torch.as_strided(x, words[1:5], words[6:10], offset).clone().flatten()
 
 
 def concat(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[width c1 … cm]: m inputs [R, c] side by side."""
     parts = [x.view(-1, columns) for x, columns in zip(inputs, words[1:], strict=True)]
     return torch.cat(parts, dim=1).flatten()
 
 
 def copy(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[width]: the same."""
     return inputs[0].clone()
 
 
@@ -89,12 +86,10 @@ def copy(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tens
 
 
 def max_abs(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C B] f32 [R, C] → f32 [R, ⌈C/B⌉]: the largest magnitude of a block (2, line 1)."""
     return one_nan(_blocks(inputs[0].abs(), *words).amax(-1)).flatten()
 
 
 def maximum(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C B] f32 [R, C] → f32 [R, ⌈C/B⌉]: max of a block, NaN if any is, +0 of zeros (1; A3, C1)."""
     columns, block = words
     rows = inputs[0].view(-1, columns)
     tops = [part.amax(-1) + 0.0 for part in torch.split(rows, block, dim=1)]
@@ -102,12 +97,10 @@ def maximum(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> T
 
 
 def grid_up(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[levels] largest magnitudes f32 → multipliers f32 (2, lines 1 and 2)."""
     return one_nan(steps(inputs[0], words[0])[0])
 
 
 def grid_step(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[levels] largest magnitudes f32 → steps f32 (2, lines 1 and 3)."""
     return steps(inputs[0], words[0])[1]
 
 
@@ -129,12 +122,10 @@ def _integers(columns: int, inputs: Sequence[Tensor]) -> Tensor:
 
 
 def quantise_i8(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C] x f32 [R, C], up f32 [R] → i8 (2, line 4; L1, Q3, Q4, Q6)."""
     return _integers(words[0], inputs).to(torch.int8).flatten()
 
 
 def quantise_f32(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C] x f32 [R, C], up f32 [R] → integers held in f32 (2, line 4; A1 to A11)."""
     return _integers(words[0], inputs).flatten()
 
 
@@ -145,12 +136,10 @@ def _split(columns: int, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def split_high(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C] x f32 [R, C], up f32 [R] → i8: h of n = 254·h + l (2; L3, H1, H3)."""
     return _split(words[0], inputs)[0].to(torch.int8).flatten()
 
 
 def split_low(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C] x f32 [R, C], up f32 [R] → i8: l of n = 254·h + l (2; L3, H1, H3)."""
     return _split(words[0], inputs)[1].to(torch.int8).flatten()
 
 
@@ -158,36 +147,30 @@ def split_low(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) ->
 
 
 def sum_i32(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C B] i32 [R, C] → i64 [R, ⌈C/B⌉]: parts of a Σ of products (1; L2, L4, L5)."""
     return _blocks(inputs[0], *words).sum(-1, dtype=torch.int64).flatten()
 
 
 def sum_i64(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C B] i64 [R, C] → i64 [R, ⌈C/B⌉]."""
     return _blocks(inputs[0], *words).sum(-1).flatten()
 
 
 def sum_grid(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C B] x f32 [R, C], up f32 [R] → i64 [R, ⌈C/B⌉]: Σ n of a grid (2; the Σ of S(x))."""
     integers = _integers(words[0], inputs).long()
     return _blocks(integers, *words).sum(-1).flatten()
 
 
 def sum_squares(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C B] x f32 [R, C], up f32 [R] → i64 [R, ⌈C/B⌉]: Σ n² of a grid (N1, S4, Q1)."""
     integers = _integers(words[0], inputs).long()
     return _blocks(integers * integers, *words).sum(-1).flatten()
 
 
 def sum_round(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C B factor(f32)] x f32 [R, C] → i64 [R, ⌈C/B⌉]: Σ rint(x · factor) (A4, C2)."""
     columns, block, factor = words
     integers = whole(inputs[0] * float32(factor)).long()
     return _blocks(integers, columns, block).sum(-1).flatten()
 
 
 def count_targets(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C B] i32 [R, C] → i64 [R, ⌈C/B⌉]: how many are not negative (n of 12)."""
     return _blocks((inputs[0] >= 0).long(), *words).sum(-1).flatten()
 
 
@@ -195,7 +178,6 @@ def count_targets(words: Sequence[int], inputs: Sequence[Tensor], iteration: int
 
 
 def dot_i8(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[S K B] a i8 [R, K], b i8 [S, K] → i32 [R, S, ⌈K/B⌉]: Σ of products, in parts (L, H, Q)."""
     others, inner, block = words
     a, b = inputs[0].view(-1, inner), inputs[1].view(others, inner)
     multiply = engine_on("cpu").route.matmul
@@ -205,28 +187,7 @@ def dot_i8(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Te
     return parts[0].flatten() if len(parts) == 1 else torch.stack(parts, dim=-1).flatten()
 
 
-def _rounded(sums: Tensor) -> Tensor:
-    """32(Σ): int32, or int64 within the 2^53 of SPEC-STEP.md, 1, so that fp64 holds them."""
-    return sums.float() if sums.dtype == torch.int32 else sums.double().float()
-
-
-def rescale(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C wide has_column] Σ [R, C], row f32 [R] (, column f32 [C]) → f32 (L2, H2, H4, H5, Q3).
-
-    32(Σ) · (row · column), or 32(Σ) · row.
-    """
-    step = inputs[1][:, None] * inputs[2] if words[2] else inputs[1][:, None]
-    return one_nan(_rounded(inputs[0]).view(-1, words[0]) * step).flatten()
-
-
-def rescale_stacked(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C wide] high, low [R, C], row f32 [R] → f32: (32(high)·254 + 32(low)) · row (L4, L5)."""
-    high, low = (_rounded(x).view(-1, words[0]) for x in inputs[:2])
-    return one_nan((high * SPLIT_BASE + low) * inputs[2][:, None]).flatten()
-
-
 def combine_split(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[wide] Σ of high, middle, middle' → i64: P = 254² · high + 254 · (middle + middle') (6)."""
     high, middle, other = (x.long() for x in inputs)
     return high * SPLIT_BASE**2 + (middle + other) * SPLIT_BASE
 
@@ -235,13 +196,11 @@ def combine_split(words: Sequence[int], inputs: Sequence[Tensor], iteration: int
 
 
 def embed(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[D] ids i32 [N], table f32 [V, D] → f32 [N, D] (E1)."""
     ids, table = inputs
     return table.view(-1, words[0])[ids.long()].flatten()
 
 
 def sort_keys(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[N n] ids i32 [N] → i64 [n]: id · 2³² + index, then PADDING; n is a power of two ≥ N (E3)."""
     tokens, length = words
     keys = torch.full((length,), PADDING, dtype=torch.int64, device=inputs[0].device)
     keys[:tokens] = (inputs[0].long() << 32) + torch.arange(tokens, device=keys.device)
@@ -275,21 +234,18 @@ def lower_bound(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) 
 
 
 def gather_grid(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[N] gT f32 [D, N], up f32 [D], sorted keys i64 [n] → i64 [D, N]: integers by key (E2)."""
     g_DN, up_D, keys = inputs
     order_N = keys[: words[0]] & 0xFFFFFFFF
     return _integers(words[0], (g_DN.view(-1, words[0])[:, order_N], up_D)).long().flatten()
 
 
 def prefix(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C B] i64 [R, C] → i64 [R, C]: sums of a block's columns up to each, itself included."""
     columns = words[0]
     sums = _blocks(inputs[0], *words).cumsum(-1).flatten(1)
     return sums[:, :columns].flatten()
 
 
 def add_before(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[C B] a i64 [R, C], t i64 [R, ⌈C/B⌉] → i64 [R, C]: a + t of the block before, if any."""
     columns, block = words
     sums = inputs[0].view(-1, columns).clone()
     before = inputs[1].view(len(sums), -1).repeat_interleave(block, dim=1)
@@ -298,7 +254,6 @@ def add_before(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -
 
 
 def sum_by_id(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[D N] start i32 [V + 1], prefix sums i64 [D, N], step f32 [D] → f32 [V, D] (E3)."""
     width, tokens = words
     start, sums, step_D = inputs[0].long(), inputs[1].view(width, tokens), inputs[2]
     before_DV = torch.nn.functional.pad(sums, (1, 0))[:, start]
@@ -333,8 +288,6 @@ OPERATIONS: Final[dict[Op, Operation]] = {
     Op.SUM_BY_ID: sum_by_id,
     Op.EMBED: embed,
     Op.COUNT_TARGETS: count_targets,
-    Op.RESCALE: rescale,
-    Op.RESCALE_STACKED: rescale_stacked,
     Op.COMBINE_SPLIT: combine_split,
     Op.COPY: copy,
 }

@@ -32,46 +32,29 @@ _SEED, _SEAT = slice(0, 32), slice(32, 64)
 
 
 def scaled(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """SCALED [tensor]: x in steps of 2^exponent."""
     x, exponents = inputs
     return one_nan(x * 2.0 ** -int(exponents[words[0]]))
 
 
-def difference(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """DIFFERENCE []: model − last."""
-    model, last = inputs
-    return one_nan(model - last)
-
-
-def fp32(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """FP32 []: x with +0 for −0."""
-    return one_nan(inputs[0] + 0.0)
-
-
 def grid8(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """GRID8 []: half to even, clamped to ±127."""
     return whole(inputs[0]).clamp(-LIMIT, LIMIT).to(torch.int8)
 
 
 def grid4(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """GRID4 [C]: half to even, clamped to ±7, plus 7: two a byte, the first in the low bits."""
     codes = whole(inputs[0]).clamp(-LIMIT4, LIMIT4) + LIMIT4
     return _bytes(pack(codes.numpy().astype(np.uint8), 4))
 
 
 def block_steps(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """BLOCK_STEPS [C reach share B]: the index of the step of each B values."""
     _, reach, share, block = words
     return torch.from_numpy(Levels(1, reach, share).steps(_floats(inputs[0]), block))
 
 
 def pack_steps(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """PACK_STEPS [blocks]: two indices a byte, the first in the low bits."""
     return _bytes(pack(inputs[0].numpy(), STEP_BITS))
 
 
 def codes(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """CODES [C levels dithered section B]: 1 or 2 bits a value, the first in the low bits."""
     count, levels, dithered, section, block = words
     of, steps = Levels(levels, 1, 1), inputs[1].numpy()
     values = _floats(inputs[0]).copy()
@@ -85,7 +68,6 @@ def codes(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor
 
 
 def said(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """SAID [C levels dithered section B]: a byte a value, in grid steps."""
     count, levels, dithered, section, block = words
     if not levels:
         return torch.from_numpy(
@@ -101,14 +83,12 @@ def said(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
 
 
 def left(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """LEFT [tensor first]: w less what was said of it."""
     at, first = words
     w, told, exponents = inputs
     return one_nan(w - told[first : first + w.numel()].float() * 2.0 ** int(exponents[at]))
 
 
 def count_before(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """COUNT_BEFORE [C]: of each quarter of its chunk, how many values come before one."""
     magnitudes = sparse.magnitudes_of(_floats(inputs[0]))
     found = np.empty((words[0], sparse.QUARTERS), np.uint16)
     for at in range(0, words[0], sparse.CHUNK):
@@ -120,7 +100,6 @@ def count_before(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) ->
 
 
 def kept(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """KEPT [C]: before which values there are fewer than are kept of their chunk."""
     (count,) = words
     ranks = inputs[0].numpy().reshape(-1, sparse.QUARTERS).sum(axis=1, dtype=np.uint32)
     whole = count - count % sparse.CHUNK
@@ -129,7 +108,6 @@ def kept(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
 
 
 def chosen(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """CHOSEN [C]: the values that are kept."""
     places, numbers = _kept(inputs[0], words[0])
     found = np.zeros(sparse.kept_of(words[0]), np.float32)
     found[numbers] = _floats(inputs[1])[places]
@@ -137,17 +115,14 @@ def chosen(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tenso
 
 
 def lower_bits(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """LOWER_BITS [C]: the places of the kept, modulo 16."""
     return _bytes(sparse.lower_bits(*_kept(inputs[0], words[0]), words[0]))
 
 
 def counts(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """COUNTS [C]: how many are kept of each 16, in unary."""
     return _bytes(sparse.counts(*_kept(inputs[0], words[0]), words[0]))
 
 
 def spread(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """SPREAD [C]: numbers of the kept at their places, and zeros."""
     places, numbers = _kept(inputs[0], words[0])
     found = np.zeros(words[0], np.int8)
     found[places] = inputs[1].numpy()[numbers]
@@ -155,28 +130,23 @@ def spread(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tenso
 
 
 def dct(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """DCT [C]: the coefficients of the values, by blocks of 64."""
     return torch.from_numpy(forward(_floats(inputs[0])))
 
 
 def inverse_dct(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """INVERSE_DCT [C]: the values that coefficients say, in 256ths of a grid step."""
     return torch.from_numpy(said_coordinates(inputs[0].numpy(), words[0]))
 
 
 def left_fine(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """LEFT_FINE [tensor first]: w less what was said of it, in 256ths of a grid step."""
     w, told, exponents = inputs
     return left(words, (w, told, exponents - FINE_BITS), tail)
 
 
 def update_header(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """UPDATE_HEADER []: the tail, and each exponent as a big-endian int16."""
     return _bytes(tail + b"".join(x.numpy().astype(">i2").tobytes() for x in inputs))
 
 
 def update(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """UPDATE [c1 z1 … cm zm]: m inputs of c bytes one after another, z zeros behind each."""
     pairs = zip(inputs, words[1::2], strict=True)
     parts = ((x.view(torch.uint8), torch.zeros(zeros, dtype=torch.uint8)) for x, zeros in pairs)
     return torch.cat([part for pair in parts for part in pair])
@@ -217,7 +187,6 @@ def _bytes(data: bytes) -> Tensor:
 
 OPERATIONS: Final = {
     Op.SCALED: scaled,
-    Op.DIFFERENCE: difference,
     Op.GRID8: grid8,
     Op.GRID4: grid4,
     Op.BLOCK_STEPS: block_steps,
@@ -225,7 +194,6 @@ OPERATIONS: Final = {
     Op.CODES: codes,
     Op.UPDATE_HEADER: update_header,
     Op.UPDATE: update,
-    Op.FP32: fp32,
     Op.SAID: said,
     Op.LEFT: left,
     Op.KEPT: kept,

@@ -16,7 +16,7 @@ from torch import Tensor
 from atoll.numerics.kernels.keccak import DIGEST_BYTES
 from atoll.numerics.pieces import Tree, piece_root, tree_of
 from atoll.numerics.tensors import raw_bytes
-from atoll.numerics.trace import attention, floats, integers, links, optimisers, states
+from atoll.numerics.trace import attention, elementwise, floats, integers, links, states
 from atoll.numerics.trace.imports import READS, Reading, Sources
 from atoll.numerics.trace.program import Program, numbers_of, reads_of
 from atoll.protocol.program import Source, Template
@@ -26,7 +26,7 @@ Values: TypeAlias = Mapping[int, Tensor]
 """Nodes' flat tensors by their numbers."""
 _OPERATIONS: Final[dict[int, integers.Operation]] = {
     int(op): operation
-    for family in (integers, attention, floats, optimisers)
+    for family in (elementwise, integers, attention, floats)
     for op, operation in family.OPERATIONS.items()
 }
 _WITH_TAILS: Final[dict[int, states.Operation]] = {

@@ -30,7 +30,6 @@ _CONTEXT_STEP, _CONTEXT_BUFFERS = 3 * 32, 8 * 32
 
 
 def chunks(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """CHUNKS [size bounded; prefix]: SHA-256 of each 4 KiB of a tensor behind prefix and index."""
     (x,) = inputs
     raw, prefix = x.view(torch.uint8).numpy().data, sha256(tail)
     digests = []
@@ -47,19 +46,16 @@ def chunks(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tenso
 
 
 def tree_leaves(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """TREE_LEAVES: leaf nodes of hashes."""
     return _of([_sealed(LEAF, [leaf]) for leaf in _digests(inputs[0])])
 
 
 def tree_level(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """TREE_LEVEL [count]: the level above nodes."""
     below = _digests(inputs[0])
     pairs = (below[i : i + 2] for i in range(0, words[0], 2))
     return _of([_sealed(NODE, pair) if len(pair) == 2 else pair[0] for pair in pairs])
 
 
 def tree_root(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """TREE_ROOT [count]: the root of a tree of so many leaves from its topmost node."""
     (top,) = _digests(inputs[0])
     return _of([ZERO_DIGEST if top == ZERO_DIGEST else seal(words[0], top, sha256_digest)])
 
@@ -71,7 +67,6 @@ def _sealed(tag: bytes, parts: Sequence[bytes]) -> bytes:
 
 
 def state_digest(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """STATE_DIGEST: params root, optimiser root, context → digest of the state after the step."""
     params, optimiser = (Digest(_bytes(x)) for x in inputs[:2])
     if params == ZERO_DIGEST:
         return _of([ZERO_DIGEST])
@@ -82,7 +77,6 @@ def state_digest(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) ->
 
 
 def result(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """RESULT [M]: digest, norm, losses, the largest of them → the bytes that `Outcome` reads."""
     digest, norm, losses, most = inputs
     finite = bool(norm.isfinite().all() and most.isfinite().all())
     found = _bytes(digest) if finite else ZERO_DIGEST

@@ -15,8 +15,10 @@ from atoll.numerics.kernels.philox import Mask
 from atoll.numerics.kernels.pointwise import Bias, CrossEntropy
 from atoll.numerics.kernels.reference import NORM_LEVELS, TorchKernels
 from atoll.numerics.schedule import clip_scale
-from atoll.numerics.trace.floats import OPERATIONS, f32, f64
+from atoll.numerics.trace import elementwise, floats
+from atoll.numerics.trace.integers import float32, float64
 
+OPERATIONS = floats.OPERATIONS | elementwise.OPERATIONS
 KERNELS = TorchKernels()
 INF, NAN = float("inf"), float("nan")
 ROWS, COLUMNS = 7, 12
@@ -78,9 +80,9 @@ def doubles(*values: float) -> Tensor:
 
 
 def test_words_are_the_bits_of_numbers() -> None:
-    assert f32(0x3FE8BA2F) == torch.tensor(1 / 0.55, dtype=torch.float32).item()
-    assert f64(word64(-0.3)) == -0.3
-    assert f32(word32(2.5)) == 2.5
+    assert float32(0x3FE8BA2F) == torch.tensor(1 / 0.55, dtype=torch.float32).item()
+    assert float64(word64(-0.3)) == -0.3
+    assert float32(word32(2.5)) == 2.5
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
@@ -200,7 +202,7 @@ def test_single_lines_round_once_and_have_one_nan(kind: str) -> None:
 
     expect(run(0x0301, [a, b]), a.double() + b.double())
     expect(run(0x0304, [a, b]), a.double() * b.double())
-    expect(run(0x0303, [a], word32(0.3)), a.double() * f32(word32(0.3)))
-    expect(run(0x0307, [a, doubles(0.3)]), a.double() * f32(word32(0.3)))
+    expect(run(0x0303, [a], word32(0.3)), a.double() * float32(word32(0.3)))
+    expect(run(0x0307, [a, doubles(0.3)]), a.double() * float32(word32(0.3)))
     expect(run(0x0305, [a, b[:, 0].clone()], COLUMNS), a.double() * b[:, :1].double())
     expect(run(0x0306, [a, b[0]], COLUMNS), a.double() * b[0].double())

@@ -1,45 +1,48 @@
-"""The operations of the code are those of the law's text, word for word."""
+"""What is committed of the table of operations is what the table gives, and all of it is run."""
 
 from __future__ import annotations
 
-import ast
-import re
+import importlib
 from pathlib import Path
 
-from atoll.numerics.trace import attention, floats, integers, links, opcodes, optimisers, states
+import pytest
+
+from atoll.numerics.trace import attention, elementwise, floats, integers, links, states
+from atoll.numerics.trace.formulas import Arithmetic
 from atoll.numerics.trace.imports import READS
 from atoll.numerics.trace.opcodes import Op
+from atoll.numerics.trace.rows import Each
 
-LAW = Path(opcodes.__file__).parents[2] / "protocol" / "SPEC-JUDGE.md"
-_ROW = re.compile(r"\| ([0-9a-f]{4}) \| ([A-Z0-9_]+) \| (.+) \|")
-
-
-def docstrings() -> dict[str, str]:
-    """What stands under each operation, on one line."""
-    (made,) = (
-        node
-        for node in ast.parse(Path(opcodes.__file__).read_text()).body
-        if isinstance(node, ast.ClassDef)
-    )
-    found, name = {}, ""
-    for node in made.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-        elif isinstance(node, ast.Expr) and name and isinstance(node.value, ast.Constant):
-            found[name] = " ".join(str(node.value.value).split())
-            name = ""
-    return found
+TOOLS = Path(__file__).resolve().parents[4] / "contracts" / "tools"
+PRIMITIVES = {name for name in vars(Arithmetic) if not name.startswith("_")}
 
 
-def test_the_law_has_the_table_of_the_code() -> None:
-    rows = [_ROW.fullmatch(line) for line in LAW.read_text().splitlines()]
-    law = [(int(row[1], 16), row[2], row[3].replace("\\|", "|")) for row in rows if row]
-    texts = docstrings()
-    assert law == [(op.value, op.name, texts[op.name]) for op in Op]
+def test_law_and_contracts_have_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(TOOLS))
+    texts = importlib.import_module("operations").files()
+    assert {path.name for path in texts} == {"SPEC-JUDGE.md", "README.md", "Op.sol", "Formulas.sol"}
+    stale = [path.name for path, text in texts.items() if path.read_text("utf-8") != text]
+    assert stale == [], "run contracts/tools/operations.py"
 
 
-def test_every_operation_is_of_one_family() -> None:
-    families = (READS, integers.OPERATIONS, attention.OPERATIONS, floats.OPERATIONS)
-    families = (*families, optimisers.OPERATIONS, states.OPERATIONS, links.OPERATIONS)
-    for number, operations in enumerate(families):
-        assert set(operations) == {op for op in Op if op.family == number}
+def test_both_languages_have_the_primitives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(TOOLS))
+    for given in (elementwise.Tensors, importlib.import_module("expressions").Expressions):
+        assert {name for name in vars(given) if not name.startswith("_")} == PRIMITIVES
+
+
+def test_every_operation_is_written_once() -> None:
+    by_hand = (READS, integers.OPERATIONS, attention.OPERATIONS, floats.OPERATIONS, {})
+    for family, operations in enumerate((*by_hand, states.OPERATIONS, links.OPERATIONS)):
+        made = {op for op in elementwise.OPERATIONS if op.family == family}
+        assert set(operations).isdisjoint(made)
+        assert set(operations) | made == {op for op in Op if op.family == family}
+
+
+def test_every_operand_of_a_row_is_read() -> None:
+    """An operand that is misspelt would not be one."""
+    for op in Op:
+        if isinstance(op.row, Each):
+            said = op.row.inputs.replace("[R, C]", "").split(", ")
+            assert len(op.row.operands) == len(said), op.name
+            assert all(0 <= place < len(op.row.names) for place, _, _ in op.row.constants)

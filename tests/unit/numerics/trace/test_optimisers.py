@@ -14,8 +14,7 @@ from atoll.numerics.kernels.grid import exact_square_sum, quantise_int8
 from atoll.numerics.kernels.interface import AdamFactors, Engine
 from atoll.numerics.kernels.muon import orthogonalise
 from atoll.numerics.kernels.reference import TorchKernels
-from atoll.numerics.trace.floats import OPERATIONS as FLOATS
-from atoll.numerics.trace.optimisers import OPERATIONS
+from atoll.numerics.trace.elementwise import OPERATIONS
 
 KERNELS = TorchKernels()
 SHAPE = 9, 14
@@ -30,7 +29,7 @@ def word32(x: float) -> int:
 
 
 def run(op: int, inputs: Sequence[Tensor], *words: int) -> Tensor:
-    return (OPERATIONS | FLOATS)[op](words, [x.reshape(-1) for x in inputs], 0)
+    return OPERATIONS[op](words, [x.reshape(-1) for x in inputs], 0)
 
 
 def same(found: Tensor, expected: Tensor) -> None:

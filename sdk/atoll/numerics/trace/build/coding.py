@@ -100,13 +100,13 @@ class Coder:
             return Coded(count, self._in_grid_steps(x))
         if not self.form.keeps_largest:
             return self._in_blocks(x, section, self.form.levels)
-        before = g.add(Op.COUNT_BEFORE, [x], QUARTERS * count, [count], width=2)
-        kept = g.add(Op.KEPT, [before], packed_length(count, 1), [count], width=1)
+        before = g.add(Op.COUNT_BEFORE, [x], QUARTERS * count, [count])
+        kept = g.add(Op.KEPT, [before], packed_length(count, 1), [count])
         chosen = g.add(Op.CHOSEN, [kept, x], kept_of(count), [count])
         lower = packed_length(chosen.elements, GROUP_BITS)
         where = (
-            g.add(Op.LOWER_BITS, [kept], lower, [count], width=1),
-            g.add(Op.COUNTS, [kept], counts_length(count), [count], width=1),
+            g.add(Op.LOWER_BITS, [kept], lower, [count]),
+            g.add(Op.COUNTS, [kept], counts_length(count), [count]),
         )
         coded = self._in_blocks(chosen, section, self.form.levels)
         return replace(coded, count=count, kept=kept, where=where)
@@ -120,14 +120,14 @@ class Coder:
             return codes
         if self.form.levels is None:
             words = [coded.count, 0, 0, DELTA_SECTION, 0]
-            return g.add(Op.SAID, [codes], coded.count, words, width=1)
+            return g.add(Op.SAID, [codes], coded.count, words)
         sent = coded.count if kept is None else kept_of(coded.count)
         words = self._words(sent, DELTA_SECTION, self.form.levels)
         inputs = [codes, *coded.indices, *self._dither]
-        said = g.add(Op.SAID, inputs, sent, words, width=1)
+        said = g.add(Op.SAID, inputs, sent, words)
         if kept is None:
             return said
-        return g.add(Op.SPREAD, [kept, said], coded.count, [coded.count], width=1)
+        return g.add(Op.SPREAD, [kept, said], coded.count, [coded.count])
 
     def left(self, w: Value, said: Value, exponents: Value, words: list[int]) -> Value:
         """What `coordinates` lack of a parameter's values; the words are of LEFT."""
@@ -152,20 +152,20 @@ class Coder:
         if bits == VALUE_BITS:
             return g.add(Op.FP32, [x], count)
         if bits == BYTE_BITS:
-            return g.add(Op.GRID8, [x], count, width=1)
-        return g.add(Op.GRID4, [x], packed_length(count, bits), [count], width=1)
+            return g.add(Op.GRID8, [x], count)
+        return g.add(Op.GRID4, [x], packed_length(count, bits), [count])
 
     def _in_blocks(self, x: Value, section: int, levels: Levels) -> Coded:
         """In codes of one or two bits, with a step for each block."""
         g, count, block = self.m.graph, x.elements, self.form.block
         words = [count, levels.reach, levels.share, block]
         blocks = -(-count // block)
-        indices = g.add(Op.BLOCK_STEPS, [x], blocks, words, width=1)
+        indices = g.add(Op.BLOCK_STEPS, [x], blocks, words)
         size = packed_length(blocks, STEP_BITS)
-        packed = g.add(Op.PACK_STEPS, [indices], size, [blocks], width=1)
+        packed = g.add(Op.PACK_STEPS, [indices], size, [blocks])
         inputs, words = [x, indices, *self._dither], self._words(count, section, levels)
         size = packed_length(count, levels.width)
-        codes = g.add(Op.CODES, inputs, size, words, width=1)
+        codes = g.add(Op.CODES, inputs, size, words)
         return Coded(count, codes, (indices,), (packed,))
 
     def _words(self, count: int, section: int, levels: Levels) -> list[int]:

@@ -105,7 +105,6 @@ class Node:
 class _Form:
     """What a node is beside its operation and inputs; `Node` and `Value` say what each is."""
 
-    width: int = 4
     tail: bytes = b""
     start: int = 0
     count: int = 1
@@ -137,12 +136,11 @@ class Graph:
         elements: int,
         words: Sequence[int] = (),
         *,
-        width: int = 4,
         tail: bytes = b"",
     ) -> Value:
-        """A new node in this region, with so many elements of `width` bytes."""
+        """A new node in this region, with so many elements."""
         count = self.micro_batches if self._region in LOOPS else 1
-        return self._append(op, inputs, elements, words, _Form(width, tail, count=count))
+        return self._append(op, inputs, elements, words, _Form(tail, count=count))
 
     def summed(self, value: Value) -> Value:
         """The sum over all micro-batches of what each has of an f32 (S2), in their order."""
@@ -164,7 +162,7 @@ class Graph:
     ) -> Value:
         if len(self.nodes) == MOST_TEMPLATES:
             raise too_many()
-        value = Value(Source.TRACE, len(self.nodes), form.width, elements)
+        value = Value(Source.TRACE, len(self.nodes), op.row.width(words), elements)
         self.nodes.append(
             Node(
                 op=op,

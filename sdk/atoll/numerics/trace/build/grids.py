@@ -38,7 +38,7 @@ def view(g: Graph, x: Value, dims: Sequence[int], strides: Sequence[int], offset
     """x by up to four dimensions, strides and offset in elements."""
     full = [1] * (4 - len(dims)) + list(dims), [0] * (4 - len(dims)) + list(strides)
     words = [x.width, *full[0], offset, *full[1]]
-    return g.add(Op.VIEW, [x], prod(dims), words, width=x.width)
+    return g.add(Op.VIEW, [x], prod(dims), words)
 
 
 def transposed(g: Graph, x: Value, columns: int) -> Value:
@@ -60,7 +60,7 @@ def joined(g: Graph, parts: Sequence[Value], rows: int = 1) -> Value:
 def _concat(g: Graph, parts: Sequence[Value], rows: int) -> Value:
     columns = [part.elements // rows for part in parts]
     width = parts[0].width
-    return g.add(Op.CONCAT, parts, rows * sum(columns), [width, *columns], width=width)
+    return g.add(Op.CONCAT, parts, rows * sum(columns), [width, *columns])
 
 
 def largest(g: Graph, x: Value, columns: int, op: Op = Op.MAX_ABS) -> Value:
@@ -79,7 +79,7 @@ def total(g: Graph, sums: Value, columns: int) -> Value:
     rows = sums.elements // columns
     while columns > 1:
         count = blocks(columns, I64_BLOCK)
-        sums = g.add(Op.SUM_I64, [sums], rows * count, [columns, I64_BLOCK], width=8)
+        sums = g.add(Op.SUM_I64, [sums], rows * count, [columns, I64_BLOCK])
         columns = count
     return sums
 
@@ -94,7 +94,7 @@ def grid(g: Graph, x: Value, columns: int, levels: int) -> tuple[Value, Value]:
 def int8_rows(g: Graph, x: Value, columns: int) -> tuple[Value, Value]:
     """The int8 grid of the rows: integers i8 and steps."""
     up, step = grid(g, x, columns, 127)
-    return g.add(Op.QUANTISE_I8, [x, up], x.elements, [columns], width=1), step
+    return g.add(Op.QUANTISE_I8, [x, up], x.elements, [columns]), step
 
 
 def float_rows(g: Graph, x: Value, columns: int, levels: int) -> tuple[Value, Value]:
@@ -106,8 +106,8 @@ def float_rows(g: Graph, x: Value, columns: int, levels: int) -> tuple[Value, Va
 def split_rows(g: Graph, x: Value, columns: int) -> tuple[Value, Value, Value]:
     """The split grid of the rows: high and low slices i8, and steps."""
     up, step = grid(g, x, columns, 32384)
-    high = g.add(Op.SPLIT_HIGH, [x, up], x.elements, [columns], width=1)
-    low = g.add(Op.SPLIT_LOW, [x, up], x.elements, [columns], width=1)
+    high = g.add(Op.SPLIT_HIGH, [x, up], x.elements, [columns])
+    low = g.add(Op.SPLIT_LOW, [x, up], x.elements, [columns])
     return high, low, step
 
 
@@ -117,7 +117,7 @@ def grid_sum(
     """Σ n of each row i64 [R], or Σ n² with SUM_SQUARES, and the steps."""
     up, step = grid(g, x, columns, levels)
     count = blocks(columns, GRID_BLOCK)
-    sums = g.add(op, [x, up], step.elements * count, [columns, GRID_BLOCK], width=8)
+    sums = g.add(op, [x, up], step.elements * count, [columns, GRID_BLOCK])
     return total(g, sums, count), step
 
 
@@ -138,7 +138,7 @@ def power_sums(g: Graph, x: Value, shape: tuple[int, int]) -> list[Value]:
 def _power_sum(g: Graph, x: Value, columns: int, grid_: tuple[Value, Value]) -> Value:
     rows, count = x.elements // columns, blocks(columns, GRID_BLOCK)
     up, step = (view(g, each, (rows,), (0,)) for each in grid_)
-    sums = g.add(Op.SUM_GRID, [x, up], rows * count, [columns, GRID_BLOCK], width=8)
+    sums = g.add(Op.SUM_GRID, [x, up], rows * count, [columns, GRID_BLOCK])
     return g.add(Op.EXACT_SUM, [total(g, sums, count), step], rows, [f64(1.0)])
 
 
@@ -146,7 +146,7 @@ def rounded_sum(g: Graph, x: Value, columns: int, factor: float) -> Value:
     """Σ rint(x · factor) of each row, i64 [R]."""
     rows, count = x.elements // columns, blocks(columns, GRID_BLOCK)
     words = [columns, GRID_BLOCK, f32(factor)]
-    sums = g.add(Op.SUM_ROUND, [x], rows * count, words, width=8)
+    sums = g.add(Op.SUM_ROUND, [x], rows * count, words)
     return total(g, sums, count)
 
 
@@ -159,7 +159,7 @@ def dot(g: Graph, a: Value, b: Value, inner: int) -> Value:
     if count == 1:
         return sums
     again = blocks(count, MAX_BLOCK)
-    wide = g.add(Op.SUM_I32, [sums], rows * columns * again, [count, MAX_BLOCK], width=8)
+    wide = g.add(Op.SUM_I32, [sums], rows * columns * again, [count, MAX_BLOCK])
     return total(g, wide, again)
 
 
@@ -181,4 +181,4 @@ def split_dot(g: Graph, a: tuple[Value, Value], b: tuple[Value, Value], inner: i
     parts = [
         dot(g, a[0], b[0], inner), dot(g, a[0], b[1], inner), dot(g, a[1], b[0], inner)
     ]  # fmt: skip
-    return g.add(Op.COMBINE_SPLIT, parts, parts[0].elements, [parts[0].width], width=8)
+    return g.add(Op.COMBINE_SPLIT, parts, parts[0].elements, [parts[0].width])

@@ -74,7 +74,7 @@ def _concatenated(m: Making, sections: Sequence[Sequence[Value]]) -> Value:
             parts.append(part)
             words += [part.size, 0]
             size += part.size
-    return m.graph.add(Op.UPDATE, parts, size, words, width=1)
+    return m.graph.add(Op.UPDATE, parts, size, words)
 
 
 class _Sent:
@@ -104,7 +104,7 @@ class _Sent:
             is_matrix = len(shape) == 2
             sums += power_sums(m.graph, second, (shape[0], shape[1])) if is_matrix else [second]
         tail = SumsLayout(Layout.of(shapes)).header
-        header = m.graph.add(Op.UPDATE_HEADER, [], len(tail), width=1, tail=tail)
+        header = m.graph.add(Op.UPDATE_HEADER, [], len(tail), tail=tail)
         return [header, joined(m.graph, sums)]
 
     def coded(self, section: _Coded) -> list[Value]:
@@ -113,7 +113,7 @@ class _Sent:
         exponents = coder.exponents(section.places)
         fixed = fixed_header(coder.codec.number, Layout.of(section.shapes))
         length = len(fixed) + EXPONENT_BYTES * tensors
-        header = g.add(Op.UPDATE_HEADER, [exponents], length, width=1, tail=fixed)
+        header = g.add(Op.UPDATE_HEADER, [exponents], length, tail=fixed)
         values = [
             coder.in_steps(section.value(name), exponents, at)
             for at, name in enumerate(section.shapes)

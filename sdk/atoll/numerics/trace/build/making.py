@@ -170,9 +170,8 @@ class Making:
         """What an import reads of the tables."""
         size = sum(table_sizes(self.spec, self.inner, self.total_steps))
         tables = Value(Source.TABLES, 0, 1, size)
-        width = 4 if op in {Op.COSINES, Op.SINES} else 8
         make = self.graph.add
-        return self.once(op, lambda: make(op, [tables, *inputs], elements, words, width=width))
+        return self.once(op, lambda: make(op, [tables, *inputs], elements, words))
 
     @property
     def total_steps(self) -> int:

@@ -77,7 +77,7 @@ def _read(m: Making) -> _Read:
         tokens = g.add(Op.TOKENS, [source, CONTEXT], size * (m.spec.seq + 1), words)
         targets = g.add(Op.TARGETS, [tokens], m.tokens, [m.spec.seq])
         blocks = -(-m.tokens // MAX_BLOCK)
-        counted = g.add(Op.COUNT_TARGETS, [targets], blocks, [m.tokens, MAX_BLOCK], width=8)
+        counted = g.add(Op.COUNT_TARGETS, [targets], blocks, [m.tokens, MAX_BLOCK])
         count = total(g, counted, blocks)
     with g.within(Region.SHARES):
         each = [count.of(at) for at in range(g.micro_batches)]
@@ -196,7 +196,7 @@ def dropped(m: Making, x: Value, site: int) -> tuple[Value, Back]:
     words = [mask.threshold, f32(mask.scale), site, 0, x.elements]
     g = m.graph
     key = m.once("dropout key", lambda: g.add(Op.DROPOUT_KEY, [CONTEXT], 2))
-    step = m.once("global step", lambda: g.add(Op.GLOBAL_STEP, [CONTEXT], 1, width=8))
+    step = m.once("global step", lambda: g.add(Op.GLOBAL_STEP, [CONTEXT], 1))
 
     def drop(y: Value) -> Value:
         return g.add(Op.DROPOUT, [y, key, step], y.elements, words)
@@ -213,7 +213,7 @@ def _embedded(m: Making, ids: Value) -> tuple[Value, Back]:
         keys = _sorted_keys(g, ids)
         turned = transposed(g, gy, width)
         up, step = grid(g, turned, m.tokens, 2**22)
-        integers = g.add(Op.GATHER_GRID, [turned, up, keys[0]], gy.elements, [m.tokens], width=8)
+        integers = g.add(Op.GATHER_GRID, [turned, up, keys[0]], gy.elements, [m.tokens])
         starts = g.add(Op.LOWER_BOUND, keys, vocab + 1, [vocab, keys[0].elements])
         inputs = [starts, _prefix(g, integers, m.tokens), step]
         m.meet(EMBEDDING, g.add(Op.SUM_BY_ID, inputs, vocab * width, [width, m.tokens]))
@@ -225,12 +225,12 @@ def _embedded(m: Making, ids: Value) -> tuple[Value, Back]:
 def _sorted_keys(g: Graph, ids: Value) -> list[Value]:
     """The tokens by id and then place, by a bitonic network; every 128th of them, and so on."""
     size = 1 << (ids.elements - 1).bit_length()
-    keys = g.add(Op.SORT_KEYS, [ids], size, [ids.elements, size], width=8)
+    keys = g.add(Op.SORT_KEYS, [ids], size, [ids.elements, size])
     k = 2
     while k <= size:
         j = k // 2
         while j:
-            keys = g.add(Op.SORT_STAGE, [keys], size, [k, j], width=8)
+            keys = g.add(Op.SORT_STAGE, [keys], size, [k, j])
             j //= 2
         k *= 2
     levels = [keys]
@@ -243,13 +243,13 @@ def _sorted_keys(g: Graph, ids: Value) -> list[Value]:
 def _prefix(g: Graph, x: Value, columns: int) -> Value:
     """Inclusive prefix sums of the rows of i64 [R, columns]."""
     words, rows = [columns, PREFIX_BLOCK], x.elements // columns
-    within = g.add(Op.PREFIX, [x], x.elements, words, width=8)
+    within = g.add(Op.PREFIX, [x], x.elements, words)
     blocks = -(-columns // PREFIX_BLOCK)
     if blocks == 1:
         return within
-    totals = g.add(Op.SUM_I64, [x], rows * blocks, words, width=8)
+    totals = g.add(Op.SUM_I64, [x], rows * blocks, words)
     before = _prefix(g, totals, blocks)
-    return g.add(Op.ADD_BEFORE, [within, before], x.elements, words, width=8)
+    return g.add(Op.ADD_BEFORE, [within, before], x.elements, words)
 
 
 def _loss(m: Making, logits: Value, read: _Read) -> tuple[Value, Value]:
@@ -258,7 +258,7 @@ def _loss(m: Making, logits: Value, read: _Read) -> tuple[Value, Value]:
     peak = largest(g, logits, vocab, Op.MAX)
     weights = g.add(Op.SOFT_WEIGHT, [logits, peak], logits.elements, [vocab])
     sums = rounded_sum(g, weights, vocab, 2.0**30)
-    totals = g.add(Op.TOTAL, [sums], tokens, [f64(2.0**-30)], width=8)
+    totals = g.add(Op.TOTAL, [sums], tokens, [f64(2.0**-30)])
     losses = g.add(Op.TOKEN_LOSS, [logits, peak, totals, read.targets], tokens, [vocab])
     summed, step = grid_sum(g, losses, tokens, 2**22)
     loss = g.add(Op.LOSS, [summed, step, read.count], 1)

@@ -40,9 +40,7 @@ class Stepping:
         self.m = m
         inputs = [Value(Source.STATE, 0, 8, 1)]
         words, tail = [m.optimiser.first[COUNT], m.optimiser.leaves, 1], m.optimiser.prefix(COUNT)
-        self.count = m.once(
-            COUNT, lambda: m.graph.add(Op.COUNT, inputs, 1, words, width=8, tail=tail)
-        )
+        self.count = m.once(COUNT, lambda: m.graph.add(Op.COUNT, inputs, 1, words, tail=tail))
         self.rate = m.table(Op.RATE, 1, (CONTEXT,), [])
 
     def momentum(self, moment: Value, g: Value, add: float) -> Value:

@@ -40,12 +40,12 @@ def make_step(manifest: Manifest, taken: int | None = None) -> tuple[Making, Val
         gradients = {name: g.summed(m.gradients[name]) for name in m.weights.shapes}
     with g.within(Region.END):
         norm = _norm(m, gradients)
-        clip = g.add(Op.CLIP, [norm], 1, [f64(float(m.inner.clip))], width=8)
+        clip = g.add(Op.CLIP, [norm], 1, [f64(float(m.inner.clip))])
         params, slots = _optimised(m, gradients, clip)
         slots |= left_of(m, params)
         roots = [_root(m, m.weights, params, bounded=True)]
         roots.append(_root(m, m.optimiser, slots, bounded=False))
-        digest = g.add(Op.STATE_DIGEST, [*roots, CONTEXT], DIGEST_BYTES, width=1)
+        digest = g.add(Op.STATE_DIGEST, [*roots, CONTEXT], DIGEST_BYTES)
         losses = joined(g, [loss.of(at) for at in range(g.micro_batches)])
         most = largest(g, losses, g.micro_batches)
         inputs = [digest, norm, losses, most]
@@ -59,8 +59,8 @@ def _norm(m: Making, gradients: dict[str, Value]) -> Value:
     for gradient in gradients.values():
         sums = grid_sum(g, gradient, gradient.elements, SQUARE_LEVELS, Op.SUM_SQUARES)
         inputs = [*terms[-1:], *sums]
-        terms.append(g.add(Op.NORM_TERM, inputs, 1, [int(len(terms) > 0)], width=8))
-    return g.add(Op.NORM, [terms[-1]], 1, width=8)
+        terms.append(g.add(Op.NORM_TERM, inputs, 1, [int(len(terms) > 0)]))
+    return g.add(Op.NORM, [terms[-1]], 1)
 
 
 def _optimised(
@@ -86,12 +86,12 @@ def _root(m: Making, tree: Tree, tensors: dict[str, Value], *, bounded: bool) ->
         x = tensors[name]
         words, tail = [x.size, int(bounded)], tree.prefix(name)
         bytes_ = DIGEST_BYTES * chunk_count(x.size)
-        chunks.append(g.add(Op.CHUNKS, [x], bytes_, words, width=1, tail=tail))
+        chunks.append(g.add(Op.CHUNKS, [x], bytes_, words, tail=tail))
     nodes = joined(g, chunks)
-    nodes = g.add(Op.TREE_LEAVES, [nodes], nodes.elements, width=1)
+    nodes = g.add(Op.TREE_LEAVES, [nodes], nodes.elements)
     count = tree.leaves
     while count > 1:
         above = (count + 1) // 2
-        nodes = g.add(Op.TREE_LEVEL, [nodes], DIGEST_BYTES * above, [count], width=1)
+        nodes = g.add(Op.TREE_LEVEL, [nodes], DIGEST_BYTES * above, [count])
         count = above
-    return g.add(Op.TREE_ROOT, [nodes], DIGEST_BYTES, [tree.leaves], width=1)
+    return g.add(Op.TREE_ROOT, [nodes], DIGEST_BYTES, [tree.leaves])
