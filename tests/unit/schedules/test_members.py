@@ -1,0 +1,194 @@
+"""Whole jobs of honest, absent and cheating members, as their machines decide them.
+
+What each owes and what it costs to leave it out, over the contracts' model and no process at all:
+`tests/network` has what needs processes.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.schedules import Away, Cast, Member, World, is_settled_up
+from tests.unit.protocol.factories import make_terms
+
+from atoll.protocol.pay import round_pay
+from atoll.protocol.views import Holder, JobView
+from atoll.protocol.words import ZERO_DIGEST, JobStatus, Miss, Phase, Role
+
+DROPPING = "no-sign+false-differs+no-challenge"
+
+
+def played(world: World) -> JobView:
+    """The job once nothing of it can change any more."""
+    return world.until(is_settled_up).net.view
+
+
+def everybody(view: JobView) -> list[Holder]:
+    return [*view.providers.values(), *view.verifiers.values()]
+
+
+def holders(view: JobView, member: Member) -> list[Holder]:
+    return [h for h in everybody(view) if h.account == member.account]
+
+
+def kinds(held: list[Holder]) -> set[Miss]:
+    """What they were cut for."""
+    return {kind for holder in held for _, kind in holder.cuts}
+
+
+def earned(world: World, member: Member) -> int:
+    """Wei of every round, as the law has it."""
+    view = world.net.view
+    return sum(
+        round_pay(world.net.terms, past, holder)
+        for holder in holders(view, member)
+        for past in view.settled
+    )
+
+
+def paid(world: World, member: Member) -> int:
+    return world.net.view.paid.get(member.account, 0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_honest_job_ends_and_pays_everybody(seed: int) -> None:
+    world = World(seed=seed)
+    view = played(world)
+    assert (view.status, len(view.settled)) == (JobStatus.DONE, world.net.terms.rounds)
+    assert not any(h.has_fallen or h.cuts for h in everybody(view))
+    assert all(past.verdict.merged == world.net.terms.seats for past in view.settled)
+    for member in world.members:
+        assert paid(world, member) == earned(world, member) > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_silence_has_its_price_and_nobody_else_pays_it(seed: int) -> None:
+    """A seat that shows no key, one that does a segment a round; auditors that copy, do not open
+    or do not play what they accuse of; members that do not sign, which costs their fee, or say the
+    opposite of what they have.
+    """
+    cheats = {2: "copier", 3: "no-open", 4: DROPPING, 5: "false-have"}
+    cast = Cast({0: "no-key", 1: "partial"}, cheats)
+    terms = make_terms(rounds=2, places=6, min_verifiers=6, min_providers=4)
+    world = World(cast, terms, seed=seed)
+    view = played(world)
+    keyless, short, *seats = world.members[:4]
+    *honest, copier, closed, mute, wrong = world.members[4:]
+
+    fell = {h.account for h in everybody(view) if h.has_fallen}
+    audited = any(past.drawn >> 0 & 1 for past in view.settled)
+    assert fell == ({keyless.account} if audited else set())
+    for member in (*seats, *honest):
+        assert not kinds(holders(view, member))
+        assert paid(world, member) == earned(world, member) > 0
+    assert paid(world, short) * 8 == paid(world, seats[0])
+    assert kinds(holders(view, short)) == {Miss.SEAT}
+    for member in (copier, closed):
+        held = holders(view, member)
+        duties = [seat for past in view.settled for h in held for seat in past.duties_of(h.id)]
+        assert kinds(held) == ({Miss.AUDIT} if duties else set())
+    # A signature is paid and not owed.
+    for member in (mute, wrong):
+        assert Miss.SILENCE not in kinds(holders(view, member))
+    # What one member of six says of the seats changes nothing.
+    assert all(past.facts.available == 0b1111 for past in view.settled)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_submitter_that_is_all_verifiers_neither_slashes_nor_withholds(seed: int) -> None:
+    """They say what they have, sign nothing, and accuse honest seats without playing it."""
+    cast = Cast(verifier_cheats=dict.fromkeys(range(3), DROPPING))
+    terms = make_terms(rounds=2, places=3, min_verifiers=2, expiry=1_000_600, merge_seconds=300)
+    world = World(cast, terms, seed=seed)
+    view = played(world)
+    (past,) = view.settled
+    assert (view.status, past.digest) == (JobStatus.EXPIRED, ZERO_DIGEST)
+    assert past.facts.available == past.pay == 0b1111
+    assert not any(h.has_fallen for h in everybody(view))
+    for member in world.members[:4]:
+        assert not kinds(holders(view, member))
+        assert paid(world, member) == earned(world, member) > 0
+    accusing = {id for id, body in past.bodies.items() if any(not d.is_fine for d in body.duties)}
+    assert accusing
+    for holder in view.verifiers.values():
+        assert (Miss.DROPPED in kinds([holder])) == (holder.id in accusing)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_half_of_a_committee_that_does_not_sign_takes_nobodys_pay(seed: int) -> None:
+    """Two of four are more than a third: no committee draw is certified, and the job goes on to its
+    end.
+    """
+    cast = Cast(verifier_cheats=dict.fromkeys((2, 3), "no-sign"))
+    terms = make_terms(rounds=2, places=4, min_verifiers=4, expiry=1_000_600, merge_seconds=300)
+    world = World(cast, terms, seed=seed)
+    view = played(world)
+    (past,) = view.settled
+    assert (view.status, past.digest) == (JobStatus.EXPIRED, ZERO_DIGEST)
+    assert past.pay == 0b1111 and not past.signers
+    assert not any(h.has_fallen or h.cuts for h in everybody(view))
+    for member in world.members:
+        assert paid(world, member) == earned(world, member)
+    # Nobody is paid for a signature on nothing; a replay is paid as ever.
+    for member in world.members[4:]:
+        duties = [s for h in holders(view, member) for s in past.duties_of(h.id)]
+        assert paid(world, member) == len(duties) * terms.duty_fee
+
+
+@pytest.mark.parametrize("moment", range(10, 200, 15))
+def test_everybody_away_for_three_windows_and_back(moment: int) -> None:
+    """Whatever the round was at: they come back, take seats again, and end the job."""
+    away = (Away(moment, moment + 130),)
+    terms = make_terms(rounds=2)
+    seats, places = range(terms.seats), range(terms.places)
+    cast = Cast(
+        providers_away=dict.fromkeys(seats, away), verifiers_away=dict.fromkeys(places, away)
+    )
+    world = World(cast, terms, seed=moment)
+    view = played(world)
+    assert (view.status, len(view.settled)) == (JobStatus.DONE, 2)
+    for holder in everybody(view):
+        assert not holder.has_fallen
+        # A miss costs its cut, once; it is for what was owed while nobody was there.
+        assert kinds([holder]) <= {Miss.SEAT, Miss.SILENCE, Miss.AUDIT, Miss.KEY}
+        assert len(holder.cuts) == len(kinds([holder]))
+    for member in world.members:
+        assert paid(world, member) == earned(world, member)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_liars_fall_and_nobody_else_loses_anything(seed: int) -> None:
+    """A false update, invented work tags and invented segments, with every seat audited."""
+    cast = Cast({0: "sign-flip", 1: "wrong-words", 2: "hollow"})
+    world = World(cast, make_terms(rounds=2, share_bps=10_000, places=8), seed=seed)
+    view = played(world)
+    liars = {member.account for member in world.members[:3]}
+    assert {h.account for h in everybody(view) if h.has_fallen} == liars
+    for member in world.members[3:]:
+        assert not kinds(holders(view, member))
+        assert paid(world, member) >= earned(world, member)
+    assert all(paid(world, member) == 0 for member in world.members[:3])
+    assert paid(world, world.members[3]) > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_sits_out_leaves_at_a_settlement_and_is_paid(seed: int) -> None:
+    """One provider is paused while the job runs, and comes again; a verifier leaves for good."""
+    terms = make_terms(min_providers=3, min_verifiers=2)
+    world = World(terms=terms, seed=seed)
+    world.until(lambda w: w.net.phase is Phase.TRAIN and w.net.round == 1)
+    paused, leaver = world.members[0], world.members[terms.seats]
+    world.order(paused, "is paused, as ordered")
+    world.order(leaver, "drains, as ordered")
+    world.until(lambda w: all(_has_left(w, member) for member in (paused, leaver)))
+    world.order(paused, "")
+    view = played(world)
+    assert view.status is JobStatus.DONE
+    assert not any(h.has_fallen or h.cuts for h in everybody(view))
+    for member in world.members:
+        assert paid(world, member) == earned(world, member)
+        assert paid(world, member) > 0 or member is leaver  # it may never have been drawn
+    assert len(view.ids_of(leaver.account, Role.VERIFIER)) == 1
+
+
+def _has_left(world: World, member: Member) -> bool:
+    return world.net.view.standing(member.account) is None
