@@ -19,6 +19,7 @@ from tests.adversary.codecs import DEFAULT, Parts, read, spec_of, write
 from tests.adversary.corpus import KIND_BYTES, Mix, seat_text, text_of
 from tests.adversary.seats import Stack, train_seats
 from tests.support.jobs import PLAIN
+from tests.support.manifests import unstored_data
 from torch import Tensor
 
 from atoll.numerics.batch import gather_batch
@@ -32,10 +33,8 @@ from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.draws import batch_offsets
-from atoll.protocol.hashing import sha256 as sha256_of
-from atoll.protocol.manifest import UNSCALED, DataSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.protocol.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec
 from atoll.protocol.words import Digest, SeatIndex
 
 MODEL = ModelSpec(
@@ -333,11 +332,7 @@ def loss_of(state: GlobalState, setting: Setting, count: int) -> float:
 @cache
 def manifest_of(setting: Setting) -> Manifest:
     """The plain job for this many seats and codec; the data it names is in no store."""
-    cid = dag_cbor_cid(sha256_of(b"the bytes of tests.adversary.corpus"))
-    data = DataSpec(
-        cid=cid, root=sha256_of(b"no tokens"), nodes_cid=cid, dtype="uint8", masked=False,
-        train_tokens=KIND_BYTES, eval_cid=None, eval_tokens=0, eval_batches=0, tokenizer_cid=cid,
-    )  # fmt: skip
+    data = unstored_data(train_tokens=KIND_BYTES)
     job = PLAIN.but(
         {
             "init.seed": setting.seed,

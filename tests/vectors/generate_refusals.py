@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
+from tests.support.manifests import make_manifest
 from tests.unit.protocol.bounds import DECIMALS, INTEGERS, ROOMY, SMALLEST, TERMS
-from tests.unit.protocol.factories import make_manifest
 from tests.unit.protocol.manifests import AT_THE_BOUND, BROKEN, NO_MANIFEST, broken, put
 
 from atoll.errors import ManifestError

@@ -7,8 +7,8 @@ What each owes and what it costs to leave it out, over the contracts' model and 
 from __future__ import annotations
 
 import pytest
+from tests.support.manifests import make_terms
 from tests.support.schedules import Away, Cast, Member, World, is_settled_up
-from tests.unit.protocol.factories import make_terms
 
 from atoll.protocol.pay import round_pay
 from atoll.protocol.views import Holder, JobView

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.unit.protocol.factories import address
+from tests.support.identities import address
 
 from atoll.chain import database as database_module
 from atoll.chain.calls import Call

@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.jobs import PLAIN
+from tests.support.jobs import manifest_of_preset
 from tests.unit.numerics.trace.jobs import JOBS, Changes, manifest_of, small, tokens_of
 from tests.unit.numerics.trace.test_link import CODECS
 from tests.vectors.generate_judge_states import program_roots
 
 from atoll.errors import ManifestError
-from atoll.job.presets import PRESETS
 from atoll.numerics.trace.build.graph import Graph, Region
 from atoll.numerics.trace.build.whole import MAX_BATCH, can_be_judged, program_of
 from atoll.numerics.trace.opcodes import Op
 from atoll.numerics.trace.program import Program
 from atoll.protocol.hashing import keccak256
-from atoll.protocol.manifest import Manifest
 from atoll.protocol.merkle import verify_proof
 from atoll.protocol.program import Part, Source, Template, program_root
 from atoll.protocol.words import Digest
@@ -29,17 +27,6 @@ VECTORS = Path(__file__).parents[3] / "vectors"
 INITIAL = Digest(b"\x07" * 32)
 CPU_SECONDS = 60
 """A generous bound of what takes four."""
-
-
-def preset_manifest(name: str) -> Manifest:
-    """A manifest with a preset's model and steps."""
-    spec, plain = PRESETS[name], manifest_of({}, tokens_of({}, 1200))
-    names = ("lr", "steps", "batch", "segment", "micro_batch")
-    given = {f"inner.{field}": getattr(spec.inner, field) for field in names}
-    changes = {field: value for field, value in given.items() if value is not None}
-    data = plain.data.model_copy(update={"dtype": "uint16", "train_tokens": 10**9})
-    job = PLAIN.but({"rounds": spec.rounds, "model": spec.model, **changes})
-    return job.resolve(data, None, plain.numerics, now=0)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +40,7 @@ def preset_manifest(name: str) -> Manifest:
 )
 def test_presets_have_programs(name: str, nodes: tuple[int, int], templates: int) -> None:
     started = time.process_time()
-    program = program_of(preset_manifest(name), INITIAL)
+    program = program_of(manifest_of_preset(name), INITIAL)
     assert len(program.root) == 32
     seconds = time.process_time() - started
     assert tuple(program.nodes(part) for part in Part) == nodes
