@@ -61,9 +61,9 @@ LONGEST_FIRST = (
     *NETWORKS,
     "integration",
     "adversary",
+    "property",
     "unit/train",
     "unit/numerics",
-    "property",
 )
 SHORT = "e2e/test_command_line.py"
 """Of networks, what takes seconds and is a test for each process."""
