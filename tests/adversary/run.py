@@ -19,7 +19,7 @@ from tests.adversary.codecs import DEFAULT, Parts, read, spec_of, write
 from tests.adversary.corpus import KIND_BYTES, Mix, seat_text, text_of
 from tests.adversary.seats import Stack, train_seats
 from tests.support.jobs import PLAIN
-from tests.support.manifests import unstored_data
+from tests.support.manifests import model_spec, unstored_data
 from torch import Tensor
 
 from atoll.numerics.batch import gather_batch
@@ -34,14 +34,10 @@ from atoll.numerics.ops import NativeOps
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.protocol.draws import batch_offsets
-from atoll.protocol.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec
+from atoll.protocol.manifest import Manifest, NumericsSpec
 from atoll.protocol.words import Digest, SeatIndex
 
-MODEL = ModelSpec(
-    kind="llama", vocab=256, width=32, layers=1, heads=2, kv_heads=2, head_dim=16,
-    qkv_bias=False, qk_norm=False, mlp="swiglu", ffn=88, seq=32, tied=True, norm_eps="0.00001",
-    rope_base=10000, rope_scaling=UNSCALED,
-)  # fmt: skip
+MODEL = model_spec(width=32, layers=1, heads=2, kv_heads=2, ffn=88, seq=32)
 """Twenty thousand parameters over single bytes."""
 BATCH = 8
 EVALUATED = 512

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tests.support.manifests import DEMO, LIFETIME, UNKNOWN_NUMERICS, unstored_data
+from tests.support.manifests import (
+    BASES,
+    DEMO,
+    LIFETIME,
+    UNKNOWN_NUMERICS,
+    model_spec,
+    unstored_data,
+)
 
 from atoll.job.presets import PRESETS
 from atoll.job.spec import JobSpec
@@ -39,17 +46,9 @@ PLAIN = JobSpec.of(
 )
 
 
-def demo_model() -> ModelSpec:
-    """Two hundred thousand parameters over single bytes."""
-    assert PLAIN.model is not None
-    return PLAIN.model
-
-
 def tiny_model() -> ModelSpec:
     """Thirty thousand parameters: a round of it takes about a second."""
-    return demo_model().model_copy(
-        update={"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "ffn": 64, "seq": 32}
-    )
+    return model_spec(**BASES["small"]["model"])
 
 
 def manifest_of_preset(name: str) -> Manifest:

@@ -219,6 +219,21 @@ def whole_manifest(changes: Changes | None = None, base: Base = "demo") -> Manif
     return Manifest.model_validate(plain)
 
 
+def model_spec(**changes: Any) -> ModelSpec:
+    """The demo's model: two hundred thousand parameters over single bytes."""
+    return ModelSpec.model_validate(DEMO["model"] | changes)
+
+
+def inner_spec(**changes: Any) -> InnerSpec:
+    """How a seat of the demo trains."""
+    return InnerSpec.model_validate(DEMO["inner"] | changes)
+
+
+def codec_spec(**changes: Any) -> CodecSpec:
+    """What the demo's updates are written in."""
+    return CodecSpec.model_validate(deepcopy(DEMO["codec"]) | changes)
+
+
 def unstored_data(**changes: Any) -> DataSpec:
     """Data whose blocks nobody has."""
     return DataSpec.model_validate(deepcopy(DEMO["data"]) | changes)

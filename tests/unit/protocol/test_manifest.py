@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 from tests.support.identities import cid
 from tests.support.manifests import make_manifest
-from tests.unit.protocol.manifests import AT_THE_BOUND, BROKEN, NO_MANIFEST, Plain, broken
+from tests.unit.protocol.refused_manifests import AT_THE_BOUND, BROKEN, NO_MANIFEST, Plain, broken
 
 from atoll.errors import ManifestError
 from atoll.protocol import canonical
