@@ -73,7 +73,7 @@ BEYOND = (
     "integration/storage/test_libkubo.py",
     "integration/dashboard",  # in a Chromium
     "integration/numerics/test_fused.py",  # with Triton
-    "property/schedules",  # minutes of computing
+    "property/schedules/test_random_schedules.py",  # minutes of computing
 )
 """What a newcomer need not run: what takes minutes, or more than set-up fetches."""
 NEVERTHELESS = ("e2e/test_acceptance.py", "e2e/test_finetune.py", SHORT, "adversary/test_seats.py")

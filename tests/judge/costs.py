@@ -15,8 +15,7 @@ from tests.judge.playing import play
 from tests.judge.table import Bill, Table
 from tests.judge.vast import Vast, World, proof_gas
 from tests.support.jobs import manifest_of_preset
-from tests.unit.numerics.trace.jobs import LORA, SGD, make_small
-from tests.unit.numerics.trace.test_link import CODECS
+from tests.unit.numerics.trace.jobs import CODECS, LORA, SGD, make_small
 
 from atoll.job.presets import PRESETS
 from atoll.numerics.trace.build.whole import program_of

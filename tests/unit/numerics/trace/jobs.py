@@ -92,6 +92,31 @@ JOBS: Mapping[str, Changes] = {
     },
 }
 """By what is special about them."""
+CODECS: Mapping[str, Changes] = {
+    "grid8": {"codec": {"exponents": COARSE}},
+    "grid4": {"codec": {"kind": "grid4", "exponents": COARSE}},
+    "two_bit": {"codec": {"kind": "two_bit", "exponents": COARSE}},
+    "sign": {"codec": {"kind": "sign", "exponents": COARSE}},
+    "fp32": {
+        "codec": {
+            "kind": "fp32",
+            "exponents": dict.fromkeys(COARSE, -40),
+            "moment_exponents": dict.fromkeys(COARSE, -40),
+            "min_exponent": -40,
+            "max_exponent": -40,
+        },
+        "robust": {"rule": "mean"},
+    },
+    "sparse": {
+        "codec": {"kind": "sparse", "exponents": COARSE},
+        "robust": {"rule": "contributor_mean"},
+    },
+    "dct": {
+        "codec": {"kind": "dct", "exponents": COARSE},
+        "robust": {"rule": "contributor_mean"},
+    },
+}
+"""By the codec of their updates."""
 SEAT, DATA_SEED = SeatIndex(3), Digest(hashlib.sha256(b"data seed").digest())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.unit.numerics.trace.jobs import DATA_SEED, JOBS, SEAT, Small, make_small
+from tests.unit.numerics.trace.jobs import COARSE, CODECS, DATA_SEED, JOBS, SEAT, Small, make_small
 
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.link import close_round
@@ -17,32 +17,6 @@ from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.trace.run import run
 from atoll.protocol.manifest import SPARSE_CODECS
 from atoll.protocol.program import Part
-
-EXPONENTS = {"embedding": -10, "matrix": -13, "vector": -9}
-CODECS: Mapping[str, Mapping[str, Any]] = {
-    "grid8": {"codec": {"exponents": EXPONENTS}},
-    "grid4": {"codec": {"kind": "grid4", "exponents": EXPONENTS}},
-    "two_bit": {"codec": {"kind": "two_bit", "exponents": EXPONENTS}},
-    "sign": {"codec": {"kind": "sign", "exponents": EXPONENTS}},
-    "fp32": {
-        "codec": {
-            "kind": "fp32",
-            "exponents": dict.fromkeys(EXPONENTS, -40),
-            "moment_exponents": dict.fromkeys(EXPONENTS, -40),
-            "min_exponent": -40,
-            "max_exponent": -40,
-        },
-        "robust": {"rule": "mean"},
-    },
-    "sparse": {
-        "codec": {"kind": "sparse", "exponents": EXPONENTS},
-        "robust": {"rule": "contributor_mean"},
-    },
-    "dct": {
-        "codec": {"kind": "dct", "exponents": EXPONENTS},
-        "robust": {"rule": "contributor_mean"},
-    },
-}
 
 
 def last_of(job: Small, seed: int, count: int) -> SeatState:
@@ -154,7 +128,7 @@ def test_of_second_moments_that_are_negative_the_largest_magnitude_decides() -> 
 @pytest.mark.parametrize("round", [0, 1, 2])
 def test_a_fragments_link_speaks_of_it_alone(round: int) -> None:
     """Fragment 0 has the embedding, layers 0 and 2 and the last norm: three runs of exponents."""
-    grid4 = {"kind": "grid4", "exponents": EXPONENTS, "fragments": 2, "mixing": "0.5"}
+    grid4 = {"kind": "grid4", "exponents": COARSE, "fragments": 2, "mixing": "0.5"}
     job = make_small({"codec": grid4, "model": {"layers": 3}})
     model = job.course.model
     assert model is not None
