@@ -35,13 +35,8 @@ NEWCOMER = "--newcomer"
 WAITING = ("tests/e2e", "tests/network", "tests/integration")
 PYTEST = (PYTHON, "-m", "pytest", "--dist=loadgroup", "--no-loadscope-reorder", "--durations=10")
 NICE = 10
-# Every process compiles our sources anew where it may not keep what it compiled. There are more
-# processes than cores: threads of numerical libraries, which spin as they wait, only take from each
-# other. What is tested with several threads asks for them.
-ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {
-    "OMP_NUM_THREADS": "1",
-    "OMP_WAIT_POLICY": "PASSIVE",
-}
+# Every process compiles our sources anew where it may not keep what it compiled.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 ADDITIONS = 1_000_000
 QUICK_NS = 100
 """What an addition takes at most in this Python on cores of the usual speed: 60 as a rule."""

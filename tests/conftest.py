@@ -7,6 +7,10 @@ whole network stands alone. What takes longest goes first, since whatever is tak
 everyone else ends up waiting for. What `BEYOND` names is marked so, and `make test` leaves it to
 `make test-all`. Every process imports every module of tests: `transformers` and
 `peft`, which take four seconds, are imported where they are used.
+
+Threads of numerical libraries spin as they wait, and most tensors here are tiny: two of them took
+five times as much of two cores as they computed. So a process has one, which what is tested with
+several changes, and none spins.
 """
 
 from __future__ import annotations
@@ -16,6 +20,9 @@ import os
 import signal
 from functools import cache
 from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch reads them
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import eth_account  # noqa: F401 (before atoll.chain, which undoes what this does to recursion)
 import pytest
@@ -54,9 +61,9 @@ LONGEST_FIRST = (
     *NETWORKS,
     "integration",
     "adversary",
+    "property",
     "unit/train",
     "unit/numerics",
-    "property",
 )
 SHORT = "e2e/test_command_line.py"
 """Of networks, what takes seconds and is a test for each process."""
@@ -66,7 +73,7 @@ BEYOND = (
     "integration/storage/test_libkubo.py",
     "integration/dashboard",  # in a Chromium
     "integration/numerics/test_fused.py",  # with Triton
-    "unit/schedules/test_random_schedules.py",  # minutes of computing
+    "property/schedules/test_random_schedules.py",  # minutes of computing
 )
 """What a newcomer need not run: what takes minutes, or more than set-up fetches."""
 NEVERTHELESS = ("e2e/test_acceptance.py", "e2e/test_finetune.py", SHORT, "adversary/test_seats.py")

@@ -19,6 +19,7 @@ from tests.adversary.codecs import DEFAULT, Parts, read, spec_of, write
 from tests.adversary.corpus import KIND_BYTES, Mix, seat_text, text_of
 from tests.adversary.seats import Stack, train_seats
 from tests.support.jobs import PLAIN
+from tests.support.manifests import model_spec, unstored_data
 from torch import Tensor
 
 from atoll.numerics.batch import Windows
@@ -32,17 +33,11 @@ from atoll.numerics.model import forward
 from atoll.numerics.ops import NativeOps
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.draws import batch_offsets
-from atoll.protocol.hashing import sha256 as sha256_of
-from atoll.protocol.manifest import UNSCALED, DataSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.protocol.manifest import Manifest, NumericsSpec
 from atoll.protocol.words import Digest, SeatIndex
 
-MODEL = ModelSpec(
-    kind="llama", vocab=256, width=32, layers=1, heads=2, kv_heads=2, head_dim=16,
-    qkv_bias=False, qk_norm=False, mlp="swiglu", ffn=88, seq=32, tied=True, norm_eps="0.00001",
-    rope_base=10000, rope_scaling=UNSCALED,
-)  # fmt: skip
+MODEL = model_spec(width=32, layers=1, heads=2, kv_heads=2, ffn=88, seq=32)
 """Twenty thousand parameters over single bytes."""
 BATCH = 8
 EVALUATED = 512
@@ -334,11 +329,7 @@ def loss_of(state: GlobalState, setting: Setting, count: int) -> float:
 @cache
 def manifest_of(setting: Setting) -> Manifest:
     """The plain job for this many seats and codec; the data it names is in no store."""
-    cid = dag_cbor_cid(sha256_of(b"the bytes of tests.adversary.corpus"))
-    data = DataSpec(
-        cid=cid, root=sha256_of(b"no tokens"), nodes_cid=cid, dtype="uint8", masked=False,
-        train_tokens=KIND_BYTES, eval_cid=None, eval_tokens=0, eval_batches=0, tokenizer_cid=cid,
-    )  # fmt: skip
+    data = unstored_data(train_tokens=KIND_BYTES)
     job = PLAIN.but(
         {
             "init.seed": setting.seed,

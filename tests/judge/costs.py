@@ -14,9 +14,8 @@ from tests.judge.parties import Party, Trial, liar
 from tests.judge.playing import play
 from tests.judge.table import Bill, Table
 from tests.judge.vast import Vast, World, proof_gas
-from tests.support.jobs import PLAIN
-from tests.unit.numerics.trace.jobs import LORA, SGD, make_small, manifest_of, tokens_of
-from tests.unit.numerics.trace.test_link import CODECS
+from tests.support.jobs import manifest_of_preset
+from tests.unit.numerics.trace.jobs import CODECS, LORA, SGD, make_small
 
 from atoll.job.presets import PRESETS
 from atoll.numerics.trace.build.whole import program_of
@@ -81,14 +80,8 @@ class Cost:
 
 def preset_manifest(name: str, variant: str = "") -> Manifest:
     """A manifest with a preset's model and steps, over data of a billion tokens."""
-    spec, plain = PRESETS[name], manifest_of({}, tokens_of({}, 1200))
     changes = VARIANTS[variant]
-    names = ("lr", "steps", "batch", "segment", "micro_batch")
-    given = {f"inner.{field}": getattr(spec.inner, field) for field in names}
-    kept = {field: value for field, value in given.items() if value is not None}
-    data = plain.data.model_copy(update={"dtype": "uint16", "train_tokens": 10**9})
-    job = PLAIN.but({"rounds": spec.rounds, "model": spec.model, **kept})
-    fields = job.resolve(data, None, plain.numerics, now=0).model_dump()
+    fields = manifest_of_preset(name).model_dump()
     for part in ("model", "inner", "codec", "robust"):
         fields[part] |= changes.get(part, {})
     if not RULES[fields["robust"]["rule"]].bears_faults:

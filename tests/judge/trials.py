@@ -14,8 +14,7 @@ from typing import Final
 from tests.judge.parties import NothingToLieAbout, Party, Trial, liar, sham
 from tests.judge.playing import Played, play
 from tests.judge.table import Table
-from tests.unit.numerics.trace.jobs import JOBS, Changes, Small, make_small
-from tests.unit.numerics.trace.test_link import CODECS
+from tests.unit.numerics.trace.jobs import CODECS, JOBS, Changes, Small, make_small
 
 from atoll.numerics.trace.opcodes import Op
 from atoll.protocol.games.machine import Outcome

@@ -18,7 +18,7 @@ from tests.second_client.documents import Shapes, is_public, moments_of
 from tests.second_client.moments import lines, named_sums, read_sums, sums_header
 from tests.second_client.sections import joined, spoken_of
 from tests.second_client.state import global_bytes, global_digest, read_global
-from tests.unit.aggregation.test_merge_round import make_manifest
+from tests.unit.aggregation.test_merge_round import merge_manifest
 
 from atoll.aggregation.round import MergeResult, merge
 from atoll.numerics.layout import trained_shapes
@@ -185,7 +185,7 @@ def manifests(
 
 @cache
 def base_manifest() -> Manifest:
-    return make_manifest()
+    return merge_manifest()
 
 
 def random_model(rng: Rng, manifest: Manifest, plain: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 from eth_hash.auto import keccak
 from eth_utils.address import to_checksum_address
 from tests.second_client import money, rounds, words
-from tests.unit.protocol.factories import make_terms
+from tests.support.manifests import make_terms
 
 from atoll.protocol import audit_reports, clocks, committee_draws, hashing, leaves, misses, pay
 from atoll.protocol.words import (

@@ -13,7 +13,7 @@ import pytest
 from tests.second_client import money, refusals
 from tests.second_client.documents import read_manifest
 from tests.second_client.words import encode_cbor
-from tests.unit.protocol.factories import plain_manifest
+from tests.support.manifests import plain_manifest
 
 from atoll.errors import ManifestError
 from atoll.protocol.manifest import Manifest

@@ -15,7 +15,7 @@ from tests.second_client.state import seat_shapes
 from tests.second_client.test_moments import warm_state
 from tests.second_client.test_refusals import is_taken
 from tests.second_client.words import decode_cbor, encode_cbor
-from tests.unit.protocol.factories import make_manifest
+from tests.support.manifests import make_manifest
 
 from atoll.errors import ManifestError
 from atoll.numerics.layout import seat_layout

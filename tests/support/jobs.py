@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from atoll.job.spec import JobSpec
-from atoll.protocol.manifest import UNSCALED, ModelSpec
+from tests.support.manifests import (
+    BASES,
+    DEMO,
+    LIFETIME,
+    UNKNOWN_NUMERICS,
+    model_spec,
+    unstored_data,
+)
 
-LIFETIME = 4_000_000_000
+from atoll.job.presets import PRESETS
+from atoll.job.spec import JobSpec
+from atoll.protocol.manifest import Manifest, ModelSpec, NumericsSpec
+
 PLAIN = JobSpec.of(
     {
         "name": "demo",
         "rounds": 4,
         "lifetime": LIFETIME,
-        "model": {
-            "kind": "llama",
-            "vocab": 256,
-            "width": 64,
-            "layers": 4,
-            "heads": 4,
-            "kv_heads": 4,
-            "head_dim": 16,
-            "qkv_bias": False,
-            "qk_norm": False,
-            "mlp": "swiglu",
-            "ffn": 176,
-            "seq": 64,
-            "tied": True,
-            "norm_eps": "0.00001",
-            "rope_base": 10000,
-            "rope_scaling": UNSCALED,
-        },
+        "model": DEMO["model"],
         "inner": {"lr": "0.003", "steps": 40, "segment": 5, "batch": 8},
         "money": {
             "price_per_token": "0.000001",
@@ -54,14 +46,17 @@ PLAIN = JobSpec.of(
 )
 
 
-def demo_model() -> ModelSpec:
-    """Two hundred thousand parameters over single bytes."""
-    assert PLAIN.model is not None
-    return PLAIN.model
-
-
 def tiny_model() -> ModelSpec:
     """Thirty thousand parameters: a round of it takes about a second."""
-    return demo_model().model_copy(
-        update={"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "ffn": 64, "seq": 32}
-    )
+    return model_spec(**BASES["small"]["model"])
+
+
+def manifest_of_preset(name: str) -> Manifest:
+    """A manifest with a preset's model and steps, over data of a billion tokens."""
+    spec = PRESETS[name]
+    names = ("lr", "steps", "batch", "segment", "micro_batch")
+    given = {f"inner.{field}": getattr(spec.inner, field) for field in names}
+    changes = {field: value for field, value in given.items() if value is not None}
+    job = PLAIN.but({"rounds": spec.rounds, "model": spec.model, **changes})
+    data = unstored_data(dtype="uint16", train_tokens=10**9)
+    return job.resolve(data, None, NumericsSpec(**UNKNOWN_NUMERICS), now=0)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.unit.protocol.factories import cid, digest
+from tests.support.identities import cid, digest
 from tests.unit.protocol.network import bitmap, hashed, leaves_of, need, numbers, reveal_of
 
 from atoll.protocol.audit_reports import Duty

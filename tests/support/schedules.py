@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from tests.support.identities import accounts
+from tests.support.manifests import make_manifest, make_terms
 from tests.support.performing import PERFORM, Begun, Nothing
-from tests.unit.protocol.factories import accounts, make_manifest, make_terms
 from tests.unit.protocol.network import Network, Refused
 
 from atoll.protocol import events as ev

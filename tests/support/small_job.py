@@ -11,12 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.unit.protocol.factories import DOMAIN, make_terms, plain_manifest
+from tests.support.identities import DOMAIN
+from tests.support.manifests import DEMO, whole_manifest
 
-from atoll.numerics.tables import tables_root
 from atoll.protocol.manifest import Manifest, NumericsSpec
-from atoll.protocol.terms import terms_to_plain
-from atoll.protocol.words import Digest, JobId, RoundIndex, SeatIndex, Slot, Terms
+from atoll.protocol.words import Digest, JobId, RoundIndex, SeatIndex, Slot
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
 from atoll.train.corpus.options import DataOptions
@@ -30,20 +29,6 @@ from atoll_devnet.processes.warm import warm_context
 DATA_SEED = Digest(b"\x05" * 32)
 FIRST = Slot(DOMAIN, JobId(1), RoundIndex(0))
 TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" for i in range(300))
-SMALL = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "ffn": 64, "seq": 32}
-STEPS = {"batch": 4, "micro_batch": 4, "lr": "0.003"}
-KINDS = ("embedding", "matrix", "vector")
-GRID = {
-    "exponents": dict.fromkeys(KINDS, -10),
-    "moment_exponents": dict.fromkeys(KINDS, -12),
-}
-"""As fine as −5 times an update allows: none of its values is cut off."""
-
-
-def small_terms(**changes: Any) -> Terms:
-    """Those of `small_manifest`."""
-    sizes = {"steps": 8, "segment_steps": 2, "tokens_per_step": 4 * 32}
-    return make_terms(**{**sizes, **changes})
 
 
 @cache
@@ -54,29 +39,26 @@ def numerics_of_members() -> NumericsSpec:
 
 
 def small_manifest(
-    store: LocalStore, numerics: NumericsSpec | None = None, **changes: Any
+    store: LocalStore, numerics: NumericsSpec | None = None, **terms: Any
 ) -> Manifest:
     """Its data are put into the store.
 
     Args:
         numerics: None for those that this process comes to.
-        changes: of the terms.
+        terms: other ones than those of the small base.
     """
-    plain = plain_manifest()
-    plain["model"] |= SMALL
-    terms = small_terms(**changes)
-    plain["inner"] |= STEPS | {"steps": terms.steps, "segment": terms.segment_steps}
-    plain["codec"] |= GRID
-    plain["numerics"] = (numerics or numerics_spec()).model_dump()
     text = store.root.parent / "text.txt"
     text.write_text(TEXT)
-    options = DataOptions(paths=(text,), held_out="0.1", model_vocab=plain["model"]["vocab"])
-    plain["data"] = prepare(options, store, lambda _: None).spec(1).model_dump()
-    plain["terms"] = terms_to_plain(terms)
-    drafted = Manifest.model_validate(plain)
-    total = drafted.terms.rounds * drafted.inner.steps
-    plain["tables"] = tables_root(drafted.model, drafted.inner, total)
-    return Manifest.model_validate(plain)
+    options = DataOptions(paths=(text,), held_out="0.1", model_vocab=DEMO["model"]["vocab"])
+    return whole_manifest(
+        {
+            "numerics": (numerics or numerics_spec()).model_dump(),
+            "data": prepare(options, store, lambda _: None).spec(1).model_dump(),
+            "inner": {"steps": terms.get("steps", 8), "segment": terms.get("segment_steps", 2)},
+            "terms": terms,
+        },
+        "small",
+    )
 
 
 def with_program(manifest: Manifest, store: LocalStore) -> Manifest:

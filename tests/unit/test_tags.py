@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
-from tests.unit.protocol.factories import address, digest
+from tests.support.identities import address, digest
 from tests.vectors import generate_tags
 from tests.vectors.generate_tags import TagError, grown
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from eth_utils.address import to_checksum_address
-from tests.unit.protocol.factories import make_manifest
+from tests.support.manifests import make_manifest
 from torch import Tensor
 
 from atoll.numerics import decimals, tables

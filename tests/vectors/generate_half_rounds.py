@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.unit.protocol.factories import digest, make_terms
+from tests.support.identities import digest
+from tests.support.manifests import make_terms
 from tests.unit.protocol.script import Script
 
 from atoll.protocol.merge_inputs import is_whole_enough

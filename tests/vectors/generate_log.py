@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.unit.protocol.factories import make_terms
+from tests.support.manifests import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.protocol.rounds import apply_all

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
-from tests.support.jobs import PLAIN
+from tests.support.identities import cid, digest
+from tests.support.manifests import KINDS, whole_manifest
 from torch import Tensor
 
 from atoll.aggregation.round import merge
@@ -25,20 +26,10 @@ from atoll.numerics.codec.sums import encode_sums
 from atoll.numerics.layout import Shapes, moment_layout, trained_shapes
 from atoll.numerics.sections import joined
 from atoll.numerics.state import GlobalState
-from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.codecs import CODECS
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import (
-    CodecSpec,
-    DataSpec,
-    InitSpec,
-    LoraSpec,
     Manifest,
-    NumericsSpec,
-    OuterSpec,
-    RobustSpec,
-    TensorExponents,
-    reset_period_of,
 )
 from atoll.protocol.merge_inputs import MergeFacts
 from atoll.protocol.rules import RULES
@@ -52,20 +43,22 @@ SEATS, COMMITTEE = 7, 3
 
 # --- merge.json ---
 
-SMALL: Mapping[str, Json] = {
+SMALL = {
     "vocab": 3, "width": 8, "layers": 2, "heads": 1, "kv_heads": 1, "head_dim": 2, "ffn": 8,
     "mlp": "relu2", "tied": True,
 }  # fmt: skip
-ADAPTERS = LoraSpec(rank=1, alpha="1", targets=("q", "o"))
+ADAPTERS = {"rank": 1, "alpha": "1", "targets": ("q", "o")}
 """Their 40 parameters are what most cases train."""
-FROZEN = InitSpec(seed=1, cid=dag_cbor_cid(sha256(b"weights")), root=sha256(b"weights' root"))
+FROZEN = {"seed": 1, "cid": cid("weights"), "root": digest("weights' root")}
 INNERS: Mapping[str, Mapping[str, Json]] = {
     "adamw": {"optimizer": "adamw", "momentum": "0"},
     "muon": {"optimizer": "muon", "momentum": "0.95"},
     "momentum": {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"},
     "sgd": {"optimizer": "sgd", "momentum": "0", "beta1": "0", "beta2": "0", "eps": "0"},
 }
-DECAYS = {"momentum": "0", "beta2": "0", "eps": "0", "period": 0}
+CONSTANT = {"schedule": "constant", "beta2": "0.99"}
+TABLES = whole_manifest({"inner": CONSTANT}).tables
+"""Of the demo's model, whatever is merged: a merge reads none."""
 OUTERS: Mapping[str, Mapping[str, Json]] = {
     "sgd": {},
     "nesterov": {"momentum": "0.9"},
@@ -89,42 +82,25 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
     `whole` trains a model of few parameters instead of adapters of it.
     """
     low, high, start = (-40, -40, -40) if kind == "fp32" else (-16, -4, -10)
-    base = PLAIN.resolve(
-        DataSpec(
-            cid=dag_cbor_cid(sha256(b"data")),
-            root=sha256(b"tokens"),
-            nodes_cid=dag_cbor_cid(sha256(b"nodes")),
-            dtype="uint8",
-            masked=False,
-            train_tokens=1_000_000,
-            eval_cid=None,
-            eval_tokens=0,
-            eval_batches=0,
-            tokenizer_cid=dag_cbor_cid(sha256(b"tokenizer")),
-        ),
-        None,
-        NumericsSpec(code_digest=sha256(b"code"), probe_digest=sha256(b"probe")),
-        now=0,
-    )
-    grid = {"min_exponent": low, "max_exponent": high, "feedback": "0", "overlap": 0}
-    same = TensorExponents(embedding=start, matrix=start, vector=start)
-    grid |= {"exponents": same, "moment_exponents": same}
-    grid |= {"fragments": given.get("fragments", 1), "mixing": "0", "kind": kind}
-    parts = {
-        "codec": CodecSpec(**grid),
-        "outer": OuterSpec(**DECAYS | {"kind": outer, "lr": "0.7"} | OUTERS[outer]),
-        "robust": RobustSpec(
-            rule=rule, f=given.get("f", 1) if RULES[rule].bears_faults else 0, kappa="1.5"
-        ),
-        "inner": base.inner.model_copy(update=INNERS[given.get("inner", "sgd")]),
-        "model": base.model.model_copy(update=dict(SMALL)),
+    f = given.get("f", 1) if RULES[rule].bears_faults else 0
+    changes = {
+        "codec": {
+            "kind": kind,
+            "exponents": dict.fromkeys(KINDS, start),
+            "moment_exponents": dict.fromkeys(KINDS, start),
+            "min_exponent": low,
+            "max_exponent": high,
+            "fragments": given.get("fragments", 1),
+        },
+        "outer": {"kind": outer, "lr": "0.7"} | OUTERS[outer],
+        "robust": {"rule": rule, "f": f, "kappa": "1.5"},
+        "inner": CONSTANT | INNERS[given.get("inner", "sgd")],
+        "model": SMALL,
+        "terms": {"seats": SEATS, "places": 8, "min_verifiers": 2, "program": bytes(32)},
     }
     if not given.get("whole"):
-        parts |= {"lora": ADAPTERS, "init": FROZEN}
-    reset_period = reset_period_of(parts["codec"], base.terms.rounds)
-    terms = replace(base.terms, f=parts["robust"].f, seats=SEATS)
-    changed = base.model_copy(update=parts | {"reset_period": reset_period, "terms": terms})
-    return Manifest.model_validate(changed.model_dump())
+        changes |= {"lora": ADAPTERS, "init": FROZEN}
+    return whole_manifest(changes).model_copy(update={"tables": TABLES})
 
 
 def model_of(manifest: Manifest, number: int) -> GlobalState:

@@ -1,7 +1,8 @@
 """Writes the vectors of what is refused: `python tests/vectors/generate_refusals.py`.
 
 Rule of this file: every case is a valid document with one thing changed. Cases are those of
-`tests/unit/protocol/manifests.py` and `bounds.py`; `README.md` beside it says what each file holds.
+`refused_manifests.py` and `bounds.py` in tests/unit/protocol; `README.md` beside it says what each
+file holds.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
+from tests.support.manifests import make_manifest
 from tests.unit.protocol.bounds import DECIMALS, INTEGERS, ROOMY, SMALLEST, TERMS
-from tests.unit.protocol.factories import make_manifest
-from tests.unit.protocol.manifests import AT_THE_BOUND, BROKEN, NO_MANIFEST, broken, put
+from tests.unit.protocol.refused_manifests import AT_THE_BOUND, BROKEN, NO_MANIFEST, broken, put
 
 from atoll.errors import ManifestError
 from atoll.protocol import manifest as m

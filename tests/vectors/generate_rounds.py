@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from coincurve import PrivateKey
 from eth_utils.address import to_checksum_address
-from tests.unit.protocol.factories import make_manifest, make_terms
-from tests.unit.protocol.identities import address, cid, digest
+from tests.support.identities import address, cid, digest
+from tests.support.manifests import make_manifest, make_terms
 
 from atoll.protocol import (
     audit_reports,

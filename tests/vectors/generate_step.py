@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from tests.support.jobs import PLAIN
+from tests.support.identities import cid
+from tests.support.manifests import Changes, data_over, make_manifest, whole_manifest
 from torch import Tensor
 
 from atoll.numerics.base import Base, freeze
@@ -32,26 +33,17 @@ from atoll.numerics.kernels.philox import Mask
 from atoll.numerics.layout import param_shapes, seat_layout
 from atoll.numerics.link import close_round
 from atoll.numerics.ops import operations
-from atoll.numerics.pieces import piece_root, root_of_update
+from atoll.numerics.pieces import root_of_update
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.segment import Course, run_segment
 from atoll.numerics.state import SeatState
 from atoll.numerics.step import inner_step, state_roots
-from atoll.numerics.tables import tables_root
 from atoll.numerics.tensors import tree_root
 from atoll.numerics.tokens import Tokens
-from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.draws import batch_offsets
 from atoll.protocol.held_out import mean_loss
 from atoll.protocol.leaves import float_bytes
-from atoll.protocol.manifest import (
-    CodecSpec,
-    DataSpec,
-    InnerSpec,
-    Manifest,
-    ModelSpec,
-    NumericsSpec,
-)
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.words import Digest, SeatIndex
 
 HERE = Path(__file__).parent
@@ -229,19 +221,9 @@ def grids() -> Json:
 
 # --- training.json ---
 
-MODEL = {
-    "kind": "llama", "vocab": 17, "width": 8, "layers": 2, "heads": 2, "kv_heads": 1,
-    "head_dim": 4, "qkv_bias": False, "qk_norm": False, "mlp": "swiglu", "ffn": 12, "seq": 6,
-    "tied": True, "norm_eps": "0.00001", "rope_base": 10000,
-    "rope_scaling": {"kind": "none", "factor": "1", "low": "0", "high": "0", "positions": 0},
-}  # fmt: skip
-INNER = {
-    "optimizer": "adamw", "lr": "0.01", "momentum": "0", "beta1": "0.9", "beta2": "0.95",
-    "eps": "0.00000001", "weight_decay": "0.1", "dropout": "0.1", "clip": "1",
-    "schedule": "cosine", "warmup_steps": 3, "steps": 4, "batch": 4, "segment": 2, "micro_batch": 2,
-}  # fmt: skip
+MODEL = make_manifest(base="tiny").model
 NO_ADAM = {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"}
-JOBS: Mapping[str, dict[str, dict[str, Any]]] = {
+JOBS: Mapping[str, Changes] = {
     "adamw": {"codec": {"kind": "grid8"}},
     "attention": {
         "model": {
@@ -274,7 +256,7 @@ JOBS: Mapping[str, dict[str, dict[str, Any]]] = {
         "codec": {"kind": "grid8"},
     },
 }
-ADAPTERS: dict[str, dict[str, Any]] = {
+ADAPTERS: Changes = {
     "lora": {"rank": 2, "alpha": "5", "targets": ["q", "v", "down"]},
     "inner": {"micro_batch": 1, "dropout": "0"},
     "codec": {"kind": "grid8"},
@@ -283,34 +265,18 @@ ADAPTERS: dict[str, dict[str, Any]] = {
 SEAT, DATA_SEED = SeatIndex(3), Digest(hashlib.sha256(b"data seed").digest())
 
 
-def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
+def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
     """A job of three rounds over tokens whose blocks nobody has."""
-    cid = dag_cbor_cid(Digest(hashlib.sha256(b"data").digest()))
-    fields = {
-        "cid": cid, "root": piece_root(tokens.tobytes()), "nodes_cid": cid, "dtype": "uint8",
-        "masked": False, "train_tokens": len(tokens), "eval_cid": None, "eval_tokens": 0,
-        "eval_batches": 0, "tokenizer_cid": cid,
-    }  # fmt: skip
-    data = DataSpec.model_validate(fields | changes.get("data", {}))
-    numerics = NumericsSpec(code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)))
-    model = ModelSpec.model_validate(MODEL | changes.get("model", {}))
-    inner = InnerSpec.model_validate(INNER | changes.get("inner", {}))
-    sizes = {name: getattr(inner, name) for name in ("steps", "segment", "batch", "micro_batch")}
-    changes_of_job = {"rounds": 3, "model": model} | {f"inner.{k}": v for k, v in sizes.items()}
-    plain = PLAIN.but(changes_of_job).resolve(data, None, numerics, now=0).model_dump()
-    plain["inner"] = inner.model_dump()
-    plain["codec"] |= changes["codec"]
-    plain["reset_period"] = 3 if CodecSpec.model_validate(plain["codec"]).carries_more else 1
-    plain["tables"] = tables_root(model, inner, 3 * inner.steps)
+    whole = {"inner.dropout": "0.1", **changes}
+    whole["data"] = data_over(tokens, **{"dtype": "uint8", **changes.get("data", {})})
     if "lora" in changes:
-        plain["lora"] = changes["lora"]
-        plain["init"] = {"seed": 0, "cid": cid, "root": tree_root(frozen_weights())}
-    return Manifest.model_validate(plain)
+        whole["init"] = {"seed": 0, "cid": cid("data"), "root": tree_root(frozen_weights())}
+    return whole_manifest(whole, "tiny")
 
 
 def frozen_weights() -> dict[str, Tensor]:
     """What the adapters are added to."""
-    shapes = param_shapes(ModelSpec.model_validate(MODEL))
+    shapes = param_shapes(MODEL)
     return dict(initial_params(shapes, seed=1))
 
 
@@ -324,9 +290,9 @@ def weights_of(manifest: Manifest) -> tuple[Json, Base | None]:
     return {"frozenWeights": b"".join(pieces).hex()}, base
 
 
-def training(changes: dict[str, dict[str, Any]]) -> Json:
+def training(changes: Changes) -> Json:
     """What a job fixes, its first step, its first segment, and an update from there."""
-    tokens = np.frombuffer(stream("tokens", 300), np.uint8) % np.uint8(MODEL["vocab"])
+    tokens = np.frombuffer(stream("tokens", 300), np.uint8) % np.uint8(MODEL.vocab)
     if changes.get("data"):
         # An answer of one token in three, and a stretch without any.
         shown = np.frombuffer(stream("mask", 300), np.uint8) % 3 == 0
@@ -376,9 +342,9 @@ def training(changes: dict[str, dict[str, Any]]) -> Json:
 # --- held_out.json ---
 
 
-def held_out(changes: dict[str, dict[str, Any]]) -> Json:
+def held_out(changes: Changes) -> Json:
     """The windows of a few tokens, every micro-batch's loss under two models, what they come to."""
-    tokens = np.frombuffer(stream("held out", 40), np.uint8) % np.uint8(MODEL["vocab"])
+    tokens = np.frombuffer(stream("held out", 40), np.uint8) % np.uint8(MODEL.vocab)
     if changes.get("data"):
         tokens = tokens.astype(np.uint16) | np.where(np.arange(40) % 9 < 7, 1 << 15, 0).astype(
             "<u2"

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.chain.one_round import ROUND, SEAT, OneRound
 from tests.integration.chain.test_account_cli import config_of, has, pass_time, told
 from tests.integration.chain.test_job_cli import Submitted, submitted
-from tests.unit.protocol.factories import digest
+from tests.support.identities import digest
 from typer.testing import CliRunner
 
 from atoll import Client

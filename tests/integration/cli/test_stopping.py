@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.protocol.factories import address
+from tests.support.identities import address
 
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.cli import services, stopping

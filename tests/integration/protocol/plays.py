@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.support.games import TOY
-from tests.unit.protocol.factories import digest
+from tests.support.identities import digest
 from tests.unit.protocol.models import HEADER, LEAVES, PROGRAM, TEMPLATE
 
 from atoll.protocol.game_records import GameRecord

@@ -19,7 +19,7 @@ from tests.integration.protocol.live import (
     live_terms,
     signature,
 )
-from tests.unit.protocol.factories import digest
+from tests.support.identities import digest
 from tests.unit.protocol.models import MODEL, PROGRAM, with_reset_periods
 from tests.unit.protocol.network import Refused, numbers
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script

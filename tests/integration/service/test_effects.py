@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 
 import pytest
 from tests.integration.service import worker_tasks
-from tests.unit.protocol.factories import digest
+from tests.support.identities import digest
 from tests.unit.protocol.script import Script
 
 from atoll.errors import StorageError

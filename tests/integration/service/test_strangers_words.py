@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 from eth_abi.abi import encode
+from tests.support.manifests import make_manifest
 from tests.unit.chain.test_endpoints import ROUNDS, chain_that
-from tests.unit.protocol.factories import make_manifest
 
 from atoll.chain.revert import ERROR_SELECTOR
 from atoll.errors import ManifestError, RpcUnavailable, TransactionFailed

@@ -15,7 +15,7 @@ import pytest
 from eth_abi.abi import encode
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.unit.protocol.factories import DOMAIN, JOB, address
+from tests.support.identities import DOMAIN, JOB, address
 from tests.unit.protocol.script import Script
 
 from atoll.chain import answers, replies

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.support.batches import step_on
 from tests.support.jobs import PLAIN
+from tests.support.manifests import unstored_data
 from tests.support.merging import all_standing
 from tests.unit.train.factories import DITHER, TEXT, small_model
 
@@ -28,11 +29,9 @@ from atoll.numerics.ops import NativeOps
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import SeatState
 from atoll.numerics.tensors import tree_root
-from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.hashing import sha256
 from atoll.protocol.manifest import (
     LINEARS,
-    DataSpec,
     InitSpec,
     LoraSpec,
     Manifest,
@@ -65,11 +64,7 @@ most of its squared length, and a grid is a power of two: its codecs have more t
 
 def manifest_of(optimiser: str, codec: str, rate: str, steps: int, *, adapters: bool) -> Manifest:
     """Of a job of one round; `dct` is that of the method whose rounds are of a step."""
-    cid = dag_cbor_cid(sha256(b"none"))
-    data = DataSpec(
-        cid=cid, root=sha256(b"tokens"), nodes_cid=cid, dtype="uint8", masked=False,
-        train_tokens=len(TOKENS), eval_cid=None, eval_tokens=0, eval_batches=0, tokenizer_cid=cid,
-    )  # fmt: skip
+    data = unstored_data(train_tokens=len(TOKENS))
     methods = {"sparse": "sparseloco", "dct": "demo"}
     choices = {
         "model": MODEL, "inner.lr": rate, "inner.steps": steps, "inner.segment": steps,
@@ -83,7 +78,7 @@ def manifest_of(optimiser: str, codec: str, rate: str, steps: int, *, adapters: 
     numerics = NumericsSpec(code_digest=sha256(b"code"), probe_digest=sha256(b"probe"))
     if not adapters:
         return job.resolve(data, None, numerics, now=0)
-    init = InitSpec(seed=None, cid=cid, root=sha256(b"weights"))
+    init = InitSpec(seed=None, cid=data.cid, root=sha256(b"weights"))
     return job.model_copy(update={"lora": LORA}).resolve(data, init, numerics, now=0)
 
 

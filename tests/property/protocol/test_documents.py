@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.border import bent, replaced
-from tests.unit.protocol.factories import make_manifest, make_terms
+from tests.support.manifests import make_manifest, make_terms
 
 from atoll.errors import ManifestError
 from atoll.protocol.manifest import Manifest

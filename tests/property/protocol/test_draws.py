@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.protocol.factories import digest
+from tests.support.identities import digest
 
 from atoll.protocol.committee_draws import (
     audited_share,

@@ -11,7 +11,7 @@ from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.protocol.factories import make_terms
+from tests.support.manifests import make_terms
 from tests.unit.protocol.script import Script
 
 from atoll.protocol import misses, pay

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.protocol.factories import make_terms
+from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Refused, bitmap, hashed, numbers
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 

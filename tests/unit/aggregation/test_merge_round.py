@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from tests.support.jobs import PLAIN
+from tests.support.manifests import whole_manifest
 from tests.support.merging import all_standing
 
 from atoll.aggregation.round import MergeResult, merge, merge_updates
@@ -16,42 +16,24 @@ from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.codec.layout import Layout
 from atoll.numerics.codec.registry import seat_codec
 from atoll.numerics.state import GlobalState
-from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.codecs import CODECS
 from atoll.protocol.hashing import sha256
-from atoll.protocol.manifest import DataSpec, Manifest, NumericsSpec
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.rules import RULES
-from atoll.protocol.words import Bitmap, Digest, SeatIndex
+from atoll.protocol.words import Bitmap, SeatIndex
 
 EXPONENT = -10
 SEED = sha256(b"data seed")
 
 
-def make_manifest(seats: int = 8, min_providers: int = 2, f: int = 2) -> Manifest:
-    cid = dag_cbor_cid(sha256(b"any"))
-    numerics = NumericsSpec(code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)))
-    data = DataSpec(
-        cid=cid,
-        root=SEED,
-        nodes_cid=cid,
-        dtype="uint8",
-        masked=False,
-        train_tokens=10_000,
-        eval_cid=None,
-        eval_tokens=0,
-        eval_batches=0,
-        tokenizer_cid=cid,
-    )
-    # Without moments, an update is what moves the model and nothing else.
+def merge_manifest(min_providers: int = 2, f: int = 2) -> Manifest:
+    """Without moments: an update is what moves the model and nothing else."""
     plain = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0"}
-    job = PLAIN.but(
-        {"members.seats": seats} | {f"inner.{name}": value for name, value in plain.items()}
-    )
-    manifest = job.resolve(data, None, numerics, now=0)
+    choice = {"rule": "median", "f": f, "kappa": "2.5"}
+    manifest = whole_manifest({"inner": plain, "robust": choice, "terms.seats": 8})
     # A merge is computed of fewer than open a round, too: some fall before it.
     terms = replace(manifest.terms, min_providers=min_providers)
-    robust = manifest.robust.model_copy(update={"f": f})
-    return manifest.model_copy(update={"robust": robust, "terms": terms})
+    return manifest.model_copy(update={"terms": terms})
 
 
 def make_state() -> GlobalState:
@@ -87,12 +69,12 @@ def merged_of(state: GlobalState, updates: dict[int, bytes], manifest: Manifest)
 def test_the_digest_does_not_depend_on_seat_order_or_threads():
     state = make_state()
     updates = make_updates(state, range(7))
-    digest = merged_of(state, updates, make_manifest()).global_state.digest()
+    digest = merged_of(state, updates, merge_manifest()).global_state.digest()
     backwards = dict(reversed(updates.items()))
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2 if threads == 1 else 1)
-        again = merged_of(state, backwards, make_manifest())
+        again = merged_of(state, backwards, merge_manifest())
     finally:
         torch.set_num_threads(threads)
     assert again.global_state.digest() == digest
@@ -104,7 +86,7 @@ def test_equal_updates_move_the_model_by_exactly_that_update():
     step = 2.0**EXPONENT
     delta = {name: torch.full_like(p, 30 * step) for name, p in state.params.items()}
     update = GRID8.encode(delta, state.exponents)
-    result = merged_of(state, dict.fromkeys(range(5), update), make_manifest())
+    result = merged_of(state, dict.fromkeys(range(5), update), merge_manifest())
     for name, p in state.params.items():
         expected = (p.double() - 30 * step).float()
         assert torch.equal(result.global_state.params[name], expected)
@@ -117,14 +99,14 @@ def test_zero_updates_change_nothing_but_refine_the_grid():
     update = GRID8.encode(
         {n: torch.zeros_like(p) for n, p in state.params.items()}, state.exponents
     )
-    result = merged_of(state, dict.fromkeys(range(5), update), make_manifest())
+    result = merged_of(state, dict.fromkeys(range(5), update), merge_manifest())
     assert all(torch.equal(result.global_state.params[n], p) for n, p in state.params.items())
     assert result.global_state.exponents == dict.fromkeys(state.params, EXPONENT - 4)
 
 
 def test_below_the_minimum_the_model_is_carried_with_its_exponents():
     state = make_state()
-    manifest = make_manifest(min_providers=4)
+    manifest = merge_manifest(min_providers=4)
     result = merged_of(state, make_updates(state, [1, 2, 6]), manifest)
     assert not result.merged
     assert set(result.weights.values()) == {0}
@@ -135,14 +117,14 @@ def test_below_the_minimum_the_model_is_carried_with_its_exponents():
 @pytest.mark.parametrize(("there", "borne"), [(1, 0), (4, 0), (5, 2), (8, 2)])
 def test_faults_borne(there: int, borne: int):
     """All that the terms name, or nothing is merged."""
-    result = merged_of(make_state(), make_updates(make_state(), range(there)), make_manifest())
+    result = merged_of(make_state(), make_updates(make_state(), range(there)), merge_manifest())
     assert result.merged == bool(borne)
     assert result.inputs.f_prime == borne
 
 
 def test_who_stands_out_has_weight_zero():
     state = make_state()
-    manifest = make_manifest()
+    manifest = merge_manifest()
     updates = make_updates(state, range(6)) | {6: flipped(state, 3)}
     facts = all_standing(updates, manifest)
     found = merge_updates(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
@@ -157,7 +139,7 @@ def test_who_stands_out_has_weight_zero():
 
 
 def test_malformed_bytes_count_as_if_they_had_not_come():
-    state, manifest = make_state(), make_manifest()
+    state, manifest = make_state(), merge_manifest()
     updates = make_updates(state, range(6))
     facts = all_standing(updates, manifest)
     broken = merge(
@@ -170,7 +152,7 @@ def test_malformed_bytes_count_as_if_they_had_not_come():
 
 def test_who_fell_is_not_even_scored():
     """Its bytes need not be there: a seat that was found out cannot hold the merge up."""
-    state, manifest = make_state(), make_manifest()
+    state, manifest = make_state(), merge_manifest()
     updates = make_updates(state, range(6))
     facts = replace(all_standing(range(7), manifest), fallen=Bitmap(1 << 6))
     result = merge(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
@@ -183,7 +165,7 @@ def test_who_fell_is_not_even_scored():
 
 
 def test_a_short_round_is_not_merged():
-    state, manifest = make_state(), make_manifest()
+    state, manifest = make_state(), merge_manifest()
     updates = make_updates(state, range(5))
     facts = all_standing(updates, manifest)
     short = replace(facts, segments={**facts.segments, SeatIndex(4): 5})
@@ -203,7 +185,7 @@ def test_every_rule_can_be_the_manifests(rule: str):
     """The model moves by what the rule gives, in whole steps, and the weights are the rule's."""
     state = make_state()
     updates = make_updates(state, range(7))
-    manifest = with_choice(make_manifest(f=2, seats=8), rule)
+    manifest = with_choice(merge_manifest(), rule)
     result = merged_of(state, updates, manifest)
     rows = [GRID8.decode_flat(updates[seat], Layout.of_tensors(state.params), state.exponents)
             for seat in range(7)]  # fmt: skip
@@ -220,7 +202,7 @@ def test_every_rule_can_be_the_manifests(rule: str):
 @pytest.mark.parametrize("rule", [name for name, rule in RULES.items() if rule.mixes])
 def test_every_rule_merges_from_its_minimum_on(rule: str):
     """Krum needs two more than the others to bear as many."""
-    manifest, state = with_choice(make_manifest(), rule), make_state()
+    manifest, state = with_choice(merge_manifest(), rule), make_state()
     least = RULES[rule].minimum(2)
     assert merged_of(state, make_updates(state, range(least)), manifest).merged
     assert not merged_of(state, make_updates(state, range(least - 1)), manifest).merged
@@ -230,7 +212,7 @@ def test_every_rule_merges_from_its_minimum_on(rule: str):
 def test_every_codec_is_merged(kind: str):
     """Two updates that agree move the model by what the codec says of them, rounded."""
     rule = "contributor_mean" if CODECS[kind].is_sparse else "mean"
-    manifest = with_choice(make_manifest(f=0), rule, kind)
+    manifest = with_choice(merge_manifest(f=0), rule, kind)
     state = make_state()
     if CODECS[kind].is_exact:
         state = replace(state, exponents=dict.fromkeys(state.params, CODECS[kind].start))

@@ -8,10 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from tests.support.jobs import PLAIN
+from tests.support.manifests import KINDS, whole_manifest
 from tests.support.merging import all_standing
 from tests.support.moments import warm
-from tests.unit.aggregation.test_merge_round import make_manifest as without_moments
 
 from atoll.aggregation.round import MergeResult, merge, merge_updates
 from atoll.aggregation.rounding import rounded
@@ -30,17 +29,21 @@ from atoll.protocol.manifest import Manifest
 SEED = sha256(b"data seed")
 EXPONENT, MOMENT = -10, -14
 PLACES = {"w": (40, 25), "b": (24,), "model.embed_tokens.weight": (30, 7)}
-KINDS = ("grid8", "grid4", "two_bit", "sign", "fp32")
+CODECS = ("grid8", "grid4", "two_bit", "sign", "fp32")
+UNROUNDED = {
+    "exponents": dict.fromkeys(KINDS, -40),
+    "moment_exponents": dict.fromkeys(KINDS, -40),
+    "min_exponent": -40,
+    "max_exponent": -40,
+}
 
 
-def make_manifest(kind: str = "grid8", f: int = 1, **inner: str) -> Manifest:
-    plain = without_moments(f=f)
-    job = PLAIN.but({f"inner.{name}": value for name, value in inner.items()})
-    manifest = job.resolve(plain.data, None, plain.numerics, now=0)
-    codec = manifest.codec.model_copy(update={"kind": kind, "feedback": "0"})
-    rule = "mean" if kind == "fp32" else manifest.robust.rule
-    robust = manifest.robust.model_copy(update={"f": f, "rule": rule})
-    return manifest.model_copy(update={"codec": codec, "robust": robust})
+def manifest_with(kind: str = "grid8", f: int = 1, **inner: str) -> Manifest:
+    """The demo's with another codec, f and inner optimiser."""
+    plain = {"beta2": "0.99"} | inner
+    choice = {"rule": "mean" if kind == "fp32" else "median", "f": f, "kappa": "2.5"}
+    exponents = UNROUNDED if kind == "fp32" else {}
+    return whole_manifest({"inner": plain, "robust": choice, "codec": {"kind": kind, **exponents}})
 
 
 def make_state(manifest: Manifest) -> GlobalState:
@@ -84,9 +87,9 @@ def opened(state: GlobalState, data: bytes, manifest: Manifest, seat: int = 0) -
     return layout.open(data, state, DitherKey(SEED, seat))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CODECS)
 def test_an_update_reads_back_section_by_section(kind: str) -> None:
-    manifest = make_manifest(kind)
+    manifest = manifest_with(kind)
     state = make_state(manifest)
     last = last_of(state, manifest, 0)
     data, carried = close_round(manifest, state, last, DitherKey(SEED, 0))
@@ -104,7 +107,7 @@ def test_an_update_reads_back_section_by_section(kind: str) -> None:
 
 
 def test_sections_begin_at_pieces_and_have_their_own_dither() -> None:
-    manifest = make_manifest("two_bit")
+    manifest = manifest_with("two_bit")
     state = make_state(manifest)
     state = replace(state, moment_exponents=state.exponents)
     last = last_of(state, manifest, 0)
@@ -118,9 +121,9 @@ def test_sections_begin_at_pieces_and_have_their_own_dither() -> None:
     assert len(data) == 2048 + third
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CODECS)
 def test_another_spelling_is_refused(kind: str) -> None:
-    manifest = make_manifest(kind)
+    manifest = manifest_with(kind)
     state = make_state(manifest)
     (data,) = updates_of(state, manifest, 1).values()
     lengths = UpdateLayout.of(manifest, state.shapes, state.round).lengths
@@ -137,7 +140,7 @@ def test_another_spelling_is_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("seats", [3, 4, 5])
 def test_the_first_moment_is_merged_by_the_rule_and_rounded(seats: int) -> None:
-    manifest = make_manifest(f=1)
+    manifest = manifest_with(f=1)
     state = make_state(manifest)
     updates = updates_of(state, manifest, seats)
     result = merged_of(state, updates, manifest)
@@ -156,7 +159,7 @@ def test_the_first_moment_is_merged_by_the_rule_and_rounded(seats: int) -> None:
 
 
 def test_counts_go_on_and_exponents_move_with_the_votes() -> None:
-    manifest = make_manifest()
+    manifest = manifest_with()
     state = replace(make_state(manifest), moment_exponents={})
     state = replace(state, moment_exponents=dict.fromkeys(state.params, -6))  # far too coarse
     updates = updates_of(state, manifest, 4)
@@ -169,7 +172,7 @@ def test_counts_go_on_and_exponents_move_with_the_votes() -> None:
 
 
 def test_fp32_moments_are_their_mean() -> None:
-    manifest = make_manifest("fp32")
+    manifest = manifest_with("fp32")
     state = make_state(manifest)
     updates = updates_of(state, manifest, 3)
     after = merged_of(state, updates, manifest).global_state
@@ -182,7 +185,7 @@ def test_fp32_moments_are_their_mean() -> None:
 
 
 def test_a_round_that_merges_nothing_keeps_the_moments() -> None:
-    manifest = make_manifest()
+    manifest = manifest_with()
     state = warm(make_state(manifest), manifest)
     result = merged_of(state, {}, manifest)
     assert not result.merged
@@ -192,7 +195,7 @@ def test_a_round_that_merges_nothing_keeps_the_moments() -> None:
 
 
 def test_who_is_loud_in_the_first_moment_alone_is_excluded() -> None:
-    manifest = make_manifest(f=1)
+    manifest = manifest_with(f=1)
     state = make_state(manifest)
     state = replace(state, moment_exponents=dict.fromkeys(state.params, -12))
     updates = updates_of(state, manifest, 5)
@@ -209,7 +212,7 @@ def test_who_is_loud_in_the_first_moment_alone_is_excluded() -> None:
 
 
 def test_first_moments_that_point_elsewhere_are_set_aside_and_nothing_else() -> None:
-    manifest = make_manifest(f=1)
+    manifest = manifest_with(f=1)
     state = replace(make_state(manifest), moment_exponents=dict.fromkeys(PLACES, -12))
     updates = updates_of(state, manifest, 5)
     honest = merged_of(state, updates, manifest)
@@ -229,7 +232,7 @@ def test_first_moments_that_point_elsewhere_are_set_aside_and_nothing_else() -> 
 
 
 def test_the_order_of_seats_does_not_matter() -> None:
-    manifest = make_manifest()
+    manifest = manifest_with()
     state = make_state(manifest)
     updates = updates_of(state, manifest, 5)
     both = (updates, dict(reversed(updates.items())))
@@ -248,7 +251,7 @@ def test_the_order_of_seats_does_not_matter() -> None:
 def test_an_update_has_the_sections_of_what_the_optimiser_keeps(
     inner: dict[str, str], sections: int
 ) -> None:
-    manifest = make_manifest(**inner)
+    manifest = manifest_with(**inner)
     state = make_state(manifest)
     layout = UpdateLayout.of(manifest, state.shapes, state.round)
     assert len(layout.lengths) == sections
@@ -273,7 +276,7 @@ def test_rounding_is_half_to_even_and_clamped(denominator: int, fineness: int) -
 
 def test_a_merge_in_two_halves_of_which_the_first_has_no_moments() -> None:
     """As a verifier merges: the steps that moments have taken in are those of every round."""
-    manifest = make_manifest()
+    manifest = manifest_with()
     state = merged_of(*_round(make_state(manifest), manifest)).global_state
     assert state.moments.count == manifest.inner.steps
     whole = merged_of(*_round(state, manifest)).global_state

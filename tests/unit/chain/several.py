@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from aiohttp import web
+from tests.support.identities import DOMAIN, address
 from tests.unit.chain.test_endpoints import served
 from tests.unit.chain.test_log_decode import log_of
-from tests.unit.protocol.factories import DOMAIN, address
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 from eth_abi.abi import encode
+from tests.support.identities import JOB, address
 from tests.unit.chain.test_full_blocks import Clock
-from tests.unit.protocol.factories import JOB, address
 
 from atoll.chain import replies, rpc
 from atoll.chain.abi import registry

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
-from tests.unit.protocol.factories import DOMAIN, JOB, address
+from tests.support.identities import DOMAIN, JOB, address
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
 

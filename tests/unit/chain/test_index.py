@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.support.identities import DOMAIN, address
 from tests.unit.chain.test_log_decode import log_of
-from tests.unit.protocol.factories import DOMAIN, address
 
 from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from tests.unit.protocol.factories import make_terms
+from tests.support.manifests import make_terms
 from tests.unit.protocol.script import Script
 
 from atoll.job.event_text import MISSES, concerns, describe, tokens

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.support.identities import DOMAIN
 from tests.unit.chain.test_index import CONFIRMATIONS, DEPLOYMENT, Node
-from tests.unit.protocol.factories import DOMAIN
 
 from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.protocol.factories import address
+from tests.support.identities import address
 
 from atoll.chain.call import Call
 from atoll.chain.database import Database, Parameters

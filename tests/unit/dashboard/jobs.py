@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.unit.protocol.factories import digest, make_terms
+from tests.support.identities import digest
+from tests.support.manifests import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.chain.indexed import Indexed

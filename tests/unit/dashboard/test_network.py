@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.identities import digest
 from tests.unit.dashboard.jobs import LIAR, finished, items_of
-from tests.unit.protocol.factories import digest
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.dashboard.network import network_document

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.support.manifests import make_terms
 from tests.unit.devnet.test_report import LIAR, finished
-from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import Script
 
 from atoll.chain.contracts import AtollChain

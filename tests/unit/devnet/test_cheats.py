@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support.identities import digest
 from tests.support.small_job import SmallJob, small_job
-from tests.unit.protocol.factories import digest
 
 from atoll.errors import ConfigError
 from atoll.protocol.audit_reports import Body, fine_word

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.support.manifests import make_manifest, make_terms
 from tests.unit.dashboard.jobs import LIAR, ledger_of, play
-from tests.unit.protocol.factories import make_manifest, make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.chain.structs import Escrow

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.manifests import make_manifest, make_terms
 from tests.unit.dashboard.jobs import ledger_of
-from tests.unit.protocol.factories import make_manifest, make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.job.card import Labels, Origin, card, facts

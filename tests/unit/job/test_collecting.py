@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.manifests import make_terms
 from tests.unit.dashboard.jobs import ledger_of
 from tests.unit.job.test_payments import claim_all
-from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import PROVIDERS, WATCHER, Script
 
 from atoll.chain.calls import Calls

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.identities import digest
 from tests.unit.job.trained import Gateways, InProcess, TrainedJob, lies_at
-from tests.unit.protocol.factories import digest
 from tests.unit.protocol.script import VERIFIERS
 
 from atoll.job import delivery as delivering

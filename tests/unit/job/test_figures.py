@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.protocol.factories import digest
+from tests.support.identities import digest
 from tests.unit.protocol.script import Script
 
 from atoll.job.figures import Figures, RoundFigures, certified_loss, cid_of, known

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 import pytest
-from tests.unit.protocol.factories import make_manifest, make_terms
+from tests.support.manifests import make_manifest, make_terms
 
 from atoll.errors import ConfigError
 from atoll.job.fit import Check, Fit, fit

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.unit.protocol.factories import address, digest, make_terms
+from tests.support.identities import address, digest
+from tests.support.manifests import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.holdings import Found, Share, holdings

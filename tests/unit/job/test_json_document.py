@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.support.manifests import make_terms
 from tests.unit.dashboard.jobs import (
     LIAR,
     document_of,
@@ -19,7 +20,6 @@ from tests.unit.dashboard.jobs import (
     play,
     with_strangers,
 )
-from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.event_text import describe

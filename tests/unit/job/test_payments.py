@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.support.manifests import make_terms
 from tests.unit.dashboard.jobs import ledger_of
-from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.protocol import events as ev

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.manifests import make_terms
 from tests.unit.dashboard.jobs import finished, ledger_of, play
-from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 

@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
+from tests.support.identities import digest
+from tests.support.manifests import make_terms
 from tests.unit.dashboard.jobs import LIAR, finished, play
-from tests.unit.protocol.factories import digest, make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.signs import RoundSigns, Signs, found_false, listed, merged_seats

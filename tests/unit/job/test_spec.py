@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.identities import cid, digest
 from tests.support.jobs import PLAIN
-from tests.unit.protocol.factories import cid, digest
+from tests.support.manifests import unstored_data
 
 from atoll.cli.jobfile import chosen_job
 from atoll.errors import ConfigError, ManifestError
@@ -17,7 +18,7 @@ from atoll.job.plan import drawn_seats, priced
 from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
 from atoll.numerics.trace.build.whole import can_be_judged
-from atoll.protocol.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
+from atoll.protocol.manifest import InitSpec, Manifest, NumericsSpec
 from atoll.protocol.optimisers import INNER_OPTIMISERS
 from atoll.service.wording import key_paths
 
@@ -25,17 +26,8 @@ NOW = 1_800_000_000
 DEMO_DIGEST = "e69e64415cdd61241017ff371cf99be3459ecdf6a1d39d3944ce12e5cb9afbfd"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
-DATA = DataSpec(
-    root=digest("tokens"),
-    cid=cid("data"),
-    nodes_cid=cid("nodes"),
-    dtype="uint8",
-    masked=False,
-    train_tokens=1_900_000,
-    eval_cid=cid("held out"),
-    eval_tokens=100_000,
-    eval_batches=16,
-    tokenizer_cid=cid("tokenizer"),
+DATA = unstored_data(
+    train_tokens=1_900_000, eval_cid=cid("held out"), eval_tokens=100_000, eval_batches=16
 )
 
 

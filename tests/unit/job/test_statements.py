@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.support.manifests import make_terms
 from tests.unit.dashboard.jobs import items_of, ledger_of
 from tests.unit.job.test_payments import claim_all
-from tests.unit.protocol.factories import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.ledger.entries import Line, State

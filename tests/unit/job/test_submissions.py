@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.support.identities import cid
 from tests.unit.job.test_spec import DATA
-from tests.unit.protocol.factories import cid
 
 from atoll.job.presets import preset
 from atoll.job.submissions import key_of

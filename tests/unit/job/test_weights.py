@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.support.jobs import PLAIN, demo_model
+from tests.support.jobs import PLAIN
+from tests.support.manifests import model_spec
 from tests.unit.train.folders import make_folder
 
 from atoll.errors import ConfigError
@@ -56,7 +57,7 @@ def test_a_model_that_is_written_down_must_be_the_folders(
     spec, init = prepare_weights(job_from(tmp_path / "model", model=same), store)
     assert spec.model == same and init is not None
     with pytest.raises(ConfigError, match=r"\[model\] is not the model of"):
-        prepare_weights(job_from(tmp_path / "model", model=demo_model()), store)
+        prepare_weights(job_from(tmp_path / "model", model=model_spec()), store)
 
 
 def test_the_job_is_the_same_wherever_the_folder_lies(tmp_path: Path, store: LocalStore) -> None:

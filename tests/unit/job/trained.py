@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TypeVar, cast
 
+from tests.support.identities import DOMAIN, digest
 from tests.support.small_job import small_manifest
-from tests.unit.protocol.factories import DOMAIN, digest
 from tests.unit.protocol.script import Script
 
 from atoll.chain.indexed import Indexed

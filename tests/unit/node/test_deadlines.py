@@ -12,7 +12,7 @@ from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
 
 import pytest
-from tests.unit.protocol.factories import digest
+from tests.support.identities import digest
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates

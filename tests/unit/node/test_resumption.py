@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from eth_account import Account
-from tests.unit.protocol.factories import JOB, cid, digest
+from tests.support.identities import JOB, cid, digest
 from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from tests.unit.protocol.factories import make_manifest
+from tests.support.manifests import make_manifest
 
 from atoll.errors import ManifestError
 from atoll.numerics import tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from pydantic import BaseModel
-from tests.unit.protocol.factories import make_terms
+from tests.support.manifests import make_terms
 
 from atoll.protocol import manifest as m
 

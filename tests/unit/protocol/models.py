@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.protocol.identities import digest
+from tests.support.identities import digest
 
 from atoll.protocol.claims import ModelRoots, ProgramHeader
 from atoll.protocol.merkle import merkle_proof

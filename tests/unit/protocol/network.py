@@ -12,7 +12,8 @@ from fractions import Fraction
 from math import ceil
 
 from eth_hash.auto import keccak
-from tests.unit.protocol.factories import DOMAIN, JOB, address, cid, digest, make_terms
+from tests.support.identities import DOMAIN, JOB, address, cid, digest
+from tests.support.manifests import make_terms
 
 from atoll.protocol import events as ev
 from atoll.protocol.rounds import apply

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from coincurve import PrivateKey
 from eth_hash.auto import keccak
 from eth_utils.address import to_checksum_address
-from tests.unit.protocol.factories import accounts, digest
+from tests.support.identities import accounts, digest
 from tests.unit.protocol.network import Network, reveal_of
 
 from atoll.protocol.audit_reports import Body, Duty

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from eth_hash.auto import keccak
-from tests.unit.protocol.identities import address, digest
+from tests.support.identities import address, digest
 
 from atoll.protocol.audit_reports import DUTY_BYTES, FINE, Body, Duty, audit_report_hash, fine_word
 from atoll.protocol.words import Domain, HolderId, JobId, RoundIndex, SeatIndex, Slot

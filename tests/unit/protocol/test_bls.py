@@ -6,7 +6,7 @@ import pytest
 from py_ecc.bls import G2ProofOfPossession as Reference
 from py_ecc.bls.g2_primitives import pubkey_to_G1
 from py_ecc.optimized_bls12_381 import field_modulus, normalize
-from tests.unit.protocol.identities import address, digest
+from tests.support.identities import address, digest
 
 from atoll.protocol import bls
 from atoll.protocol.certificates import Bls, Ecdsa, alone

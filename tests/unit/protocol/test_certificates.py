@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from coincurve import PrivateKey
 from eth_account import Account
-from tests.unit.protocol.identities import address, cid, digest
+from tests.support.identities import address, cid, digest
 
 from atoll.protocol.certificates import (
     certificate_bytes,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from eth_abi.abi import decode
-from tests.unit.protocol.factories import JOB, make_manifest, make_terms
-from tests.unit.protocol.identities import address, digest
+from tests.support.identities import JOB, address, digest
+from tests.support.manifests import make_manifest, make_terms
 from tests.unit.protocol.models import MODEL, PROGRAM, with_reset_periods
 from tests.unit.protocol.script import PROVIDERS, Script
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.protocol.factories import make_terms
+from tests.support.manifests import make_terms
 
 from atoll.protocol.clocks import (
     AuditClock,

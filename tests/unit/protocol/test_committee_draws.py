@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from eth_hash.auto import keccak
-from tests.unit.protocol.identities import digest
+from tests.support.identities import digest
 
 from atoll.protocol.committee_draws import (
     audited_share,

@@ -7,7 +7,8 @@ from typing import Any
 import dag_cbor
 import pytest
 from multiformats import CID
-from tests.unit.protocol.factories import cid, digest, make_manifest
+from tests.support.identities import cid, digest
+from tests.support.manifests import make_manifest
 
 from atoll.errors import ManifestError
 from atoll.protocol.canonical import dag_cbor_cid, decode, encode, is_cid

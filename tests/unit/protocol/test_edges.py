@@ -8,7 +8,8 @@ from typing import Any
 import dag_cbor
 import pytest
 from pydantic import ValidationError
-from tests.unit.protocol.factories import accounts, make_manifest, make_terms
+from tests.support.identities import accounts
+from tests.support.manifests import make_manifest, make_terms
 from tests.unit.protocol.script import Script
 
 from atoll.errors import ManifestError
@@ -75,14 +76,6 @@ def test_windows_of_a_round_together_have_a_bound() -> None:
         check_terms(replace(held, train_seconds=terms.LONGEST_SECONDS - rest + 1))
 
 
-def manifest_with(**parts: dict[str, Any]) -> Manifest:
-    """The valid manifest with some fields of some parts replaced."""
-    plain: Any = dag_cbor.decode(make_manifest().to_bytes())
-    for name, changes in parts.items():
-        plain[name].update(changes)
-    return Manifest.from_bytes(dag_cbor.encode(plain))
-
-
 def test_rotary_tables_have_a_bound() -> None:
     model = make_manifest().model
     longest = model.model_dump() | {"seq": 1 << 17, "head_dim": documents.MAX_ROTARY >> 17}
@@ -113,13 +106,13 @@ def reference(**changes: Any) -> dict[str, Any]:
 
 
 def test_numbers_as_they_are_leave_nothing_out_and_have_a_mean() -> None:
-    mean = {"rule": "mean", "f": 0}
-    manifest = manifest_with(codec=reference(), robust=mean, terms={"f": 0})
+    mean = {"robust": {"rule": "mean", "f": 0}, "terms.f": 0}
+    manifest = make_manifest({"codec": reference(), **mean})
     assert manifest.codec.kind == "fp32"
     with pytest.raises(ManifestError, match="codec fp32 does not go with rule"):
-        manifest_with(codec=reference())
+        make_manifest({"codec": reference()})
     with pytest.raises(ManifestError, match="leaves nothing out"):
-        manifest_with(codec=reference(feedback="0.5"), robust=mean, terms={"f": 0})
+        make_manifest({"codec": reference(feedback="0.5"), **mean})
 
 
 def test_adapters_have_a_rank_a_scale_and_targets() -> None:

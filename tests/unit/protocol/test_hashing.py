@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from tests.unit.protocol.factories import SLOT, make_terms
-from tests.unit.protocol.identities import address, digest
+from tests.support.identities import SLOT, address, digest
+from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Network, bitmap, hashed, reveal_of, tagged
 
 from atoll.protocol import hashing

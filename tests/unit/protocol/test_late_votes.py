@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.protocol.factories import make_terms
+from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Refused
 from tests.unit.protocol.script import WATCHER, Script
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from eth_hash.auto import keccak
-from tests.unit.protocol.factories import SLOT
+from tests.support.identities import SLOT
 from tests.unit.protocol.network import tagged
 
 from atoll.protocol.leaves import (

@@ -9,8 +9,9 @@ from typing import Any
 import dag_cbor
 import pytest
 from pydantic import ValidationError
-from tests.unit.protocol.factories import cid, make_manifest
-from tests.unit.protocol.manifests import AT_THE_BOUND, BROKEN, NO_MANIFEST, Plain, broken
+from tests.support.identities import cid
+from tests.support.manifests import make_manifest
+from tests.unit.protocol.refused_manifests import AT_THE_BOUND, BROKEN, NO_MANIFEST, Plain, broken
 
 from atoll.errors import ManifestError
 from atoll.protocol import canonical

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.protocol.factories import digest
+from tests.support.identities import digest
 
 from atoll.protocol.hashing import keccak256, sha256
 from atoll.protocol.merkle import merkle_proof, merkle_root, verify_proof

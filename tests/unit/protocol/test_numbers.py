@@ -7,7 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.unit.protocol.factories import DOMAIN, JOB, make_manifest
+from tests.support.identities import DOMAIN, JOB
+from tests.support.manifests import make_manifest
 
 from atoll.numerics.codec import sparse
 from atoll.protocol import (

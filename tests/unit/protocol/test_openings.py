@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.protocol.identities import digest
+from tests.support.identities import digest
 
 from atoll.protocol.games.trees import WrongOpening, fold, parts, words_tree
 from atoll.protocol.hashing import keccak256

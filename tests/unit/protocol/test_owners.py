@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.protocol.factories import address
+from tests.support.identities import address
 
 from atoll.protocol import events as ev
 from atoll.protocol.owners import Ownership, owners_of, ownership_of, payee_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.protocol.factories import make_terms
-from tests.unit.protocol.identities import digest
+from tests.support.identities import digest
+from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Network, Refused, bitmap
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.protocol.factories import make_terms
+from tests.support.manifests import make_terms
 from tests.unit.protocol.script import VERIFIERS, Script
 
 from atoll.protocol.safety import last_merge, last_safe, unsafe_rounds

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.protocol.factories import DOMAIN, JOB, address, make_terms
+from tests.support.identities import DOMAIN, JOB, address
+from tests.support.manifests import make_terms
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.protocol.test_claims import SEAT, played, said_of
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.protocol.factories import cid, digest, make_manifest
+from tests.support.identities import cid, digest
+from tests.support.manifests import make_manifest
 from tests.unit.protocol.network import Network
 
 from atoll.protocol.words import ZERO_DIGEST, Address, Verdict

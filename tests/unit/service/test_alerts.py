@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.protocol.factories import digest, make_terms
+from tests.support.identities import digest
+from tests.support.manifests import make_terms
 from tests.unit.protocol.models import MODEL, PROGRAM
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of

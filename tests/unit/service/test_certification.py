@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 from eth_account import Account
-from tests.unit.protocol.factories import make_terms
-from tests.unit.protocol.identities import address, digest
+from tests.support.identities import address, digest
+from tests.support.manifests import make_terms
 from tests.unit.protocol.script import Script
 
 from atoll.chain.deployment import REQUIRED, Deployment

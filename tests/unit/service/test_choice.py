@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.protocol.factories import cid, make_terms
+from tests.support.identities import cid
+from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import MANIFEST

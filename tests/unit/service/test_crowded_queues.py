@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.protocol.factories import digest, make_terms
+from tests.support.identities import digest
+from tests.support.manifests import make_terms
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import VERIFIERS, WATCHER, Script
 from tests.unit.protocol.test_owes import claim_about

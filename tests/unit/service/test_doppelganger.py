@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.protocol.factories import address
+from tests.support.identities import address
 from tests.unit.protocol.script import PROVIDERS, Script
 
 from atoll.chain.indexed import Indexed

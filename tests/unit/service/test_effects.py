@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 from eth_utils.address import to_checksum_address
-from tests.unit.protocol.factories import JOB, address, digest, make_manifest
+from tests.support.identities import JOB, address, digest
+from tests.support.manifests import make_manifest
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import Script
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.protocol.factories import address, digest
+from tests.support.identities import address, digest
 from tests.unit.protocol.script import PROVIDERS, SECRETS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
-from tests.unit.protocol.factories import address
+from tests.support.identities import address
 
 from atoll.chain import database as database_module
 from atoll.chain.call import Call
@@ -166,31 +164,6 @@ def test_a_journal_of_so_many_bytes_is_none(tmp_path: Path, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
     gone_from(tmp_path)
     assert outcome(tmp_path) == "refused"  # again: to look at it has not mended it
-
-
-def test_of_files_cut_anywhere_none_signs_otherwise(tmp_path: Path) -> None:
-    """Of a service that ended, and of one that was killed with its logs beside the files."""
-    ended, killed = begun(tmp_path / "ended"), tmp_path / "killed"
-    with Folder(tmp_path / "runs") as runs:
-        runs.sign(*range(SLOTS))
-        shutil.copytree(runs.path, killed)
-    assert outcome(shutil.copytree(killed, tmp_path / "whole")) == "as it was"
-    random, outcomes = Random(43), Counter[str]()
-    files = [
-        (ended, JOURNAL), (killed, JOURNAL), (killed, f"{JOURNAL}-wal"),
-        (killed, QUEUE_FILE), (killed, f"{QUEUE_FILE}-wal"),
-    ]  # fmt: skip
-    for number in range(300):
-        whole, name = files[number % len(files)]
-        folder = shutil.copytree(whole, tmp_path / str(number))
-        data = (folder / name).read_bytes()
-        (folder / name).write_bytes(data[: random.randrange(len(data))])
-        if name.startswith(QUEUE_FILE):  # the journal is whole: whatever starts signs the same
-            outcomes[outcome(folder)] += 1
-        else:
-            outcomes["journal " + outcome(folder)] += 1
-    assert outcomes["journal refused"] > 140
-    assert outcomes.keys() <= {"journal refused", "journal as it was", "refused", "as it was"}
 
 
 @pytest.mark.parametrize("lost", [JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}*"])

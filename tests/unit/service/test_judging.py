@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.unit.protocol.factories import plain_manifest
+from tests.support.manifests import make_manifest
 
-from atoll.protocol.manifest import Manifest
 from atoll.protocol.words import ZERO_DIGEST, JobId, RoundIndex, SeatIndex
 from atoll.service import judging
 from atoll.storage.local import LocalStore
@@ -19,7 +18,7 @@ from atoll.train.judging import OwnRun
 
 TASK = JudgeTask(
     job=JobId(1),
-    manifest=Manifest.model_validate(plain_manifest()).to_bytes(),
+    manifest=make_manifest().to_bytes(),
     initial=ZERO_DIGEST,
     round=RoundIndex(0),
     seat=SeatIndex(0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Never
 
-from tests.unit.protocol.factories import address
+from tests.support.identities import address
 from tests.unit.protocol.network import Network
 
 from atoll.protocol.views import JobView

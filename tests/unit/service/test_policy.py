@@ -6,7 +6,8 @@ import tomllib
 from dataclasses import replace
 
 import pytest
-from tests.unit.protocol.factories import cid, make_manifest, make_terms
+from tests.support.identities import cid
+from tests.support.manifests import make_manifest, make_terms
 
 from atoll.cli.services import POLICY
 from atoll.protocol.clocks import absolute_end

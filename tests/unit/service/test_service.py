@@ -16,7 +16,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.protocol.factories import DOMAIN, JOB, cid, digest, make_manifest, make_terms
+from tests.support.identities import DOMAIN, JOB, cid, digest
+from tests.support.manifests import make_manifest, make_terms
 from tests.unit.protocol.network import Network, reveal_of
 from tests.unit.protocol.script import PROVIDERS, Script
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tests.unit.protocol.factories import JOB, address
+from tests.support.identities import JOB, address
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
+from tests.support.identities import DOMAIN
 from tests.unit.chain.test_index import CONFIRMATIONS, DEPLOYMENT, Node
-from tests.unit.protocol.factories import DOMAIN
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.follower import Follower

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from eth_account import Account
-from tests.unit.protocol.factories import JOB
+from tests.support.identities import JOB
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, Script
 from tests.unit.service.held import state_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.unit.protocol.factories import address
+from tests.support.identities import address
 
 from atoll.chain.call import Call
 from atoll.chain.txfile import QUEUE_FILE

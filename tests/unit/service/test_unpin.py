@@ -9,7 +9,8 @@ from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
-from tests.unit.protocol.factories import JOB, make_terms
+from tests.support.identities import JOB
+from tests.support.manifests import make_terms
 from tests.unit.protocol.models import MODEL, PROGRAM
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, WATCHER, Script

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.protocol.factories import address
+from tests.support.identities import address
 
 from atoll.chain.call import Call
 from atoll.chain.deployment import REQUIRED, Deployment

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.protocol.factories import digest, make_terms, plain_manifest
+from tests.support.identities import digest
+from tests.support.manifests import make_manifest, make_terms
 from tests.unit.protocol.models import MODEL, PROGRAM
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
@@ -17,7 +18,6 @@ from atoll.protocol.claims import Said
 from atoll.protocol.games.claims import Claim
 from atoll.protocol.games.machine import Outcome
 from atoll.protocol.keeper_calls import Call
-from atoll.protocol.manifest import Manifest
 from atoll.protocol.words import NO_HOLDER, ZERO_DIGEST, Address, Digest, Role, SeatIndex
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
 from atoll.service.duties.game import (
@@ -377,10 +377,9 @@ def test_who_starts_again_lets_go_of_no_reset_period_before_it_knows_how_long_on
     script.honest_round()
     script.net.wait_until(max(past.ends["window"] for past in script.net.settled))
     state = player(script)
-    plain = plain_manifest()
-    plain["codec"].update(feedback="1")
     for reset_period, expected in ((3, ()), (2, (DoUnpin(0, 2),))):
-        manifest = Manifest.model_validate(plain | {"reset_period": reset_period}).to_bytes()
+        changes = {"codec.feedback": "1", "reset_period": reset_period}
+        manifest = make_manifest(changes).to_bytes()
         known = state.facts.plus(DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(manifest))
         assert decide_unpin(replace(state, facts=known)).commands == expected
         assert decide_unpin(replace(state, facts=known.after_restart())).commands == ()

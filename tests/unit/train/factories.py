@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from tests.support.jobs import PLAIN
+from tests.support.manifests import model_spec
 
 from atoll.job.methods import method_of
 from atoll.job.prepare import prepare_data
@@ -14,7 +15,7 @@ from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.init import initial_global_state
 from atoll.numerics.layout import SeatLayout, Shapes
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.protocol.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec, reset_period_of
+from atoll.protocol.manifest import Manifest, ModelSpec, NumericsSpec, reset_period_of
 from atoll.protocol.words import Address, Digest, Domain, JobId, RoundIndex, SeatIndex, Slot
 from atoll.storage.cid import Cid
 from atoll.storage.local import LocalStore
@@ -40,13 +41,8 @@ TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" f
 
 
 def small_model(**changes: object) -> ModelSpec:
-    fields: dict[str, object] = {
-        "kind": "llama", "vocab": 256, "width": 16, "layers": 2, "heads": 2, "kv_heads": 1,
-        "mlp": "swiglu", "ffn": 24, "seq": 16, "tied": True,
-        "norm_eps": "0.00001", "rope_base": 10000, "head_dim": 8, "qkv_bias": False,
-        "qk_norm": False, "rope_scaling": UNSCALED,
-    }  # fmt: skip
-    return ModelSpec.model_validate(fields | changes)
+    sizes = {"width": 16, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 8, "ffn": 24}
+    return model_spec(**{**sizes, "seq": 16, **changes})
 
 
 def seat_state(seed: int = 0, count: int = 3, layout: SeatLayout = SMALL_LAYOUT) -> SeatState:

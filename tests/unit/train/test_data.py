@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.manifests import unstored_data
 
 from atoll.errors import CorruptBlock, NotFound
 from atoll.numerics.errors import MalformedDataset
@@ -44,17 +45,12 @@ def opened(
 
 def spec_of(store: LocalStore, words: np.ndarray) -> DataSpec:
     written = write_tokens(words, store)
-    return DataSpec(
+    return unstored_data(
         cid=written.cid,
         root=written.root,
         nodes_cid=written.nodes_cid,
-        dtype=words.dtype.name,  # type: ignore[arg-type]
-        masked=False,
+        dtype=words.dtype.name,
         train_tokens=len(words),
-        eval_cid=None,
-        eval_tokens=0,
-        eval_batches=0,
-        tokenizer_cid=written.cid,
     )
 
 

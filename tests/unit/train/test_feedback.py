@@ -6,24 +6,21 @@ import math
 from fractions import Fraction
 
 import torch
+from tests.support.manifests import KINDS, codec_spec
 from tests.support.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, DITHER, Job
 
 from atoll.aggregation.round import merge
 from atoll.numerics.link import close_round
 from atoll.numerics.state import GlobalState, SeatState
-from atoll.protocol.manifest import CodecSpec, TensorExponents
 
-SPEC = CodecSpec(
+COARSE = dict.fromkeys(KINDS, -2)
+SPEC = codec_spec(
     kind="two_bit",
-    exponents=TensorExponents(embedding=-2, matrix=-2, vector=-2),
-    moment_exponents=TensorExponents(embedding=-2, matrix=-2, vector=-2),
+    exponents=COARSE,
+    moment_exponents=COARSE,
     min_exponent=-4,
-    max_exponent=0,
     feedback="0.5",
-    fragments=1,
-    overlap=0,
-    mixing="0",
 )
 SIGNS = SPEC.model_copy(update={"kind": "sign"})
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.support.batches import step_on
+from tests.support.manifests import inner_spec
 from tests.unit.train.factories import small_model
 
 from atoll.numerics.batch import Windows
@@ -23,24 +24,19 @@ from atoll.numerics.tables import schedule_of
 from atoll.protocol.manifest import InnerSpec
 
 
-def inner_spec(**changes: object) -> InnerSpec:
-    fields: dict[str, object] = {
-        "optimizer": "adamw", "lr": "0.01", "momentum": "0", "beta1": "0.9", "beta2": "0.95",
-        "eps": "0.00000001", "weight_decay": "0.1", "dropout": "0", "clip": "0.5",
-        "schedule": "constant", "warmup_steps": 0, "steps": 8, "batch": 4,
-        "segment": 2, "micro_batch": 4,
-    }  # fmt: skip
-    return InnerSpec.model_validate(fields | changes)
+def inner_of(**changes: object) -> InnerSpec:
+    plain = {"lr": "0.01", "clip": "0.5", "schedule": "constant", "warmup_steps": 0, "steps": 8}
+    return inner_spec(**{**plain, "batch": 4, "segment": 2, "micro_batch": 4, **changes})
 
 
 def recipe(**changes: object) -> Recipe:
-    return Recipe(small_model(), inner_spec(**changes), total_steps=8, ops=NativeOps())
+    return Recipe(small_model(), inner_of(**changes), total_steps=8, ops=NativeOps())
 
 
 def opening() -> SeatState:
     shapes = param_shapes(small_model())
     model = GlobalState(0, initial_params(shapes, seed=5), {}, {})
-    return SeatState.opening(model, optimiser_layout(shapes, inner_spec()))
+    return SeatState.opening(model, optimiser_layout(shapes, inner_of()))
 
 
 def batches(count: int) -> list[torch.Tensor]:
@@ -215,12 +211,12 @@ def test_only_matrices_decay() -> None:
 
 
 def test_warm_up_is_linear_and_counts_global_steps() -> None:
-    rates = schedule_of(inner_spec(warmup_steps=4), 100).rates
+    rates = schedule_of(inner_of(warmup_steps=4), 100).rates
     assert rates[:6].tolist() == [0.01 * 0.25, 0.01 * 0.5, 0.01 * 0.75, 0.01, 0.01, 0.01]
 
 
 def test_the_cosine_schedule_reaches_zero_at_the_jobs_end() -> None:
-    spec = inner_spec(schedule="cosine", warmup_steps=10)
+    spec = inner_of(schedule="cosine", warmup_steps=10)
     rates = schedule_of(spec, 110).rates
     assert (len(rates), rates[10]) == (110, 0.01)
     assert rates[60] == pytest.approx(0.005)
@@ -253,7 +249,7 @@ def test_a_runaway_parameter_counts_as_not_finite() -> None:
     large = {n: p.clone() for n, p in state.params.items()}
     large["model.embed_tokens.weight"][255, 0] = 2.0**64
     unused = torch.zeros(4, 17, dtype=torch.int64)
-    still = inner_spec(weight_decay="0")
+    still = inner_of(weight_decay="0")
     untied = Recipe(small_model(tied=False), still, 8, NativeOps())
     large["lm_head.weight"] = torch.zeros(256, 16)
     zeros = {n: torch.zeros_like(p) for n, p in large.items()}

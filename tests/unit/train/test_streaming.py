@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import torch
+from tests.support.manifests import KINDS, codec_spec
 from tests.support.merging import all_standing, bearing_none
 from tests.unit.train.factories import DATA_SEED, DITHER, Job, with_method
 
@@ -14,20 +15,12 @@ from atoll.numerics.layout import SeatLayout, seat_layout
 from atoll.numerics.link import close_round
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import take_in
-from atoll.protocol.manifest import CodecSpec, TensorExponents
 
 A, B = "model.layers.0.w", "model.layers.1.w"
 SHAPES = {A: (1,), B: (1,)}
-HALVES = CodecSpec(
-    kind="grid8",
-    exponents=TensorExponents(embedding=-2, matrix=-2, vector=-2),
-    moment_exponents=TensorExponents(embedding=-2, matrix=-2, vector=-2),
-    min_exponent=-2,
-    max_exponent=-2,
-    feedback="0",
-    fragments=2,
-    overlap=0,
-    mixing="0",
+COARSE = dict.fromkeys(KINDS, -2)
+HALVES = codec_spec(
+    exponents=COARSE, moment_exponents=COARSE, min_exponent=-2, max_exponent=-2, fragments=2
 )
 
 

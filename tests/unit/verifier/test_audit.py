@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from eth_abi.abi import decode
-from tests.unit.protocol.factories import digest, make_manifest, make_terms
+from tests.support.identities import digest
+from tests.support.manifests import make_manifest, make_terms
 from tests.unit.protocol.script import VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from eth_abi.abi import decode
-from tests.unit.protocol.factories import address, digest
+from tests.support.identities import address, digest
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import SECRETS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of, with_merge, with_updates

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.protocol.factories import cid, digest
+from tests.support.identities import cid, digest
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import MANIFEST, state_of, with_merge, with_updates

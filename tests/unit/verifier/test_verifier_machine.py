@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.protocol.factories import cid, digest
+from tests.support.identities import cid, digest
 from tests.unit.protocol.network import Network
 from tests.unit.protocol.script import VERIFIERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates

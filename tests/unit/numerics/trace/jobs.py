@@ -6,55 +6,37 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
 from unittest import mock
 
 import numpy as np
 import torch
-from tests.support.jobs import PLAIN
+from tests.support.identities import cid
+from tests.support.manifests import BASES, Changes, data_over, plain_manifest, whole_manifest
 from torch import Tensor
 
+from atoll.job.methods import rules_for
 from atoll.numerics import init
 from atoll.numerics.base import freeze
 from atoll.numerics.init import initial_global_state, initial_params
 from atoll.numerics.layout import Shapes, param_shapes, seat_layout
 from atoll.numerics.ops import operations
-from atoll.numerics.pieces import piece_root
 from atoll.numerics.schedule import Recipe
 from atoll.numerics.segment import Course
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.step import state_roots
-from atoll.numerics.tables import table_parts, tables_root
+from atoll.numerics.tables import table_parts
 from atoll.numerics.tensors import tree_root
 from atoll.numerics.tokens import DTYPES, Tokens, dtype_for
 from atoll.numerics.trace.build.whole import program_of
 from atoll.numerics.trace.imports import Context, Sources
 from atoll.numerics.trace.program import Program
-from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.codecs import CODECS as KINDS
 from atoll.protocol.manifest import (
-    CodecSpec,
-    DataSpec,
-    InnerSpec,
     Manifest,
     ModelSpec,
-    NumericsSpec,
-    reset_period_of,
 )
-from atoll.protocol.rules import RULES
 from atoll.protocol.words import Digest, SeatIndex
 
-Changes: TypeAlias = Mapping[str, Any]
-MODEL = {
-    "kind": "llama", "vocab": 17, "width": 8, "layers": 2, "heads": 2, "kv_heads": 1,
-    "head_dim": 4, "qkv_bias": False, "qk_norm": False, "mlp": "swiglu", "ffn": 12, "seq": 6,
-    "tied": True, "norm_eps": "0.00001", "rope_base": 10000,
-    "rope_scaling": {"kind": "none", "factor": "1", "low": "0", "high": "0", "positions": 0},
-}  # fmt: skip
-INNER = {
-    "optimizer": "adamw", "lr": "0.01", "momentum": "0", "beta1": "0.9", "beta2": "0.95",
-    "eps": "0.00000001", "weight_decay": "0.1", "dropout": "0", "clip": "1",
-    "schedule": "cosine", "warmup_steps": 3, "steps": 4, "batch": 4, "segment": 2, "micro_batch": 2,
-}  # fmt: skip
 SGD = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0"}
 LLAMA3 = {"kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 24}
 LORA = {"rank": 2, "alpha": "3", "targets": ["q", "k", "v", "o", "gate", "up", "down"]}
@@ -98,15 +80,40 @@ JOBS: Mapping[str, Changes] = {
     "wide": {
         "model": {"width": 72, "ffn": 2100, "layers": 1, "vocab": 2060},
         "inner": {"batch": 2},
+        "codec": {
+            "moment_exponents": {"embedding": -12, "matrix": -16, "vector": -13},
+            "min_exponent": -28,
+        },
     },
     # Products of attention in two parts, and of the head over more terms than an int32 sums.
     "broad heads": {"model": {"head_dim": 520, "layers": 1}, "inner": {"batch": 2}},
     "vast": {
         "model": {"vocab": 133_200, "layers": 1, "tied": False},
         "inner": {"batch": 2, "micro_batch": 1},
+        "codec": {
+            "moment_exponents": {"embedding": -13, "matrix": -17, "vector": -14},
+            "min_exponent": -29,
+        },
     },
 }
 """By what is special about them."""
+
+
+def codec_fields(name: str) -> Changes:
+    """Of a small job with that codec, on a grid of other steps for each kind of tensor."""
+    kind = KINDS[name]
+    grid: dict[str, object] = {"exponents": COARSE}
+    if kind.is_exact:
+        exact = dict.fromkeys(COARSE, kind.start)
+        grid = {"exponents": exact, "moment_exponents": exact}
+        grid |= dict.fromkeys(("min_exponent", "max_exponent"), kind.start)
+    fields: dict[str, object] = {"codec": {"kind": name, **grid}}
+    is_alone = len(rules_for(name)) == 1
+    return fields | ({"robust": {"rule": rules_for(name)[0]}} if is_alone else {})
+
+
+CODECS: Mapping[str, Changes] = {name: codec_fields(name) for name in KINDS}
+"""By the codec of their updates."""
 SEAT, DATA_SEED = SeatIndex(3), Digest(hashlib.sha256(b"data seed").digest())
 
 
@@ -117,7 +124,7 @@ def stream(name: str, count: int) -> bytes:
 
 def tokens_of(changes: Changes, count: int) -> Tokens:
     """Token words below the vocabulary; where they are masked, with a stretch without targets."""
-    vocab = changes.get("model", {}).get("vocab", MODEL["vocab"])
+    vocab = changes.get("model", {}).get("vocab", BASES["tiny"]["model"]["vocab"])
     drawn = np.frombuffer(stream("tokens", 4 * count), "<u4") % np.uint32(vocab)
     if changes.get("data"):
         shown = np.frombuffer(stream("mask", count), np.uint8) % 3 == 0
@@ -128,31 +135,11 @@ def tokens_of(changes: Changes, count: int) -> Tokens:
 
 def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
     """A job of three rounds over tokens whose blocks nobody has."""
-    cid = dag_cbor_cid(Digest(hashlib.sha256(b"data").digest()))
-    fields = {
-        "cid": cid, "root": piece_root(tokens.tobytes()), "nodes_cid": cid,
-        "dtype": tokens.dtype.name, "masked": False, "train_tokens": len(tokens), "eval_cid": None,
-        "eval_tokens": 0, "eval_batches": 0, "tokenizer_cid": cid,
-    }  # fmt: skip
-    data = DataSpec.model_validate(fields | dict(changes.get("data", {})))
-    numerics = NumericsSpec(code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)))
-    model = ModelSpec.model_validate(MODEL | dict(changes.get("model", {})))
-    inner = InnerSpec.model_validate(INNER | dict(changes.get("inner", {})))
-    sizes = {name: getattr(inner, name) for name in ("steps", "segment", "batch", "micro_batch")}
-    changed = {"rounds": 3, "model": model} | {f"inner.{k}": v for k, v in sizes.items()}
-    plain = PLAIN.but(changed).resolve(data, None, numerics, now=0).model_dump()
-    plain["inner"] = inner.model_dump()
-    plain["tables"] = tables_root(model, inner, 3 * inner.steps)
-    plain["codec"] |= {"kind": "grid8", "feedback": "0"} | dict(changes.get("codec", {}))
-    plain["reset_period"] = reset_period_of(CodecSpec.model_validate(plain["codec"]), 3)
-    plain["robust"] |= changes.get("robust", {})
-    if not RULES[plain["robust"]["rule"]].bears_faults:
-        plain["robust"]["f"] = plain["terms"]["f"] = 0
+    whole = {**changes, "data": data_over(tokens, **changes.get("data", {}))}
     if "lora" in changes:
-        plain["lora"] = changes["lora"]
-        root = tree_root(base_of(model))
-        plain["init"] = {"seed": 5, "cid": cid, "root": root}
-    return Manifest.model_validate(plain)
+        model = ModelSpec.model_validate(plain_manifest(changes, "tiny")["model"])
+        whole["init"] = {"seed": 5, "cid": cid("data"), "root": tree_root(base_of(model))}
+    return whole_manifest(whole, "tiny")
 
 
 def base_of(model: ModelSpec) -> dict[str, Tensor]:

@@ -3,81 +3,25 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.jobs import PLAIN
-from tests.unit.numerics.trace.jobs import JOBS, Changes, manifest_of, small, tokens_of
-from tests.unit.numerics.trace.test_link import CODECS
+from tests.unit.numerics.trace.jobs import CODECS, JOBS, Changes, manifest_of, small, tokens_of
 from tests.vectors.generate_judge_states import program_roots
 
 from atoll.errors import ManifestError
-from atoll.job.presets import PRESETS
 from atoll.numerics.trace.build.graph import Graph, Region
 from atoll.numerics.trace.build.whole import MAX_BATCH, can_be_judged, program_of
 from atoll.numerics.trace.opcodes import Op
 from atoll.numerics.trace.program import Program
 from atoll.protocol.hashing import keccak256
-from atoll.protocol.manifest import Manifest
 from atoll.protocol.merkle import verify_proof
-from atoll.protocol.program import Part, Source, Template, program_root
+from atoll.protocol.program import Part, Template, program_root
 from atoll.protocol.words import Digest
 
 VECTORS = Path(__file__).parents[3] / "vectors"
 INITIAL = Digest(b"\x07" * 32)
-CPU_SECONDS = 60
-"""A generous bound of what takes four."""
-
-
-def preset_manifest(name: str) -> Manifest:
-    """A manifest with a preset's model and steps."""
-    spec, plain = PRESETS[name], manifest_of({}, tokens_of({}, 1200))
-    names = ("lr", "steps", "batch", "segment", "micro_batch")
-    given = {f"inner.{field}": getattr(spec.inner, field) for field in names}
-    changes = {field: value for field, value in given.items() if value is not None}
-    data = plain.data.model_copy(update={"dtype": "uint16", "train_tokens": 10**9})
-    job = PLAIN.but({"rounds": spec.rounds, "model": spec.model, **changes})
-    return job.resolve(data, None, plain.numerics, now=0)
-
-
-@pytest.mark.parametrize(
-    ("name", "nodes", "templates"),
-    [
-        ("demo", (1_889, 661), 2_550),
-        ("nano", (12_949, 1_394), 5_834),
-        ("gpt2-small", (282_620, 2_108), 22_053),
-        ("llama-1b", (2_440_232, 2_828), 82_308),
-    ],
-)
-def test_presets_have_programs(name: str, nodes: tuple[int, int], templates: int) -> None:
-    started = time.process_time()
-    program = program_of(preset_manifest(name), INITIAL)
-    assert len(program.root) == 32
-    seconds = time.process_time() - started
-    assert tuple(program.nodes(part) for part in Part) == nodes
-    assert len(program.templates) == templates
-    assert seconds < CPU_SECONDS
-    assert max(len(template.to_bytes()) for template in program.templates) < 1024
-    check_reads(program)
-
-
-def check_reads(program: Program) -> None:
-    """Every node has one template, and reads whole tensors that come before it."""
-    ends = {Part.STEP: Op.RESULT, Part.LINK: Op.UPDATE}
-    for part, op in ends.items():
-        index, _ = program.at(part, program.nodes(part) - 1)
-        assert program.templates[index].op == op
-    for template in program.templates:
-        for iteration in {0, template.count - 1}:
-            node = template.first + iteration * template.stride
-            for read in template.inputs:
-                if read.source is Source.TRACE:
-                    number = read.node + iteration * read.stride
-                    assert number < node
-                    index, _ = program.at(template.part, number)
-                    assert program.templates[index].size == read.size
 
 
 def test_programs_are_those_of_the_vectors() -> None:

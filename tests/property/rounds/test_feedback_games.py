@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.rounds.reset_periods import ResetPeriod, fed_back, trained_reset_period
-from tests.unit.rounds.test_reset_period_games import claim_of, header_of, judged
+from tests.property.rounds.reset_periods import ResetPeriod, fed_back, trained_reset_period
+from tests.property.rounds.test_reset_period_games import claim_of, header_of, judged
 from tests.unit.train.factories import make_job
 from tests.unit.train.plays import play
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.support.batches import step_on
 from tests.unit.train.factories import Job, small_model
-from tests.unit.train.test_step import batches, inner_spec
+from tests.unit.train.test_step import batches, inner_of
 
 from atoll.errors import NumericsMismatch
 from atoll.numerics.init import initial_params
@@ -22,7 +22,7 @@ from atoll.train.round import train_round
 
 
 def exact_recipe(model: ModelSpec | None = None, **changes: object) -> Recipe:
-    inner = inner_spec(**changes)
+    inner = inner_of(**changes)
     return Recipe(model or small_model(), inner, total_steps=8, ops=operations())
 
 

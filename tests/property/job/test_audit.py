@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.support.identities import digest
 from tests.unit.job.trained import InProcess, TrainedJob, lies_at
-from tests.unit.protocol.factories import digest
 from tests.unit.protocol.script import VERIFIERS
 
 from atoll.chain.structs import Escrow

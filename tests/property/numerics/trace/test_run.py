@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from tests.judge.finished import FinishedStep
-from tests.support.jobs import demo_model
+from tests.support.manifests import model_spec
 from tests.unit.numerics.trace.jobs import JOBS, Small, make_small, small
 
 from atoll.job.methods import SPARSE_RULE
@@ -48,7 +48,7 @@ def same_work(found: FinishedStep, done: StepResult) -> bool:
     return losses == expected and float_bytes(">d", found.norm) == float_bytes(">d", done.work.norm)
 
 
-DEMO = {"model": demo_model().model_dump(), "inner": {"batch": 8, "micro_batch": 8}}
+DEMO = {"model": model_spec().model_dump(), "inner": {"batch": 8, "micro_batch": 8}}
 
 
 @pytest.mark.parametrize("name", [*JOBS, "the demo's model"])

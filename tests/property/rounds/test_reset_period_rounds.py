@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.property.rounds.reset_periods import ROUNDS, ResetPeriod, streaming, trained_reset_period
 from tests.support.small_job import damage
-from tests.unit.rounds.reset_periods import ROUNDS, ResetPeriod, streaming, trained_reset_period
 from tests.unit.train.factories import make_job
 
 from atoll.errors import DiskFull

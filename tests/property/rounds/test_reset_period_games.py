@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.rounds.reset_periods import ResetPeriod, streaming, trained_reset_period
+from tests.property.rounds.reset_periods import ResetPeriod, streaming, trained_reset_period
 from tests.unit.train.factories import Job, make_job
 from tests.unit.train.plays import play, poisoned, poisoned_course
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import dag_cbor
-from tests.unit.protocol.factories import cid, make_manifest
+from tests.support.identities import cid
+from tests.support.manifests import make_manifest
 
 from atoll.protocol.manifest import INNER_LIMIT
 

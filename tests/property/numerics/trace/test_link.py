@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.unit.numerics.trace.jobs import DATA_SEED, JOBS, SEAT, Small, make_small
+from tests.unit.numerics.trace.jobs import COARSE, CODECS, DATA_SEED, JOBS, SEAT, Small, make_small
 
-from atoll.job.methods import rules_for
 from atoll.numerics.codec.dither import DitherKey
 from atoll.numerics.link import close_round
 from atoll.numerics.moments import Moments
@@ -18,23 +17,6 @@ from atoll.numerics.state import GlobalState, SeatState
 from atoll.numerics.trace.run import run
 from atoll.protocol.codecs import CODECS as KINDS
 from atoll.protocol.program import Part
-
-EXPONENTS = {"embedding": -10, "matrix": -13, "vector": -9}
-
-
-def codec_fields(name: str) -> Mapping[str, Any]:
-    """Of a small job with that codec, on a grid of other steps for each kind of tensor."""
-    exact = dict.fromkeys(EXPONENTS, KINDS[name].start)
-    grid: dict[str, Any] = {"exponents": EXPONENTS}
-    if KINDS[name].is_exact:
-        grid = {"exponents": exact, "moment_exponents": exact}
-        grid |= dict.fromkeys(("min_exponent", "max_exponent"), KINDS[name].start)
-    fields: dict[str, Any] = {"codec": {"kind": name, **grid}}
-    is_alone = len(rules_for(name)) == 1
-    return fields | ({"robust": {"rule": rules_for(name)[0]}} if is_alone else {})
-
-
-CODECS: Mapping[str, Mapping[str, Any]] = {name: codec_fields(name) for name in KINDS}
 
 
 def last_of(job: Small, seed: int, count: int) -> SeatState:
@@ -146,7 +128,7 @@ def test_of_second_moments_that_are_negative_the_largest_magnitude_decides() -> 
 @pytest.mark.parametrize("round", [0, 1, 2])
 def test_a_fragments_link_speaks_of_it_alone(round: int) -> None:
     """Fragment 0 has the embedding, layers 0 and 2 and the last norm: three runs of exponents."""
-    grid4 = {"kind": "grid4", "exponents": EXPONENTS, "fragments": 2, "mixing": "0.5"}
+    grid4 = {"kind": "grid4", "exponents": COARSE, "fragments": 2, "mixing": "0.5"}
     job = make_small({"codec": grid4, "model": {"layers": 3}})
     model = job.course.model
     assert model is not None

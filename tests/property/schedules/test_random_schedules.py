@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.manifests import make_terms
 from tests.support.schedules import Away, Cast, World, is_settled_up
-from tests.unit.protocol.factories import make_terms
 
 from atoll.protocol.words import JobStatus, Role
 

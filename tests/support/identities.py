@@ -1,4 +1,4 @@
-"""Digests, accounts and CIDs that nobody chose, by name."""
+"""Digests, accounts and CIDs that nobody chose, by name; and the job that most tests are about."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hashlib import sha256
 from eth_utils.address import to_checksum_address
 
 from atoll.protocol.canonical import dag_cbor_cid
-from atoll.protocol.words import Address, Digest
+from atoll.protocol.words import Address, Digest, Domain, JobId, RoundIndex, SeatIndex, Slot
 
 
 def digest(name: object) -> Digest:
@@ -19,5 +19,15 @@ def address(name: object) -> Address:
     return Address(to_checksum_address(digest(name)[:20]))
 
 
+def accounts(name: str, count: int) -> list[Address]:
+    return [address(f"{name} {i}") for i in range(count)]
+
+
 def cid(name: object) -> bytes:
     return dag_cbor_cid(digest(name))
+
+
+DOMAIN = Domain(31337, address("rounds"))
+JOB = JobId(7)
+SLOT = Slot(DOMAIN, JOB, RoundIndex(3))
+SEAT = SeatIndex(2)
