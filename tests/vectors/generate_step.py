@@ -42,6 +42,7 @@ from atoll.numerics.tensors import tree_root
 from atoll.numerics.tokens import Tokens
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.draws import dropout_key
+from atoll.protocol.families import LAYER_KINDS
 from atoll.protocol.held_out import mean_loss
 from atoll.protocol.leaves import float_bytes
 from atoll.protocol.manifest import (
@@ -241,6 +242,7 @@ INNER = {
     "schedule": "cosine", "warmup_steps": 3, "steps": 4, "batch": 4, "segment": 2, "micro_batch": 2,
 }  # fmt: skip
 NO_ADAM = {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"}
+MANY_HEADS = {"heads": 4, "kv_heads": 2, "head_dim": 6, "qk_norm": True}
 JOBS: Mapping[str, dict[str, dict[str, Any]]] = {
     "adamw": {"codec": {"kind": "grid8"}},
     "attention": {
@@ -257,6 +259,11 @@ JOBS: Mapping[str, dict[str, dict[str, Any]]] = {
             },
         },
         "codec": {"kind": "grid8"},
+    },
+    **{
+        kind: {"model": {**MANY_HEADS, "kind": kind}, "codec": {"kind": "grid8"}}
+        for kind in LAYER_KINDS
+        if kind != MODEL["kind"]
     },
     "muon": {
         "model": {"tied": False, "kv_heads": 2},
