@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.second_client.families import LAYERS, MLPS
 from tests.second_client.optimisers import OPTIMISERS
 from tests.second_client.refusals import check_manifest
 from tests.second_client.words import decode_cbor
@@ -48,21 +49,20 @@ def shapes_of(model: dict[str, Any]) -> dict[str, Shape]:
         shapes[HEAD] = (model["vocab"], width)
     for layer in range(model["layers"]):
         at = f"model.layers.{layer}."
-        shapes[at + "input_layernorm.weight"] = (width,)
+        kind = LAYERS[model["kind"]]
+        shapes |= {f"{at}{norm}.weight": (width,) for norm in kind.norms}
         shapes[at + "self_attn.q_proj.weight"] = (queries, width)
         shapes[at + "self_attn.k_proj.weight"] = (keys, width)
         shapes[at + "self_attn.v_proj.weight"] = (keys, width)
         shapes[at + "self_attn.o_proj.weight"] = (width, queries)
-        shapes[at + "post_attention_layernorm.weight"] = (width,)
-        shapes[at + "mlp.up_proj.weight"] = (ffn, width)
+        shapes |= {f"{at}{name}.weight": (ffn, width) for name in MLPS[model["mlp"]]}
         shapes[at + "mlp.down_proj.weight"] = (width, ffn)
-        if model["mlp"] == "swiglu":
-            shapes[at + "mlp.gate_proj.weight"] = (ffn, width)
         for name, rows in (("q", queries), ("k", keys), ("v", keys)):
             if model["qkv_bias"]:
                 shapes[f"{at}self_attn.{name}_proj.bias"] = (rows,)
             if model["qk_norm"] and name != "v":
-                shapes[f"{at}self_attn.{name}_norm.weight"] = (model["head_dim"],)
+                gain = model["head_dim"] if kind.by_head else rows
+                shapes[f"{at}self_attn.{name}_norm.weight"] = (gain,)
     return {name: shapes[name] for name in sorted(shapes)}
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from tests.second_client import kernels
 from tests.second_client.arithmetic import Array
 from tests.second_client.documents import EMBEDDING, HEAD
+from tests.second_client.families import LAYERS
 from tests.second_client.kernels import Ids, Saved
 
 Params = dict[str, Array]
@@ -47,7 +48,8 @@ def loss_and_gradients(
     g, found[top] = kernels.head_gradient(g, saved_head)
     g, found[NORM] = kernels.rms_norm_gradient(g, saved_norm)
     for layer in reversed(range(model["layers"])):
-        g, gradients = _layer_gradient(g, saved_layers[layer], drop, layer)
+        back = _LAYERS[model["kind"]][1]
+        g, gradients = back(g, saved_layers[layer], drop, layer)
         for n, value in gradients.items():
             found[f"model.layers.{layer}.{n}" + ("" if n.endswith(".bias") else ".weight")] = value
     looked_up = kernels.embedding_gradient(drop(g, 0), ids.reshape(-1), model["vocab"])
@@ -63,7 +65,8 @@ def _forward(
     x = drop(kernels.embedding(ids.reshape(-1), params[EMBEDDING]), 0)
     saved_layers = []
     for layer in range(model["layers"]):
-        x, saved = _layer(x, _weights(params, layer), (model, tables, len(ids)), drop, layer)
+        setting = model, tables, len(ids)
+        x, saved = _LAYERS[model["kind"]][0](x, _weights(params, layer), setting, drop, layer)
         saved_layers.append(saved)
     normed, saved_norm = kernels.rms_norm(x, params[NORM], float(model["norm_eps"]))
     logits, saved_head = kernels.head(normed, params[_top(params)])
@@ -87,23 +90,52 @@ def _weights(params: Params, layer: int) -> Params:
     return {name.removesuffix(".weight"): p for name, p in inside.items()}
 
 
-def _layer(x: Array, weights: Params, setting: Any, drop: Drop, layer: int) -> tuple[Array, Saved]:
-    eps = float(setting[0]["norm_eps"])
-    normed, saved_1 = kernels.rms_norm(x, weights["input_layernorm"], eps)
+def _llama(x: Array, weights: Params, setting: Any, drop: Drop, layer: int) -> tuple[Array, Saved]:
+    eps, gains = float(setting[0]["norm_eps"]), [weights[name] for name in LAYERS["llama"].norms]
+    normed, saved_1 = kernels.rms_norm(x, gains[0], eps)
     added, saved_2 = _attention(normed, weights, setting)
     x = x + drop(added, 2 * layer + 1)
-    normed, saved_3 = kernels.rms_norm(x, weights["post_attention_layernorm"], eps)
+    normed, saved_3 = kernels.rms_norm(x, gains[1], eps)
     added, saved_4 = _mlp(normed, weights, setting[0].get("scale"))
     return x + drop(added, 2 * layer + 2), (saved_1, saved_2, saved_3, saved_4)
 
 
-def _layer_gradient(g: Array, saved: Saved, drop: Drop, layer: int) -> tuple[Array, Params]:
+def _llama_gradient(g: Array, saved: Saved, drop: Drop, layer: int) -> tuple[Array, Params]:
+    first, second = LAYERS["llama"].norms
     back, found = _mlp_gradient(drop(g, 2 * layer + 2), saved[3])
-    back, found["post_attention_layernorm"] = kernels.rms_norm_gradient(back, saved[2])
+    back, found[second] = kernels.rms_norm_gradient(back, saved[2])
     g = g + back
     back, others = _attention_gradient(drop(g, 2 * layer + 1), saved[1])
-    back, found["input_layernorm"] = kernels.rms_norm_gradient(back, saved[0])
+    back, found[first] = kernels.rms_norm_gradient(back, saved[0])
     return g + back, found | others
+
+
+def _olmo2(x: Array, weights: Params, setting: Any, drop: Drop, layer: int) -> tuple[Array, Saved]:
+    eps, gains = float(setting[0]["norm_eps"]), [weights[name] for name in LAYERS["olmo2"].norms]
+    made, saved_1 = _attention(x, weights, setting)
+    normed, saved_2 = kernels.rms_norm(made, gains[0], eps)
+    x = x + drop(normed, 2 * layer + 1)
+    made, saved_3 = _mlp(x, weights, setting[0].get("scale"))
+    normed, saved_4 = kernels.rms_norm(made, gains[1], eps)
+    return x + drop(normed, 2 * layer + 2), (saved_1, saved_2, saved_3, saved_4)
+
+
+def _olmo2_gradient(g: Array, saved: Saved, drop: Drop, layer: int) -> tuple[Array, Params]:
+    gains: Params = {}
+    first, second = LAYERS["olmo2"].norms
+    back, gains[second] = kernels.rms_norm_gradient(drop(g, 2 * layer + 2), saved[3])
+    back, of_mlp = _mlp_gradient(back, saved[2])
+    g = g + back
+    back, gains[first] = kernels.rms_norm_gradient(drop(g, 2 * layer + 1), saved[1])
+    back, of_attention = _attention_gradient(back, saved[0])
+    return g + back, gains | of_mlp | of_attention
+
+
+_LAYERS: dict[str, tuple[Callable[..., Any], Callable[..., tuple[Array, Params]]]] = {
+    "llama": (_llama, _llama_gradient),
+    "olmo2": (_olmo2, _olmo2_gradient),
+}
+"""A layer of each kind, and its gradient."""
 
 
 # ---------------------------------------------------------------------------------- linears
@@ -161,8 +193,8 @@ def _attention(x: Array, weights: Params, setting: Any) -> tuple[Array, Saved]:
     saved_norms: list[Saved] = []
     if model["qk_norm"]:
         eps = float(model["norm_eps"])
-        q, saved_q = _head_norm(q, weights[_NORMS[0]], eps)
-        k, saved_k = _head_norm(k, weights[_NORMS[1]], eps)
+        q, saved_q = _norm_of_rows(q, weights[_NORMS[0]], eps)
+        k, saved_k = _norm_of_rows(k, weights[_NORMS[1]], eps)
         saved_norms = [saved_q, saved_k]
     q, k, v = (_heads(t, sequences, model["head_dim"]) for t in (q, k, v))
     q, k = (kernels.rotate(t, cos_Td, sin_Td) for t in (q, k))
@@ -178,8 +210,8 @@ def _attention_gradient(g: Array, saved: Saved) -> tuple[Array, Params]:
     dq, dk, dv = kernels.attention_gradient(_heads(g, sequences, size), saved_attention)
     parts = [_tokens(t) for t in (*(kernels.rotate(t, cos_Td, -sin_Td) for t in (dq, dk)), dv)]
     for index, saved_norm in enumerate(saved_norms):
-        rows = parts[index].reshape(-1, size)
-        back, found[_NORMS[index]] = kernels.rms_norm_gradient(rows, saved_norm)
+        rows = parts[index].reshape(saved_norm[0])
+        back, found[_NORMS[index]] = kernels.rms_norm_gradient(rows, saved_norm[1])
         parts[index] = back.reshape(parts[index].shape)
     if biased:
         found |= {f"{n}.bias": kernels.bias_gradient(p) for n, p in zip(_QKV, parts, strict=True)}
@@ -187,10 +219,11 @@ def _attention_gradient(g: Array, saved: Saved) -> tuple[Array, Params]:
     return dx, found | others
 
 
-def _head_norm(x_NA: Array, gain_d: Array, eps: float) -> tuple[Array, Saved]:
-    """Each head of each token is a row."""
-    y, saved = kernels.rms_norm(x_NA.reshape(-1, len(gain_d)), gain_d, eps)
-    return y.reshape(x_NA.shape), saved
+def _norm_of_rows(x_NA: Array, gain_I: Array, eps: float) -> tuple[Array, Saved]:
+    """Each head of each token is a row, or all heads of a token are: as many as there are gains."""
+    rows = x_NA.reshape(-1, len(gain_I))
+    y, saved = kernels.rms_norm(rows, gain_I, eps)
+    return y.reshape(x_NA.shape), (rows.shape, saved)
 
 
 def _cut(x: Array, heads: tuple[int, ...]) -> list[Array]:

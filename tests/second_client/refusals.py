@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.second_client import rules
 from tests.second_client.codec import CODECS
+from tests.second_client.families import LAYERS, MLPS
 from tests.second_client.optimisers import FIELDS, OPTIMISERS
 
 Plain = Mapping[str, Any]
@@ -93,13 +94,13 @@ WINDOWS = ("train", "reveal", "merge", "audit", "open", "key", "window")
 
 MODEL = of(
     {
-        "kind": one_of("llama"),
+        "kind": one_of(*LAYERS),
         "vocab": integer(2, 2**20),
         "width": integer(8, 2**15),
         **dict.fromkeys(("layers", "heads", "kv_heads"), integer(1, 256)),
         "head_dim": integer(2, 2**15),
         **dict.fromkeys(("qkv_bias", "qk_norm", "tied"), is_boolean),
-        "mlp": one_of("swiglu", "relu2"),
+        "mlp": one_of(*MLPS),
         "ffn": integer(8, 2**17),
         "seq": integer(2, 2**17),
         "norm_eps": fraction("0", "0.1", is_open=True),

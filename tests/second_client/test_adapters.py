@@ -18,7 +18,7 @@ from atoll.numerics.base import freeze
 from atoll.numerics.layout import adapter_shapes, param_shapes
 from atoll.numerics.model import forward
 from atoll.numerics.tensors import tree_root
-from atoll.protocol.families import LINEARS
+from atoll.protocol.families import LAYER_KINDS, LINEARS
 from atoll.protocol.manifest import UNSCALED, LoraSpec, ModelSpec
 
 ENGINES = [(route, kernels) for route in ("int8", "fp64") for kernels in ("eager", "compiled")]
@@ -31,7 +31,8 @@ def drawn(seed: int) -> tuple[ModelSpec, LoraSpec]:
     kv_heads = roll.choice([1, 2])
     spec = ModelSpec.model_validate(
         {
-            "kind": "llama", "vocab": roll.randrange(5, 40), "width": roll.randrange(8, 20),
+            "kind": roll.choice(list(LAYER_KINDS)),
+            "vocab": roll.randrange(5, 40), "width": roll.randrange(8, 20),
             "layers": roll.choice([1, 2]), "heads": kv_heads * roll.choice([1, 2]),
             "kv_heads": kv_heads, "head_dim": roll.choice([2, 6]),
             "qkv_bias": roll.random() < 0.5, "qk_norm": roll.random() < 0.5,

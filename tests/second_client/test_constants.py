@@ -15,6 +15,7 @@ from atoll.numerics.decimals import rotary_tables
 from atoll.numerics.init import initial_params
 from atoll.numerics.layout import param_shapes
 from atoll.numerics.tables import schedule_of, tables_root
+from atoll.protocol.families import LAYER_KINDS
 from atoll.protocol.manifest import InnerSpec, ModelSpec
 
 CASES = 10_000
@@ -41,7 +42,8 @@ def any_model() -> dict[str, Any]:
     heads, width = ROLL.randrange(1, 5), ROLL.randrange(8, 50)
     keys = ROLL.choice([keys for keys in range(1, heads + 1) if heads % keys == 0])
     return {
-        "kind": "llama", "vocab": ROLL.randrange(2, 60), "width": width, "heads": heads,
+        "kind": ROLL.choice(list(LAYER_KINDS)), "vocab": ROLL.randrange(2, 60), "width": width,
+        "heads": heads,
         "kv_heads": keys, "layers": ROLL.randrange(1, 4), "mlp": ROLL.choice(["swiglu", "relu2"]),
         "ffn": ROLL.randrange(8, 30), "seq": ROLL.randrange(2, 40), "tied": ROLL.random() < 0.5,
         "norm_eps": "0.00001", "rope_base": ROLL.randrange(2, 10**9),

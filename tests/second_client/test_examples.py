@@ -186,8 +186,8 @@ def muon() -> Lines:
 
 def weights() -> Lines:
     smallest = {
-        "vocab": 8, "width": 8, "layers": 1, "heads": 1, "kv_heads": 1, "head_dim": 8,
-        "qkv_bias": False, "qk_norm": False, "mlp": "relu2", "ffn": 8, "tied": True,
+        "kind": "llama", "vocab": 8, "width": 8, "layers": 1, "heads": 1, "kv_heads": 1,
+        "head_dim": 8, "qkv_bias": False, "qk_norm": False, "mlp": "relu2", "ffn": 8, "tied": True,
     }  # fmt: skip
     params = constants.initial_params(documents.shapes_of(smallest), 7)
     return [

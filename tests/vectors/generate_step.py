@@ -41,6 +41,7 @@ from atoll.numerics.step import inner_step, state_roots
 from atoll.numerics.tensors import tree_root
 from atoll.numerics.tokens import Tokens
 from atoll.protocol.draws import batch_offsets
+from atoll.protocol.families import LAYER_KINDS
 from atoll.protocol.held_out import mean_loss
 from atoll.protocol.leaves import float_bytes
 from atoll.protocol.manifest import Manifest
@@ -223,6 +224,7 @@ def grids() -> Json:
 
 MODEL = make_manifest(base="tiny").model
 NO_ADAM = {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"}
+MANY_HEADS = {"heads": 4, "kv_heads": 2, "head_dim": 6, "qk_norm": True}
 JOBS: Mapping[str, Changes] = {
     "adamw": {"codec": {"kind": "grid8"}},
     "attention": {
@@ -239,6 +241,11 @@ JOBS: Mapping[str, Changes] = {
             },
         },
         "codec": {"kind": "grid8"},
+    },
+    **{
+        kind: {"model": {**MANY_HEADS, "kind": kind}, "codec": {"kind": "grid8"}}
+        for kind in LAYER_KINDS
+        if kind != MODEL.kind
     },
     "muon": {
         "model": {"tied": False, "kv_heads": 2},

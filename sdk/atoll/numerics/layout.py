@@ -1,8 +1,9 @@
 """Names and shapes: of the model's parameters, and of what a seat's state holds besides.
 
 Parameters are one for one those of Hugging Face's LlamaForCausalLM, of ArceeForCausalLM where the
-MLP has no gate, of Qwen2ForCausalLM with biases, of Qwen3ForCausalLM with normalised heads. Needs
-no torch, so that anyone can tell the sizes of updates, states, budgets.
+MLP has no gate, of Qwen2ForCausalLM with biases, of Qwen3ForCausalLM with normalised heads, and as
+`LAYER_KINDS` names them. Needs no torch, so that anyone can tell the sizes of updates, states,
+budgets.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def param_shapes(spec: ModelSpec) -> Shapes:
             biased = (name for name in linears if name in {"q", "k", "v"})
             shapes |= {f"{at}{LINEARS[name]}.bias": linears[name][:1] for name in biased}
         if spec.qk_norm:
-            shapes |= {f"{at}self_attn.{n}_norm.weight": (spec.head_dim,) for n in ("q", "k")}
+            by_head = spec.layer_kind.norms_heads
+            gains = {n: (spec.head_dim,) if by_head else linears[n][:1] for n in ("q", "k")}
+            shapes |= {f"{at}self_attn.{n}_norm.weight": gain for n, gain in gains.items()}
     shapes["model.norm.weight"] = (spec.width,)
     if not spec.tied:
         shapes["lm_head.weight"] = (spec.vocab, spec.width)

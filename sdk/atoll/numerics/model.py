@@ -74,6 +74,9 @@ class Adapted:
 
     def linears(self, x_BTI: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
         """The base's, plus scale · B(A(x)) where a linear has an adapter (Hu et al. 2022)."""
+        # Where the residual stream is read as it is, autograd would sum three gradients of it in an
+        # order of its own; of an alias, the base's and the adapters' are one before they meet it.
+        x_BTI = x_BTI.view_as(x_BTI)
         found = list(self.ops.frozen_linears(x_BTI, self.base.products[names[0]]))
         targets = [at for at, name in enumerate(names) if name + DOWN in self.adapters]
         if targets:
@@ -122,14 +125,33 @@ def _norm_first(x_BTD: Tensor, layer: int, weights: Weights, drop: Dropper) -> T
     return x_BTD + drop(_mlp(normed_BTD, at, weights), 2 * layer + 2)
 
 
+def _norm_last(x_BTD: Tensor, layer: int, weights: Weights, drop: Dropper) -> Tensor:
+    """Attention and MLP read the values, and a norm of what they make is added to these (OLMo 2).
+
+    A norm on the branch keeps what a layer adds bounded and leaves the sum alone (Liu et al. 2022);
+    Vaswani et al. 2017 had it behind the sum.
+    """
+    at, (after_attention, after_mlp) = f"model.layers.{layer}.", weights.spec.layer_kind.norms
+    normed_BTD = _norm(_attention(x_BTD, at, weights), at + after_attention, weights)
+    x_BTD = x_BTD + drop(normed_BTD, 2 * layer + 1)
+    normed_BTD = _norm(_mlp(x_BTD, at, weights), at + after_mlp, weights)
+    return x_BTD + drop(normed_BTD, 2 * layer + 2)
+
+
 LAYERS: Mapping[str, Callable[[Tensor, int, Weights, Dropper], Tensor]] = MappingProxyType(
-    {"llama": _norm_first}
+    {"llama": _norm_first, "olmo2": _norm_last}
 )
 """A layer by the kind of its model."""
 
 
 def _norm(x: Tensor, name: str, weights: Weights) -> Tensor:
     return weights.ops.rms_norm(x, weights.params[f"{name}.weight"], float(weights.spec.norm_eps))
+
+
+def _norm_rows(x_BTA: Tensor, name: str, weights: Weights) -> Tensor:
+    """RMSNorm of rows as long as its gain: of each head, or of all of a token's heads at once."""
+    rows = x_BTA.view(*x_BTA.shape[:2], -1, len(weights.params[f"{name}.weight"]))
+    return _norm(rows, name, weights).view(x_BTA.shape)
 
 
 def _attention(x_BTD: Tensor, at: str, weights: Weights) -> Tensor:
@@ -142,10 +164,12 @@ def _attention(x_BTD: Tensor, at: str, weights: Weights) -> Tensor:
     if spec.qkv_bias:
         biases = [weights.params[f"{name}.bias"] for name in names]
         projected = tuple(ops.add_bias(t, b) for t, b in zip(projected, biases, strict=True))
-    q, k, v_BTKd = (t.view(B, T, -1, spec.head_dim) for t in projected)
     if spec.qk_norm:
-        q = _norm(q, at + "self_attn.q_norm", weights)
-        k = _norm(k, at + "self_attn.k_norm", weights)
+        q, k, v = projected
+        q = _norm_rows(q, at + "self_attn.q_norm", weights)
+        k = _norm_rows(k, at + "self_attn.k_norm", weights)
+        projected = (q, k, v)
+    q, k, v_BTKd = (t.view(B, T, -1, spec.head_dim) for t in projected)
     q_BHTd, k_BKTd = (ops.rotary(t.transpose(1, 2), cos_Td, sin_Td) for t in (q, k))
     mixed_BHTd = ops.attention(q_BHTd, k_BKTd, v_BTKd.transpose(1, 2))
     mixed_BTA = mixed_BHTd.transpose(1, 2).reshape(B, T, spec.heads * spec.head_dim)

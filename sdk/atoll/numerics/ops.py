@@ -79,7 +79,7 @@ class Ops(Protocol):
     def rms_norm(self, x: Tensor, gain: Tensor, eps: float) -> Tensor:
         """x / sqrt(mean(x²) + eps) · gain, over the last axis (Zhang and Sennrich 2019).
 
-        x is [B, T, D], or [B, T, H, d] where each head is normalised alone.
+        x is [B, T, D], or of queries and keys [B, T, H, d], or [B, T, 1, H · d] all heads at once.
         """
 
     def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:

@@ -31,9 +31,12 @@ class LayerKind:
 
     Attributes:
         norms: names of attention's and the MLP's RMSNorm, as Hugging Face has them.
+        norms_heads: whether normalised queries and keys are so head by head, else all of a token's
+            at once.
     """
 
     norms: tuple[str, str]
+    norms_heads: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,12 @@ class RopeScaling:
 
 
 LAYER_KINDS: Final[Mapping[str, LayerKind]] = MappingProxyType(
-    {"llama": LayerKind(("input_layernorm", "post_attention_layernorm"))}
+    {
+        "llama": LayerKind(("input_layernorm", "post_attention_layernorm")),
+        "olmo2": LayerKind(
+            ("post_attention_layernorm", "post_feedforward_layernorm"), norms_heads=False
+        ),
+    }
 )
 MLP_KINDS: Final[Mapping[str, MlpKind]] = MappingProxyType(
     {"swiglu": MlpKind(("gate", "up")), "relu2": MlpKind(("up",))}

@@ -161,8 +161,9 @@ class ModelSpec(_Spec):
     """A Llama-family decoder: RMSNorm, rotary positions, and one of two MLPs.
 
     `swiglu` is down(silu(gate) · up) (Shazeer 2020), `relu2` is down(relu(up)²) (So et al. 2021).
-    `qkv_bias` adds a bias to queries, keys and values (Qwen2); `qk_norm` normalises each head's
-    queries and keys by RMSNorm before they are rotated (Qwen3, and Henry et al. 2020).
+    `qkv_bias` adds a bias to queries, keys and values (Qwen2); `qk_norm` normalises queries and
+    keys by RMSNorm before they are rotated (Henry et al. 2020), each head's or all heads' at once
+    as `kind` has it, which also says where the layers' norms are.
     """
 
     kind: Annotated[str, AfterValidator(OneOf("kind of model", LAYER_KINDS))]

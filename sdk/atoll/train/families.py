@@ -58,6 +58,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "qwen2": Family("Qwen2", "Qwen2ForCausalLM", qkv_bias=True, kv_heads=32),
     "qwen3": Family("Qwen3", "Qwen3ForCausalLM", qk_norm=True, kv_heads=32, head_dim=128),
     "arcee": Family("Arcee", "ArceeForCausalLM", mlp="relu2", activation="relu2", norm_eps=1e-5),
+    "olmo2": Family("OLMo 2", "Olmo2ForCausalLM", kind="olmo2", qk_norm=True, norm_eps=1e-5),
 }
 """By `model_type`; SmolLM's is `llama`."""
 SUPPORTED: Final = ", ".join(family.title for family in FAMILIES.values())

@@ -18,6 +18,7 @@ from atoll.numerics.schedule import Recipe
 from atoll.numerics.state import GlobalState, SeatState
 from atoll.protocol.manifest import ModelSpec
 from atoll.train import probe
+from atoll.train.families import FAMILIES
 from atoll.train.round import train_round
 
 
@@ -38,9 +39,7 @@ def test_jobs_compute_exactly() -> None:
 
 LLAMA3 = {"kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 32}
 KINDS: dict[str, dict[str, object]] = {
-    "Llama": {},
-    "Arcee": {"mlp": "relu2"},
-    "Qwen2": {"qkv_bias": True},
+    **{family.title: family.parts for family in FAMILIES.values()},
     "Qwen3": {"qk_norm": True, "head_dim": 12},
     "all": {"qkv_bias": True, "qk_norm": True, "head_dim": 6, "rope_scaling": LLAMA3},
 }

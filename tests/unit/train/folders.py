@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from atoll.train.belongings import Belongings, is_belonging
+from atoll.train.families import FAMILIES
 from atoll.train.tokenizer import byte_tokenizer
 
 SEQ = 24
@@ -35,6 +36,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "Qwen3": {"model_type": "qwen3", "head_dim": 12, "rope_theta": 1e6},
     "Qwen3, tied": {"model_type": "qwen3", "head_dim": 8, "tie_word_embeddings": True},
 }  # fmt: skip
+
+CONFIGS |= {
+    family.title: {"model_type": name}
+    for name, family in FAMILIES.items()
+    if name not in {fields["model_type"] for fields in CONFIGS.values()}
+}
+"""By what is special about them; a family with nothing special comes by itself."""
 
 
 def belongings(folder: Path | None = None) -> Belongings:

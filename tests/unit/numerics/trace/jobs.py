@@ -31,6 +31,7 @@ from atoll.numerics.trace.build.whole import program_of
 from atoll.numerics.trace.imports import Context, Sources
 from atoll.numerics.trace.program import Program
 from atoll.protocol.codecs import CODECS as KINDS
+from atoll.protocol.families import LAYER_KINDS
 from atoll.protocol.manifest import (
     Manifest,
     ModelSpec,
@@ -44,6 +45,8 @@ COARSE = {"embedding": -10, "matrix": -13, "vector": -9}
 QWEN: Changes = {
     "model": {"head_dim": 6, "qkv_bias": True, "qk_norm": True, "rope_scaling": LLAMA3}
 }
+OTHER_KINDS = tuple(kind for kind in LAYER_KINDS if kind != "llama")
+MANY_HEADS = {"heads": 4, "kv_heads": 2, "head_dim": 6, "qk_norm": True}
 JOBS: Mapping[str, Changes] = {
     "plain": {},
     "one micro-batch": {"inner": {"micro_batch": 4}},
@@ -51,6 +54,11 @@ JOBS: Mapping[str, Changes] = {
     "qwen": QWEN,
     "untied": {"model": {"tied": False, "kv_heads": 2}},
     "relu2": {"model": {"mlp": "relu2"}},
+    **{
+        kind: {"model": {**MANY_HEADS, "kind": kind}, "inner": {"dropout": "0.1"}}
+        for kind in OTHER_KINDS
+    },
+    **{f"lora of {kind}": {"model": {"kind": kind}, "lora": LORA} for kind in OTHER_KINDS},
     "sgd": {"inner": {**SGD, "schedule": "constant"}},
     "sgd with momentum": {"inner": {**SGD, "momentum": "0.9"}},
     "muon": {

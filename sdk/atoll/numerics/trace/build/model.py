@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -85,33 +86,43 @@ def _read(m: Making) -> _Read:
     return _Read(tokens, targets, count, batch_count)
 
 
+Part: TypeAlias = Callable[[Value], tuple[Value, Back]]
+"""A norm, attention, an MLP or dropout: its value, and how a gradient comes back."""
+
+
 def _norm_first(m: Making, x: Value, layer: int) -> tuple[Value, Back]:
-    """M2 to M7."""
-    backs = []
-    for part, inner in enumerate((_attention, _mlp)):
-        x, back = _added(m, x, inner, (layer, part))
+    """M2 to M7, with a norm of what attention and MLP read."""
+    return _layer(m, x, layer, lambda norm, inner: (norm, inner))
+
+
+def _norm_last(m: Making, x: Value, layer: int) -> tuple[Value, Back]:
+    """M2 to M7, with a norm of what attention and MLP give."""
+    return _layer(m, x, layer, lambda norm, inner: (inner, norm))
+
+
+def _layer(
+    m: Making, x: Value, layer: int, ordered: Callable[[Part, Part], tuple[Part, Part]]
+) -> tuple[Value, Back]:
+    at, backs = f"model.layers.{layer}.", []
+    for branch, inner in enumerate((_attention, _mlp)):
+        parts = ordered(
+            partial(normed, m, name=at + m.spec.layer_kind.norms[branch]), partial(inner, m, at=at)
+        )
+        drop = partial(dropped, m, site=2 * layer + 1 + branch)
+        x, back = _added(m.graph, x, (*parts, drop))
         backs.append(back)
     return x, chained(backs)
 
 
-def _added(
-    m: Making,
-    x: Value,
-    inner: Callable[[Making, Value, str], tuple[Value, Back]],
-    place: tuple[int, int],
-) -> tuple[Value, Back]:
-    """x + dropout of what attention or MLP make of RMSNorm(x); `place`: layer, and which of two."""
-    layer, part = place
-    g, at = m.graph, f"model.layers.{layer}."
-    h, norm_back = normed(m, x, at + m.spec.layer_kind.norms[part])
-    y, back = inner(m, h, at)
-    y, drop_back = dropped(m, y, 2 * layer + 1 + part)
-
-    def added_back(gy: Value) -> Value:
-        dx = norm_back(back(drop_back(gy)))
-        return g.add(Op.ADD, [gy, dx], gy.elements)
-
-    return g.add(Op.ADD, [x, y], x.elements), added_back
+def _added(g: Graph, x: Value, parts: Sequence[Part]) -> tuple[Value, Back]:
+    """x + what the parts make of it, one after the other."""
+    y, backs = x, list[Back]()
+    for part in parts:
+        y, back = part(y)
+        backs.append(back)
+    through = chained(backs)
+    total = g.add(Op.ADD, [x, y], x.elements)
+    return total, lambda gy: g.add(Op.ADD, [gy, through(gy)], gy.elements)
 
 
 def _attention(m: Making, h: Value, at: str) -> tuple[Value, Back]:
@@ -141,9 +152,13 @@ def _heads_of(
     if m.spec.qkv_bias:
         y, back = biased(m, y, f"{linear}.bias")
         backs.append(back)
+    normalises, by_head = bool(norm) and m.spec.qk_norm, m.spec.layer_kind.norms_heads
+    if normalises and not by_head:  # while a token's heads still are one row
+        y, back = normed(m, y, norm)
+        backs.append(back)
     y = to_heads(m, y, heads)
     backs.append(lambda g: from_heads(m, g, heads))
-    if norm and m.spec.qk_norm:  # the rows of a norm may stand in any order
+    if normalises and by_head:  # the rows of a norm may stand in any order
         y, back = normed(m, y, norm)
         backs.append(back)
     if norm:
@@ -180,7 +195,7 @@ def _relu2(g: Graph, inputs: list[Value]) -> Activated:
 
 
 LAYERS: Mapping[str, Callable[[Making, Value, int], tuple[Value, Back]]] = MappingProxyType(
-    {"llama": _norm_first}
+    {"llama": _norm_first, "olmo2": _norm_last}
 )
 ACTIVATIONS: Mapping[str, Callable[[Graph, list[Value]], Activated]] = MappingProxyType(
     {"swiglu": _swiglu, "relu2": _relu2}
