@@ -71,6 +71,7 @@ JOBS: Mapping[str, Changes] = {
     "relu2": {"model": {"mlp": "relu2"}},
     "sgd": {"inner": {**SGD, "schedule": "constant"}},
     "sgd with momentum": {"inner": {**SGD, "momentum": "0.9"}},
+    "lion": {"inner": {"optimizer": "lion", "eps": "0"}},
     "muon": {
         "model": {"tied": False, "ffn": 24},
         "inner": {"optimizer": "muon", "momentum": "0.95"},
