@@ -26,7 +26,7 @@ the embedding are seen by no seat in a round, or by one.
 The last line is JSON: per row the mean validation loss in nats a token, each seed's, and
 bytes per parameter and round; `against` compares a row with another, seed by seed, in percent of
 the other's loss, with the standard error of the mean over seeds. `largest_first_step` is that of
-any parameter after an opening, in rates.
+any parameter that AdamW steps after an opening, in rates.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ from atoll.protocol.manifest import (
     reset_period_of,
 )
 from atoll.protocol.merge_inputs import MergeFacts
+from atoll.protocol.optimisers import INNER_FIELDS, INNER_OPTIMISERS
 from atoll.protocol.words import ZERO_DIGEST, SeatIndex, to_bitmap
 
 SEATS, SEQ = 4, 64
@@ -123,7 +124,8 @@ class Row:
         steps: H, inner steps of a round.
         segment: steps of a segment, which only an overlap depends on; all of a round by default.
         total: inner steps of a seat in all rounds.
-        codec, rule, outer: in place of the method's.
+        codec, rule, outer, optimizer: in place of the method's; what the inner optimiser reads is
+            as usual.
         lr: the inner rate.
         peer: "synchronous", "one_worker" or "alone".
         private: seats keep their moments from round to round.
@@ -141,6 +143,7 @@ class Row:
     codec: CodecSpec | None = None
     rule: str | None = None
     outer: OuterSpec | None = None
+    optimizer: str | None = None
     peer: str | None = None
     private: bool = False
     reset_period: int | None = None
@@ -186,6 +189,7 @@ ROWS: dict[str, Row] = {
     "one_worker": Row(peer="one_worker"),
     "alone": Row(peer="alone"),
     "fedavg": Row(),
+    "lion": Row(optimizer="lion", lr="0.002"),
     "diloco": Row("diloco"),
     "dense": Row("diloco", outer=SHORT),
     "fedadam": Row("fedadam"),
@@ -240,6 +244,7 @@ COMPARED = {
     "demo_reset_periods": "demo",
     "diloco": "synchronous",
     "dense": "synchronous",
+    "lion": "fedavg",
     "streaming": "fragments",
 }
 """Rows, and the rows that they are held against."""
@@ -443,7 +448,7 @@ def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Man
     manifest = priced(job)[0].resolve(data, None, numerics, now=0)
     # Rows keep private moments, which no job has: the method's choices go in behind its back.
     method = METHODS[row.method]
-    inner = manifest.inner.model_copy(update=dict(method.inner))
+    inner = manifest.inner.model_copy(update=dict(method.inner) | fields_of(row.optimizer))
     codec, rule = row.codec or method.codec, row.rule or method.rule
     if method.overlaps and row.codec is None:
         codec = codec.model_copy(update={"overlap": inner.segment})
@@ -465,6 +470,14 @@ def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Man
     if row.private:
         return PrivateMoments.model_construct(**dict(manifest) | changes | {"reset_period": rounds})
     return manifest.model_copy(update=changes)
+
+
+def fields_of(optimizer: str | None) -> dict[str, str]:
+    """What an inner optimiser has in a manifest; nothing of one that nobody chose."""
+    if optimizer is None:
+        return {}
+    usual = INNER_OPTIMISERS[optimizer].usual
+    return {"optimizer": optimizer, **dict.fromkeys(INNER_FIELDS, "0"), **usual}
 
 
 def train_together(
@@ -492,7 +505,7 @@ def train_together(
             for step in range(steps):
                 begun = course.begin(last, step)
                 last = inner_step(begun, course.input(step), recipe).state
-                if step == 0 and state.moments.is_warm:
+                if step == 0 and state.moments.is_warm and last.v:
                     first_steps.append(largest_step(last, recipe))
             dither = DitherKey(data_seed, seat)
             updates[seat], carried[seat] = close_round(manifest, state, last, dither)

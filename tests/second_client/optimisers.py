@@ -1,4 +1,4 @@
-"""The gradient's norm, and AdamW, SGD and Muon: SPEC-STEP.md, chapters 14 and 15.
+"""The gradient's norm, and AdamW, SGD, Muon and Lion: SPEC-STEP.md, chapters 14 and 15.
 
 Host scalars are Python floats; each is rounded to float32 where it meets an array.
 """
@@ -90,6 +90,19 @@ def muon(
     return p - (step + p * decay_of(p, inner)) * rate, m
 
 
+def lion(
+    p: Array, m: Array, g: Array, scalars: tuple[float, float], inner: Any
+) -> tuple[Array, Array]:
+    """The next p and m."""
+    scale, rate = (np.float32(scalar) for scalar in scalars)
+    beta1, beta2 = float(inner["beta1"]), float(inner["beta2"])
+    g = g * scale
+    c = flushed(m * np.float32(beta1) + g * np.float32(1.0 - beta1))
+    n, _ = grid(c.reshape(-1, 1), 1, 1)
+    m = flushed(m * np.float32(beta2) + g * np.float32(1.0 - beta2))
+    return one_nan(p - (narrow(n).reshape(p.shape) + p * decay_of(p, inner)) * rate), m
+
+
 def orthogonalised(matrix_OI: Array) -> Array:
     """About U·Vᵀ of the matrix's singular value decomposition U·S·Vᵀ."""
     integer, step = square_sum(matrix_OI)
@@ -151,9 +164,15 @@ def _sgd(p: Array, slots: Slots, g: Array, scalars: Any, inner: Any) -> tuple[Ar
     return p, {} if m is None else {"m": m}
 
 
+def _lion(p: Array, slots: Slots, g: Array, scalars: Any, inner: Any) -> tuple[Array, Slots]:
+    p, m = lion(p, slots["m"], g, scalars[:2], inner)
+    return p, {"m": m}
+
+
 FIELDS = ("momentum", "beta1", "beta2", "eps")
 OPTIMISERS = {
     "adamw": Optimiser(_adamw, ("beta1", "beta2", "eps"), ("m", "v"), is_corrected=True),
+    "lion": Optimiser(_lion, ("beta1", "beta2"), ("m",)),
     "muon": Optimiser(_muon, FIELDS, ("m",), rest="adamw", is_corrected=True),
     "sgd": Optimiser(_sgd, ("momentum",), ("m",), needs_momentum=True),
 }

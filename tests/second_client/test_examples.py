@@ -184,6 +184,14 @@ def muon() -> Lines:
     return [("A", W), ("result", optimisers.orthogonalised(W))]
 
 
+def lion() -> Lines:
+    p, m = rows([0.5, -0.25, 0.125, 1]), rows([0.01, -0.01, 0, 2**-90])
+    g = rows([-0.2, -0.2, 0, 0])
+    inner = {"beta1": "0.9", "beta2": "0.99", "weight_decay": "0.1"}
+    after = optimisers.lion(p, m, g, (0.5, 0.001), inner)
+    return [("p", p), ("m", m), ("g", g), *zip(("p'", "m'"), after, strict=True)]
+
+
 def weights() -> Lines:
     smallest = {
         "kind": "llama", "vocab": 8, "width": 8, "layers": 1, "heads": 1, "kv_heads": 1,
@@ -281,7 +289,7 @@ def worked_round() -> Lines:
 
 EXAMPLES = (
     manifest, tables, worked_round, grids, functions, embedding, linear, adapter, head, norm,
-    rotation, attention, gates, dropout, loss, adamw, muon, weights, opening, states,
+    rotation, attention, gates, dropout, loss, adamw, muon, lion, weights, opening, states,
 )  # fmt: skip
 
 

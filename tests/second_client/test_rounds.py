@@ -80,6 +80,10 @@ JOBS: dict[str, Changes] = {
         "inner": {**MUON, "dropout": "0.1"},
         "codec": {"kind": "grid8"},
     },
+    "Lion, two bits": {
+        "inner": {"optimizer": "lion", "momentum": "0", "eps": "0", "weight_decay": "0.1"},
+        "codec": {"kind": "two_bit", "exponents": COARSE, "moment_exponents": COARSE},
+    },
     "Muon and AdamW, grid4": {"inner": {**MUON, "micro_batch": 4}, "codec": {"kind": "grid4"}},
     "SGD with momentum, signs": {
         "inner": {**SGD, "momentum": "0.9"},

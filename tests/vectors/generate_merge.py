@@ -53,6 +53,7 @@ FROZEN = {"seed": 1, "cid": cid("weights"), "root": digest("weights' root")}
 INNERS: Mapping[str, Mapping[str, Json]] = {
     "adamw": {"optimizer": "adamw", "momentum": "0"},
     "muon": {"optimizer": "muon", "momentum": "0.95"},
+    "lion": {"optimizer": "lion", "momentum": "0", "eps": "0"},
     "momentum": {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"},
     "sgd": {"optimizer": "sgd", "momentum": "0", "beta1": "0", "beta2": "0", "eps": "0"},
 }
@@ -258,6 +259,7 @@ def merge_cases() -> Json:
             *(merge_case(k, of(k, "contributor_mean", "sgd", **adamw), rounds=2) for k in sparse),
             *(merge_case(k, of(k, "mean", "sgd", **adamw), rounds=2) for k in exact),
             merge_case("a whole model by Muon and AdamW", muon, rounds=2),
+            merge_case("lion", of("two_bit", "median", "sgd", inner="lion"), rounds=2),
             merge_case("momentum", of("sign", "mean", "sgd", inner="momentum"), rounds=2),
             *(merge_case(rule, of("grid8", rule, "sgd")) for rule in rules),
             *(merge_case(kind, of("grid4", "median", kind)) for kind in OUTERS),

@@ -1,8 +1,9 @@
 """The operations of model and step, behind one small interface, so that exactness is a choice.
 
-Rule of this file: the model and the step call nothing on tensors but these and separate IEEE
-additions and multiplications. Other arithmetic is another implementation of `Ops`, never a second
-model. Jobs compute with the exact one; PyTorch's own is what experiments compare it with.
+Rule of this file: the model and the step call nothing on tensors but these, separate IEEE
+additions and multiplications, and comparisons. Other arithmetic is another implementation of `Ops`,
+never a second model. Jobs compute with the exact one; PyTorch's own is what experiments compare it
+with.
 """
 
 from __future__ import annotations

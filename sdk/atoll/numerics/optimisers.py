@@ -1,8 +1,9 @@
 """The inner optimisers: a parameter and its slots after a step (SPEC-STEP.md, 15).
 
-Rule of this file: only the operations of `Ops`, and separate additions and multiplications of fp32
-tensors. What each keeps and reads is in `atoll.protocol.optimisers`, under the same name; the same
-step as a trace in `atoll.numerics.trace.build.optimisers`.
+Rule of this file: only the operations of `Ops`, separate additions and multiplications of fp32
+tensors, and comparisons of them, which round nothing. What each keeps and reads is in
+`atoll.protocol.optimisers`, under the same name; the same step as a trace in
+`atoll.numerics.trace.build.optimisers`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
+from atoll.numerics.kernels.grid import FLOOR
 from atoll.numerics.schedule import Recipe, adam_factors, decay_of
 
 Stepped: TypeAlias = tuple[Tensor, dict[str, Tensor]]
@@ -57,6 +60,22 @@ def adamw(of: Update) -> Stepped:
     return p, {"m": m, "v": v}
 
 
+def lion(of: Update) -> Stepped:
+    """p ← p − rate · (sign(β₁ m + (1 − β₁) g) + decay · p);  m ← β₂ m + (1 − β₂) g.
+
+    Chen et al. 2023. Both mixtures are of the moment before the step.
+    """
+    g, ops, inner = of.gradient * of.scale, of.recipe.ops, of.recipe.inner
+    mixed, m = (
+        ops.momentum(of.slots["m"], g, beta, 1.0 - beta)
+        for beta in (float(inner.beta1), float(inner.beta2))
+    )
+    # Half of a grid's floor is the tie at which its one level rounds to 0, as is what has no grid.
+    has_sign = mixed.isfinite() & (mixed.abs() > FLOOR / 2)
+    step = torch.where(has_sign, mixed.sign(), 0.0)
+    return of.p - (step + of.p * of.decay) * of.rate, {"m": m}
+
+
 def muon(of: Update) -> Stepped:
     """m ← μ m + (1 − μ) g;  p ← p − rate · (0.2 √max(O, I) · orth(μ m + (1 − μ) g) + decay · p).
 
@@ -79,5 +98,5 @@ def sgd(of: Update) -> Stepped:
 
 
 STEPS: Mapping[str, Callable[[Update], Stepped]] = MappingProxyType(
-    {"adamw": adamw, "muon": muon, "sgd": sgd}
+    {"adamw": adamw, "lion": lion, "muon": muon, "sgd": sgd}
 )

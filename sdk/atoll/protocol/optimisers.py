@@ -70,6 +70,7 @@ _ADAM: Final = {"beta1": "0.9", "beta2": "0.99", "eps": "0.00000001"}
 INNER_OPTIMISERS: Final[Mapping[str, InnerOptimiser]] = MappingProxyType(
     {
         "adamw": InnerOptimiser(_ADAM, ("m", "v"), has_corrections=True),
+        "lion": InnerOptimiser({"beta1": "0.9", "beta2": "0.99"}, ("m",)),
         "muon": InnerOptimiser(
             _ADAM | {"momentum": "0"},
             ("m",),

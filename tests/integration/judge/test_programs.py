@@ -11,6 +11,7 @@ import torch
 from tests.judge.elements import raw
 from tests.judge.replay import Court, court
 from tests.judge.state_nodes import Given
+from tests.unit.numerics.trace.jobs import JOBS as SMALL_JOBS
 from tests.unit.numerics.trace.jobs import Small, small
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from atoll.numerics.step import inner_step
 from atoll.numerics.trace.imports import Sources
 from atoll.numerics.trace.opcodes import Op
 from atoll.numerics.trace.run import run
+from atoll.protocol.optimisers import INNER_OPTIMISERS
 from atoll.protocol.program import Part, Source, Template
 
 NODES_EACH = 3
@@ -80,7 +82,8 @@ def chosen(job: Small) -> dict[int, list[int]]:
     }
 
 
-JOBS = ["dropout", "lora", "long", "masked", "muon", "relu2", "sgd", "wide"]
+OPTIMISERS = sorted({*INNER_OPTIMISERS} & {*SMALL_JOBS})
+JOBS = ["dropout", "lora", "long", "masked", "relu2", "wide", *OPTIMISERS]
 # With weights so large, loss and norm are no numbers, and most tensors have none.
 FED_BACK = ("fed back", "largest fed back", "cosines fed back")
 OVERFLOWING = [(name, 1e20) for name in ("plain", "muon", *FED_BACK)]

@@ -140,6 +140,28 @@ def test_muon_moves_matrices_along_their_orthogonal_factor_and_leaves_the_rest_t
         torch.testing.assert_close(state.params[name].double(), p, atol=2e-4, rtol=1e-3)
 
 
+def test_lion_steps_along_the_sign_of_a_mixture_and_keeps_another() -> None:
+    """Chen et al. 2023, algorithm 2, in binary64."""
+    state, how = with_optimiser("lion", eps="0", beta2="0.99")
+    assert (state.m.keys(), state.v) == (state.params.keys(), {})
+    m = {n: torch.zeros_like(p).double() for n, p in state.params.items()}
+    for step, batch in enumerate(batches(3)):
+        before = {n: p.double() for n, p in state.params.items()}
+        gradients = gradients_at(state.params, batch)
+        state = step_on(state, batch, step, how).state
+        for name, gradient in gradients.items():
+            mixed = 0.9 * m[name] + 0.1 * gradient
+            decay = 0.1 if gradient.dim() > 1 else 0.0
+            expected = before[name] - 0.01 * (mixed.sign() + decay * before[name])
+            # Native gradients are a little off: where one is next to nothing, so may its sign be.
+            clear = mixed.abs() > 1e-4 * mixed.abs().max()
+            assert clear.float().mean() > 0.5 or "embed" in name
+            moved = state.params[name].double()
+            torch.testing.assert_close(moved[clear], expected[clear], atol=1e-6, rtol=1e-5)
+            m[name] = 0.99 * m[name] + 0.01 * gradient
+            torch.testing.assert_close(state.m[name].double(), m[name], atol=1e-6, rtol=1e-3)
+
+
 def test_a_muon_step_is_about_as_large_as_adamws() -> None:
     name = "model.layers.0.mlp.down_proj.weight"
     sizes = []

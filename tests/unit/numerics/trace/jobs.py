@@ -61,6 +61,7 @@ JOBS: Mapping[str, Changes] = {
     **{f"lora of {kind}": {"model": {"kind": kind}, "lora": LORA} for kind in OTHER_KINDS},
     "sgd": {"inner": {**SGD, "schedule": "constant"}},
     "sgd with momentum": {"inner": {**SGD, "momentum": "0.9"}},
+    "lion": {"inner": {"optimizer": "lion", "eps": "0"}},
     "muon": {
         "model": {"tied": False, "ffn": 24},
         "inner": {"optimizer": "muon", "momentum": "0.95"},

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
 import torch
+from tests.unit.train.factories import small_model
 from torch import Tensor
 
 from atoll.numerics.kernels.acceptance import KINDS, sample
 from atoll.numerics.kernels.gemm import ROUTES
-from atoll.numerics.kernels.grid import exact_square_sum, quantise_int8
+from atoll.numerics.kernels.grid import exact_square_sum, one_nan, quantise_int8
 from atoll.numerics.kernels.interface import AdamFactors, Engine
 from atoll.numerics.kernels.muon import orthogonalise
 from atoll.numerics.kernels.reference import TorchKernels
+from atoll.numerics.ops import reference_operations
+from atoll.numerics.optimisers import Update, lion
+from atoll.numerics.schedule import Recipe
 from atoll.numerics.trace.elementwise import OPERATIONS
+from atoll.numerics.trace.floats import OPERATIONS as FLOATS
+from atoll.numerics.trace.integers import OPERATIONS as INTEGERS
+from atoll.protocol.manifest import InnerSpec
 
 KERNELS = TorchKernels()
 SHAPE = 9, 14
+LION = InnerSpec(
+    optimizer="lion", lr="0.01", momentum="0", beta1="0.9", beta2="0.99", eps="0",
+    weight_decay="0.1", dropout="0", clip="1", schedule="constant", warmup_steps=0, steps=1,
+    batch=1, segment=1, micro_batch=1,
+)  # fmt: skip
 
 
 def draw(kind: str, seed: int, shape: tuple[int, ...] = SHAPE) -> Tensor:
@@ -29,7 +42,7 @@ def word32(x: float) -> int:
 
 
 def run(op: int, inputs: Sequence[Tensor], *words: int) -> Tensor:
-    return OPERATIONS[op](words, [x.reshape(-1) for x in inputs], 0)
+    return (OPERATIONS | FLOATS | INTEGERS)[op](words, [x.reshape(-1) for x in inputs], 0)
 
 
 def same(found: Tensor, expected: Tensor) -> None:
@@ -73,6 +86,34 @@ def test_moments_are_flushed_below_their_border_only() -> None:
     kept = run(0x0404, [border, torch.zeros(4)], word32(1.0), word32(1.0))
     assert kept.tolist() == [2.0**-100, 0.0, -(2.0**-100), 0.0]
     assert not kept[3].signbit()
+
+
+def lion_by_trace(p: Tensor, m: Tensor, g: Tensor) -> Tensor:
+    """O9 to O11 of a clipped gradient."""
+    mixed = run(0x0404, [m, g], word32(0.9), word32(1.0 - 0.9))
+    up = run(0x0105, [run(0x0103, [mixed], 1, 1024)], 1)
+    return run(0x0405, [p, run(0x0108, [mixed, up], 1), double(0.01)], word32(0.1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lion(kind: str) -> None:
+    p, m, g = draw("normal", 12), draw("tiny", 13), draw(kind, 14)
+    p.view(-1)[:8] = torch.tensor([0.0, -0.0] * 4)
+    how = Recipe(small_model(), LION, 1, reference_operations())
+    stepped, _ = lion(Update(p, {"m": m}, g, 1.0, 0.01, 1, how))
+    same(lion_by_trace(p, m, g), one_nan(stepped))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_sign_is_zero_to_half_of_a_grids_floor_and_where_there_is_no_grid(sign: float) -> None:
+    edge, over = 2.0**-81, 2.0**-81 * (1 + 2.0**-23)
+    x = sign * torch.tensor([0.0, 2.0**-99, edge, over, 2.0**-80, 1.0, 3.4e38, math.inf, math.nan])
+    how = Recipe(small_model(), LION.model_copy(update={"beta1": "0"}), 1, reference_operations())
+    nothing = torch.zeros_like(x)
+    stepped, _ = lion(Update(nothing, {"m": nothing}, x, 1.0, 1.0, 1, how))
+    assert (-sign * stepped).tolist() == [0, 0, 0, 1, 1, 1, 1, 0, 0]
+    integers = run(0x0108, [x, run(0x0105, [run(0x0103, [x], 1, 1024)], 1)], 1)
+    assert integers.equal(-stepped)
 
 
 def grid(x: Tensor, rows: int) -> tuple[Tensor, Tensor]:

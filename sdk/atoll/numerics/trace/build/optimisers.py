@@ -16,6 +16,7 @@ from atoll.numerics.trace.build.graph import Value
 from atoll.numerics.trace.build.grids import (
     dot,
     f32,
+    float_rows,
     grid_sum,
     int8_rows,
     rescale,
@@ -43,13 +44,13 @@ class Stepping:
         self.count = m.once(COUNT, lambda: m.graph.add(Op.COUNT, inputs, 1, words, tail=tail))
         self.rate = m.table(Op.RATE, 1, (CONTEXT,), [])
 
-    def momentum(self, moment: Value, g: Value, add: float) -> Value:
-        """O4 and O6: what is kept of the moment, and the gradient."""
-        words = [f32(float(self.m.inner.momentum)), f32(add)]
+    def momentum(self, moment: Value, g: Value, *, keep: float, add: float) -> Value:
+        """O4, O6 and O9: what is kept of the moment, and the gradient."""
+        words = [f32(keep), f32(add)]
         return self.m.graph.add(Op.MOMENTUM, [moment, g], g.elements, words)
 
     def descend(self, name: str, g: Value) -> Value:
-        """O5 and O8: the parameter after a step along g."""
+        """O5, O8 and O11: the parameter after a step along g."""
         inputs = [self.m.state(0, name), g, self.rate]
         return self.m.graph.add(Op.DESCEND, inputs, g.elements, [self.decay(name)])
 
@@ -74,22 +75,35 @@ def adamw(of: Stepping, name: str, g: Value) -> Stepped:
 
 def sgd(of: Stepping, name: str, g: Value) -> Stepped:
     """O4 and O5."""
-    if of.m.inner.momentum == "0":
+    keep = of.m.inner.momentum
+    if keep == "0":
         return of.descend(name, g), {}
-    moment = of.momentum(of.m.state(1, f"m/{name}"), g, 1.0)
+    moment = of.momentum(of.m.state(1, f"m/{name}"), g, keep=float(keep), add=1.0)
     return of.descend(name, moment), {"m": moment}
 
 
 def muon(of: Stepping, name: str, g: Value) -> Stepped:
     """O6 to O8."""
     keep = float(of.m.inner.momentum)
-    moment = of.momentum(of.m.state(1, f"m/{name}"), g, 1.0 - keep)
-    ahead = of.momentum(moment, g, 1.0 - keep)
+    moment = of.momentum(of.m.state(1, f"m/{name}"), g, keep=keep, add=1.0 - keep)
+    ahead = of.momentum(moment, g, keep=keep, add=1.0 - keep)
     shape = of.m.shape(name)
     factor = f32(0.2 * math.sqrt(max(shape)))
     step = orthogonalised(of.m, ahead, shape[0], shape[1])
     scaled = of.m.graph.add(Op.SCALE, [step], step.elements, [factor])
     return of.descend(name, scaled), {"m": moment}
+
+
+def lion(of: Stepping, name: str, g: Value) -> Stepped:
+    """O9 to O11."""
+    kept, inner = of.m.state(1, f"m/{name}"), of.m.inner
+    mixed, moment = (
+        of.momentum(kept, g, keep=beta, add=1.0 - beta)
+        for beta in (float(inner.beta1), float(inner.beta2))
+    )
+    # A grid of one level, for every number alone, has signs for integers.
+    signs, _ = float_rows(of.m.graph, mixed, 1, 1)
+    return of.descend(name, signs), {"m": moment}
 
 
 def orthogonalised(m: Making, matrix: Value, rows: int, columns: int) -> Value:
@@ -123,5 +137,5 @@ def _iterated(m: Making, x: Value, s: int, length: int) -> Value:
 
 
 TRACED: Mapping[str, Callable[[Stepping, str, Value], Stepped]] = MappingProxyType(
-    {"adamw": adamw, "muon": muon, "sgd": sgd}
+    {"adamw": adamw, "lion": lion, "muon": muon, "sgd": sgd}
 )
