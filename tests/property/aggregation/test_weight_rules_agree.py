@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.second_client.rules import TRIMS
 
 from atoll.aggregation import reference
 from atoll.aggregation.chunks import Plan
@@ -91,9 +92,8 @@ def test_trimming_rules_equal_the_reference(
     rule: str, nnm: bool, case: tuple[list[list[int]], int]
 ):
     rows, f = case
-    trim = f if rule == "trimmed_mean" else (len(rows) - 1) // 2
     points = reference.mixes(rows, f) if nnm else rows
-    sums, denominator = reference.trimmed_mean(points, trim)
+    sums, denominator = reference.trimmed_mean(points, TRIMS[rule](len(rows), f))
     found = aggregate(f"nnm_{rule}" if nnm else rule, as_rows(rows), f, plan=Plan(7, 2))
     assert found.numerators.tolist() == sums
     assert found.denominator == denominator * (len(rows) - f if nnm else 1)

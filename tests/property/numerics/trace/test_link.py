@@ -82,7 +82,7 @@ def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
         assert job.program.templates[-1].size == len(sent)
 
 
-@pytest.mark.parametrize("kind", ["grid8", "grid4", "two_bit", "sign", "sparse", "dct"])
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.may_feed_back])
 def test_a_link_sends_what_was_excluded_before(kind: str) -> None:
     """At the end of a round and of a part of one alike, whatever the steps said is left now."""
     plain: Mapping[str, Any] = CODECS[kind]["codec"]

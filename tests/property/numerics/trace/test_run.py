@@ -197,6 +197,12 @@ FED_BACK = {
     "the largest": {"kind": "sparse", "feedback": "0.95"},
     "the largest cosines": {"kind": "dct", "feedback": "0.999"},
 }
+LISTED = {codec["kind"] for codec in FED_BACK.values()}
+FED_BACK |= {
+    name: {"kind": name, "feedback": "0.9"}
+    for name, kind in CODECS.items()
+    if kind.may_feed_back and name not in LISTED
+}
 
 
 @pytest.mark.parametrize("name", FED_BACK)
